@@ -15,7 +15,14 @@ from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 from benchmarks import speed_page
@@ -26,7 +33,14 @@ MODULES: Mapping[str, Sequence[str]] = {
     "Append and import": ("append", "aio", "importing"),
     "Open": ("opening", "tail", "cliffs", "forks"),
     "Step of an agent": ("stepping", "tokens"),
-    "Read, fold and search": ("reading", "folding", "rebuilding", "listing", "searching", "commands"),
+    "Read, fold and search": (
+        "reading",
+        "folding",
+        "rebuilding",
+        "listing",
+        "searching",
+        "commands",
+    ),
     "Size": ("size",),
     "Safe and private": ("trust", "erasing"),
     "The page": ("page",),
@@ -46,19 +60,25 @@ def questions(matching: str) -> list[Question]:
 
 
 def table(answers: list[Answer]) -> Table:
-    shown = Table(title="ours against raw, median of rounds", box=None, pad_edge=False, padding=(0, 1, 0, 0))
+    shown = Table(
+        title="ours against raw, median of rounds", box=None, pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for column in ("question", "unit", "ours", "raw", "ratio", "target", ""):
         left, question = column in ("question", "unit"), column == "question"
         shown.add_column(column, justify="left" if left else "right", no_wrap=not question)
     for a in answers:
         verdict = "[green]holds[/]" if a.holds else "[red]missed[/]"
         target = limit(a.better, a.target)
-        shown.add_row(a.question, a.unit, figure(a.ours), figure(a.raw), f"{a.ratio:.2f}", target, verdict)
+        shown.add_row(
+            a.question, a.unit, figure(a.ours), figure(a.raw), f"{a.ratio:.2f}", target, verdict
+        )
     return shown
 
 
 def missed(answers: list[Answer]) -> list[str]:
-    """Return a line for each missed target, with the section of SPEED.md that says why, if there is one."""
+    """Return a line for each missed target, with the section of SPEED.md that says why, if there is
+    one.
+    """
     return [
         f"missed: {a.question}, {a.ratio:.2f}, wanted {a.target:.3g}"
         + (f': docs/internals/SPEED.md, "{a.explained}"' if a.explained else "")
@@ -68,7 +88,9 @@ def missed(answers: list[Answer]) -> list[str]:
 
 
 def counts_table() -> Table:
-    """Return the counts beside the recorded ones. What grew by more than a fifth is shown; nothing fails by it."""
+    """Return the counts beside the recorded ones. What grew by more than a fifth is shown; nothing
+    fails by it.
+    """
     shown = Table(
         title=f"counts at {BASELINE_EVENTS:,} events, CPython {python_version()}",
         box=None,
@@ -84,25 +106,37 @@ def counts_table() -> Table:
 
 def main(
     matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
-    scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
+    scale: Annotated[
+        str, typer.Option(help="full, or smoke: small, to see that everything works.")
+    ] = "full",
     results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = RESULTS,
     publish: Annotated[
         bool,
         typer.Option(
             "--publish",
-            help="Measure nothing; put the saved full run into docs/internals/speed.json, page and README.",
+            help=(
+                "Measure nothing; put the saved full run into docs/internals/speed.json, page and"
+                " README."
+            ),
         ),
     ] = False,
     counts: Annotated[
         bool,
         typer.Option(
             "--counts",
-            help="Measure nothing; count statements, bytecodes, lines and files, beside what was recorded.",
+            help=(
+                "Measure nothing; count statements, bytecodes, lines and files, beside what was"
+                " recorded."
+            ),
         ),
     ] = False,
-    record_counts: Annotated[bool, typer.Option("--record", help="Record the counts of --counts.")] = False,
+    record_counts: Annotated[
+        bool, typer.Option("--record", help="Record the counts of --counts.")
+    ] = False,
 ) -> None:
-    """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run misses a target."""
+    """Ask the questions that have targets. Exit status 1 where one gave no figure, or a full run
+    misses a target.
+    """
     if publish:
         speed_page.publish(json.loads((results / "full.json").read_text()))
         return
@@ -133,9 +167,13 @@ def main(
             folder = Path(shared) / str(number)
             folder.mkdir()
             try:
-                answers.append(ask(question, chosen, folder, lambda task=task: progress.advance(task)))
+                answers.append(
+                    ask(question, chosen, folder, lambda task=task: progress.advance(task))
+                )
             except Exception as error:  # noqa: BLE001 - the other answers would be lost; the table and the status tell
-                failed.append(Failed(question.name, f"{type(error).__name__}: {error}".splitlines()[0]))
+                failed.append(
+                    Failed(question.name, f"{type(error).__name__}: {error}".splitlines()[0])
+                )
             shutil.rmtree(folder)
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))

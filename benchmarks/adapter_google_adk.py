@@ -1,4 +1,6 @@
-"""The sides of Google ADK for ``benchmarks.adapters``: foldlog's session service, and the SDK's own with SQLite."""
+"""The sides of Google ADK for ``benchmarks.adapters``: foldlog's session service, and the SDK's own
+with SQLite.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ class Talk:
             await self.service.append_event(self.session, event)
 
     async def read(self, count: int | None = None) -> Any:
-        return await self.service.get_session(**NAMES, config=GetSessionConfig(num_recent_events=count))
+        return await self.service.get_session(
+            **NAMES, config=GetSessionConfig(num_recent_events=count)
+        )
 
     async def close(self) -> None:
         await self.service.close()
@@ -52,6 +56,10 @@ def one(number: int) -> Event:
     text = f"{number} " + "word " * 60
     call = types.FunctionCall(id=f"c{number}", name="f", args={"text": text})
     result = types.FunctionResponse(id=f"c{number - 1}", name="f", response={"result": text})
-    parts = (types.Part(function_call=call), types.Part(function_response=result), types.Part(text=text))
+    parts = (
+        types.Part(function_call=call),
+        types.Part(function_response=result),
+        types.Part(text=text),
+    )
     content = types.Content(role="model", parts=[parts[number % 3]])
     return Event(id=str(uuid4()), invocation_id="i", author="agent", content=content)

@@ -1,11 +1,12 @@
-"""What does a list of 1,000 sessions cost in foldlog, beside the store that it replaces? Asked in an environment with
-the SDK, as ``benchmarks.adapters`` is:
+"""What does a list of 1,000 sessions cost in foldlog, beside the store that it replaces? Asked in
+an environment with the SDK, as ``benchmarks.adapters`` is:
 
     .cache/adapters/google_adk-newest/bin/python -m benchmarks.adapter_lists google_adk
 
-``claude_agent``, ``langgraph`` and ``pydantic_ai`` are the others. Google ADK and LangGraph have SQLite stores of their
-own; beside the other two stand tables by hand, with a row of JSON for each session. A figure is the median of the
-rounds, in CPU time; ``open and`` is in a process that has opened the store before.
+``claude_agent``, ``langgraph`` and ``pydantic_ai`` are the others. Google ADK and LangGraph have
+SQLite stores of their own; beside the other two stand tables by hand, with a row of JSON for each
+session. A figure is the median of the rounds, in CPU time; ``open and`` is in a process that has
+opened the store before.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Sides = tuple[Callable[[str], Any], Callable[[str], Any]]
 Work = Callable[[Any], Awaitable[Any]]
 
 
-async def measure(sides: Sides, add: Callable[[Any, int], Awaitable[Any]], lists: dict[str, Work]) -> None:
+async def measure(
+    sides: Sides, add: Callable[[Any, int], Awaitable[Any]], lists: dict[str, Work]
+) -> None:
     """Print the figures of both sides."""
     with tempfile.TemporaryDirectory() as folder:
         paths = [str(Path(folder) / name) for name in ("ours.db", "theirs.db")]
@@ -59,7 +62,10 @@ async def measure(sides: Sides, add: Callable[[Any, int], Awaitable[Any]], lists
                 await closed(store)
     for name, (ours, theirs) in figures.items():
         mine, other = statistics.median(ours[1:]), statistics.median(theirs[1:])
-        print(f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   (the first {ours[0]:.0f} ms)")
+        print(
+            f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   (the first"
+            f" {ours[0]:.0f} ms)"
+        )
 
 
 async def google_adk() -> None:
@@ -75,14 +81,18 @@ async def google_adk() -> None:
             await service.append_event(session, one(nth))
 
     sides = (lambda path: FoldlogSessionService(f"sqlite:///{path}"), SqliteSessionService)
-    await measure(sides, add, {"list 1,000 sessions": lambda service: service.list_sessions(app_name="a")})
+    await measure(
+        sides, add, {"list 1,000 sessions": lambda service: service.list_sessions(app_name="a")}
+    )
 
 
 async def langgraph() -> None:
     from benchmarks.langgraph_saver import Thread, message, ours, theirs
 
     async def add(thread: Thread, number: int) -> None:
-        one = Thread(thread.saver, {"configurable": {"thread_id": f"t{number}", "checkpoint_ns": ""}})
+        one = Thread(
+            thread.saver, {"configurable": {"thread_id": f"t{number}", "checkpoint_ns": ""}}
+        )
         for step in range(3):
             one.put([message(step)])
 
@@ -93,24 +103,32 @@ async def langgraph() -> None:
 
 
 class Summaries:
-    """Sessions of the Claude Agent SDK by hand: a table of lines, and one of the SDK's summaries."""
+    """Sessions of the Claude Agent SDK by hand: a table of lines, and one of the SDK's
+    summaries.
+    """
 
     def __init__(self, path: str) -> None:
         from benchmarks.adapters import ByHand
 
         self._lines = ByHand(path)
         self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.execute("CREATE TABLE IF NOT EXISTS summaries (session TEXT PRIMARY KEY, body TEXT)")
+        self._connection.execute(
+            "CREATE TABLE IF NOT EXISTS summaries (session TEXT PRIMARY KEY, body TEXT)"
+        )
 
     async def append(self, key: Any, entries: list[Any]) -> None:
         from claude_agent_sdk import fold_session_summary
 
         await self._lines.append(key, entries)
         summary = json.dumps(fold_session_summary(None, key, entries))
-        self._connection.execute("INSERT OR REPLACE INTO summaries VALUES (?, ?)", (key["session_id"], summary))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO summaries VALUES (?, ?)", (key["session_id"], summary)
+        )
 
     async def list_session_summaries(self, project_key: str) -> list[Any]:
-        return [json.loads(body) for (body,) in self._connection.execute("SELECT body FROM summaries")]
+        return [
+            json.loads(body) for (body,) in self._connection.execute("SELECT body FROM summaries")
+        ]
 
     async def close(self) -> None:
         self._connection.close()
@@ -126,7 +144,9 @@ async def claude_agent() -> None:
         await store.append(key, [line(nth) for nth in range(12)])
 
     sides = (lambda path: FoldlogSessionStore(f"sqlite:///{path}"), Summaries)
-    await measure(sides, add, {"list 1,000 summaries": lambda store: store.list_session_summaries("p")})
+    await measure(
+        sides, add, {"list 1,000 summaries": lambda store: store.list_session_summaries("p")}
+    )
 
 
 async def pydantic_ai() -> None:
@@ -136,7 +156,9 @@ async def pydantic_ai() -> None:
     from foldlog.adapters.pydantic_ai import FoldlogConversationStore
 
     async def add(store: Any, number: int) -> None:
-        await store.save(Conversation(conversation_id=f"c{number}", messages=[one(nth) for nth in range(4)]))
+        await store.save(
+            Conversation(conversation_id=f"c{number}", messages=[one(nth) for nth in range(4)])
+        )
 
     sides = (lambda path: FoldlogConversationStore(f"sqlite:///{path}"), TablesByHand)
     lists = {

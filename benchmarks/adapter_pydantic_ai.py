@@ -1,4 +1,5 @@
-"""The sides of pydantic-ai for ``benchmarks.adapters``: foldlog's conversation store, and two tables by hand.
+"""The sides of pydantic-ai for ``benchmarks.adapters``: foldlog's conversation store, and two
+tables by hand.
 
 The SDK has no store of its own but one in memory.
 """
@@ -28,7 +29,9 @@ _records = TypeAdapter(ConversationRecord)
 
 
 class TablesByHand(ConversationStore):
-    """A table of records and a table of entries, as JSON. It works in threads: a loop must not wait for a disk."""
+    """A table of records and a table of entries, as JSON. It works in threads: a loop must not wait
+    for a disk.
+    """
 
     def __init__(self, path: str) -> None:
         self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -43,11 +46,18 @@ class TablesByHand(ConversationStore):
         return await asyncio.to_thread(self._record, conversation_id)
 
     def _record(self, conversation_id: str) -> ConversationRecord | None:
-        row = self._connection.execute("SELECT body FROM records WHERE id = ?", (conversation_id,)).fetchone()
+        row = self._connection.execute(
+            "SELECT body FROM records WHERE id = ?", (conversation_id,)
+        ).fetchone()
         return None if row is None else _records.validate_json(row[0])
 
-    async def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
-        found = [_records.validate_json(body) for (body,) in self._connection.execute("SELECT body FROM records")]
+    async def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> list[ConversationRecord]:
+        found = [
+            _records.validate_json(body)
+            for (body,) in self._connection.execute("SELECT body FROM records")
+        ]
         return [record for record in found if scope is None or record.scope == scope][:limit]
 
     async def write_record(
@@ -61,13 +71,19 @@ class TablesByHand(ConversationStore):
 
     def _write(self, record: ConversationRecord, new_entries: Sequence[ConversationEntry]) -> None:
         rows = [
-            (entry.id, entry.parent_id, ModelMessagesTypeAdapter.dump_json([entry.message]).decode())
+            (
+                entry.id,
+                entry.parent_id,
+                ModelMessagesTypeAdapter.dump_json([entry.message]).decode(),
+            )
             for entry in new_entries
         ]
         self._connection.execute("BEGIN IMMEDIATE")
         self._connection.executemany("INSERT INTO entries VALUES (?, ?, ?)", rows)
         body = _records.dump_json(record).decode()
-        self._connection.execute("INSERT OR REPLACE INTO records VALUES (?, ?)", (record.conversation_id, body))
+        self._connection.execute(
+            "INSERT OR REPLACE INTO records VALUES (?, ?)", (record.conversation_id, body)
+        )
         self._connection.execute("COMMIT")
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
@@ -76,7 +92,9 @@ class TablesByHand(ConversationStore):
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         return await asyncio.to_thread(self._entry, entry_id)
 
-    async def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
+    async def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
         return await asyncio.to_thread(self._history, head_id, limit)
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
@@ -87,7 +105,9 @@ class TablesByHand(ConversationStore):
         return entries[::-1]
 
     def _entry(self, entry_id: str) -> ConversationEntry:
-        parent, body = self._connection.execute("SELECT parent, body FROM entries WHERE id = ?", (entry_id,)).fetchone()
+        parent, body = self._connection.execute(
+            "SELECT parent, body FROM entries WHERE id = ?", (entry_id,)
+        ).fetchone()
         (message,) = ModelMessagesTypeAdapter.validate_json(body)
         return ConversationEntry(id=entry_id, parent_id=parent, message=message)
 
@@ -104,7 +124,9 @@ class Talk:
 
     async def add(self, messages: list[Any]) -> None:
         if self.conversation is None:
-            self.conversation = await self.store.load("c", limit=1) or Conversation(conversation_id="c")
+            self.conversation = await self.store.load("c", limit=1) or Conversation(
+                conversation_id="c"
+            )
         self.conversation.messages = [*self.conversation.messages, *messages]
         await self.store.save(self.conversation)
 
@@ -128,7 +150,9 @@ def one(number: int) -> ModelRequest | ModelResponse:
     text = f"{number} " + "word " * 60
     match number % 4:
         case 0:
-            return ModelResponse(parts=[ToolCallPart("f", {"text": text}, f"c{number}")], model_name="m")
+            return ModelResponse(
+                parts=[ToolCallPart("f", {"text": text}, f"c{number}")], model_name="m"
+            )
         case 1:
             return ModelRequest(parts=[ToolReturnPart("f", text, f"c{number - 1}")])
         case 2:

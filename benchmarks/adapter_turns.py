@@ -1,8 +1,10 @@
-"""What does a turn of an agent cost in foldlog, and opening its conversation, beside the store that it replaces?
+"""What does a turn of an agent cost in foldlog, and opening its conversation, beside the store that
+it replaces?
 
-A conversation of 400 items is recorded, four in a turn, as the SDK records them. Then both sides take turns: 40 more
-of them, and the conversation is opened and read 15 times. Times are CPU time of the process, medians in ms, so that
-they say the same on a busy machine; a turn with LangGraph runs its graph.
+A conversation of 400 items is recorded, four in a turn, as the SDK records them. Then both sides
+take turns: 40 more of them, and the conversation is opened and read 15 times. Times are CPU time of
+the process, medians in ms, so that they say the same on a busy machine; a turn with LangGraph runs
+its graph.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ OWN = {
     "openhands": ("OpenHands SDK", "`LocalFileStore`"),
     "langgraph": ("LangGraph", "`SqliteSaver`, full state"),
     "langgraph-delta": ("LangGraph, `DeltaChannel`", "`SqliteSaver`"),
-    "langgraph-delta-50": ("LangGraph, `DeltaChannel`, a snapshot every 50 updates", "`SqliteSaver`"),
+    "langgraph-delta-50": (
+        "LangGraph, `DeltaChannel`, a snapshot every 50 updates",
+        "`SqliteSaver`",
+    ),
     "google_adk": ("Google ADK", "`SqliteSessionService`"),
     "pydantic_ai": ("pydantic-ai", "two tables by hand"),
     "agent_framework": ("Agent Framework", "`FileHistoryProvider`"),
@@ -107,14 +112,21 @@ def measured(name: str) -> list[Figures]:
         raise SystemExit(f"there is no {python}; make it with: scripts/test --adapters {name}")
     command = [str(python), "-m", "benchmarks.adapters", name, "--turns"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    printed = subprocess.run(command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True).stdout
+    printed = subprocess.run(
+        command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
+    ).stdout
     lines = [line for line in printed.splitlines() if line.startswith("[")]
     return [Figures(*each) for each in map(json.loads, lines)]
 
 
 def limits() -> str:
-    """Return the sentences that say what the same bytes cost without an adapter: no adapter can be quicker."""
-    batches = [[item(PER_TURN * n + place) for place in range(PER_TURN)] for n in range((ITEMS // PER_TURN) + TURNS)]
+    """Return the sentences that say what the same bytes cost without an adapter: no adapter can be
+    quicker.
+    """
+    batches = [
+        [item(PER_TURN * n + place) for place in range(PER_TURN)]
+        for n in range((ITEMS // PER_TURN) + TURNS)
+    ]
     with tempfile.TemporaryDirectory() as folder:
         theirs, ours = f"{folder}/theirs.db", f"{folder}/ours.db"
         connection = sqlite3.connect(theirs, isolation_level=None)
@@ -125,17 +137,24 @@ def limits() -> str:
 
         def insert(items: list[Any]) -> None:
             connection.execute("BEGIN IMMEDIATE")
-            connection.executemany("INSERT INTO items (body) VALUES (?)", [(json.dumps(each),) for each in items])
+            connection.executemany(
+                "INSERT INTO items (body) VALUES (?)", [(json.dumps(each),) for each in items]
+            )
             connection.execute("COMMIT")
 
         def append(items: list[Any]) -> None:
-            histories["plain"].append([foldlog.Message(source="user", content=json.dumps(each)) for each in items])
+            histories["plain"].append(
+                [foldlog.Message(source="user", content=json.dumps(each)) for each in items]
+            )
 
         def append_records(items: list[Any]) -> None:
             histories["c"].append_records(items, format="openai-responses")
 
         writes = (insert, append, append_records)
-        turns = [statistics.median(cpu_ms(partial(write, items)) for items in batches) for write in writes]
+        turns = [
+            statistics.median(cpu_ms(partial(write, items)) for items in batches)
+            for write in writes
+        ]
         connection.close()
         histories.close()
 
@@ -151,12 +170,15 @@ def limits() -> str:
                 pass
             opened.close()
 
-        openings = [statistics.median(cpu_ms(work) for _ in range(OPENINGS)) for work in (select, read)]
+        openings = [
+            statistics.median(cpu_ms(work) for _ in range(OPENINGS)) for work in (select, read)
+        ]
     return (
-        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes {turns[0]:.2f} ms, one "
-        f"`history.append` of {PER_TURN} events {turns[1]:.2f} ms, and one `history.append_records` of as many items "
-        f"{turns[2]:.2f} ms. To open a file and select {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms, to "
-        f"open a store and read as many records {openings[1]:.1f} ms."
+        f"Without an adapter, a durable transaction that inserts {PER_TURN} such rows takes"
+        f" {turns[0]:.2f} ms, one `history.append` of {PER_TURN} events {turns[1]:.2f} ms, and one"
+        f" `history.append_records` of as many items {turns[2]:.2f} ms. To open a file and select"
+        f" {ITEMS + PER_TURN * TURNS} rows takes {openings[0]:.1f} ms, to open a store and read as"
+        f" many records {openings[1]:.1f} ms."
     )
 
 
@@ -168,7 +190,9 @@ def cpu_ms(work: Callable[[], object]) -> float:
 
 
 def main(publish: bool) -> None:
-    """Print the figures of all adapters; with ``publish`` write them into docs/internals/PEERS.md."""
+    """Print the figures of all adapters; with ``publish`` write them into
+    docs/internals/PEERS.md.
+    """
     rows = [
         "| SDK | its own store | a turn | open and read 560 items | bytes an item |",
         "|---|---|---:|---:|---:|",

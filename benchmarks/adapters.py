@@ -1,16 +1,19 @@
-"""What does a session cost in foldlog, beside the store that it replaces? Asked in an environment with the SDK:
+"""What does a session cost in foldlog, beside the store that it replaces? Asked in an environment
+with the SDK:
 
     scripts/test --adapters openai_agents-newest              # makes the environment
     .cache/adapters/openai_agents-newest/bin/python -m benchmarks.adapters openai_agents
 
-and so with each other name, in its environment. Without a name, what a turn and an opening cost with each adapter is
-printed as a table, with ``--publish`` also into docs/internals/PEERS.md: see ``adapter_turns``.
+and so with each other name, in its environment. Without a name, what a turn and an opening cost
+with each adapter is printed as a table, with ``--publish`` also into docs/internals/PEERS.md: see
+``adapter_turns``.
 
-``tails`` is asked in the environment of ``openai_agents``. The OpenAI Agents SDK, Google
-ADK and LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or message, and
-the Agent Framework a file of lines. Beside the Claude Agent SDK and pydantic-ai stand tables of JSON by hand. ``tails``
-reads the end of a history of foldlog itself, without an adapter, beside the store of the OpenAI Agents SDK. Both sides
-take turns; a figure is the median of the rounds, and the second ratio is that of CPU time.
+``tails`` is asked in the environment of ``openai_agents``. The OpenAI Agents SDK, Google ADK and
+LangGraph have SQLite stores of their own, the OpenHands SDK and Strands one file for each event or
+message, and the Agent Framework a file of lines. Beside the Claude Agent SDK and pydantic-ai stand
+tables of JSON by hand. ``tails`` reads the end of a history of foldlog itself, without an adapter,
+beside the store of the OpenAI Agents SDK. Both sides take turns; a figure is the median of the
+rounds, and the second ratio is that of CPU time.
 """
 
 from __future__ import annotations
@@ -56,16 +59,28 @@ def item(number: int) -> dict[str, Any]:
 def line(number: int) -> dict[str, Any]:
     """Return a line of Claude Code, as one follows the other."""
     said = {"role": "user", "content": f"{number} " + "word " * 60}
-    envelope = {"isSidechain": False, "userType": "external", "cwd": "/work", "sessionId": "s", "version": "2.1.0"}
+    envelope = {
+        "isSidechain": False,
+        "userType": "external",
+        "cwd": "/work",
+        "sessionId": "s",
+        "version": "2.1.0",
+    }
     ids = {"uuid": f"{number:08x}-0000-4000-8000-000000000000", "parentUuid": None}
     if number:
         ids["parentUuid"] = f"{number - 1:08x}-0000-4000-8000-000000000000"
-    return {**ids, **envelope, "type": "user", "message": said, "timestamp": "2026-11-20T10:00:00.000Z"}
+    return {
+        **ids,
+        **envelope,
+        "type": "user",
+        "message": said,
+        "timestamp": "2026-11-20T10:00:00.000Z",
+    }
 
 
 class ByHand:
-    """One table of JSON: what a store by hand of Claude's sessions is. It works in threads, as the SDKs' own stores do:
-    a loop must not wait for a disk.
+    """One table of JSON: what a store by hand of Claude's sessions is. It works in threads, as the
+    SDKs' own stores do: a loop must not wait for a disk.
     """
 
     def __init__(self, path: str) -> None:
@@ -73,8 +88,8 @@ class ByHand:
         self._connection.execute("PRAGMA journal_mode=WAL")
         self._connection.execute("PRAGMA synchronous=FULL")
         self._connection.executescript(
-            "CREATE TABLE IF NOT EXISTS lines (n INTEGER PRIMARY KEY, session TEXT, uuid TEXT, body TEXT);"
-            "CREATE UNIQUE INDEX IF NOT EXISTS by_uuid ON lines (session, uuid)"
+            "CREATE TABLE IF NOT EXISTS lines (n INTEGER PRIMARY KEY, session TEXT, uuid TEXT, body"
+            " TEXT);CREATE UNIQUE INDEX IF NOT EXISTS by_uuid ON lines (session, uuid)"
         )
 
     async def append(self, key: Any, entries: list[Any]) -> None:
@@ -83,14 +98,18 @@ class ByHand:
     def _append(self, key: Any, entries: list[Any]) -> None:
         rows = [(key["session_id"], entry.get("uuid"), json.dumps(entry)) for entry in entries]
         self._connection.execute("BEGIN")
-        self._connection.executemany("INSERT OR IGNORE INTO lines (session, uuid, body) VALUES (?, ?, ?)", rows)
+        self._connection.executemany(
+            "INSERT OR IGNORE INTO lines (session, uuid, body) VALUES (?, ?, ?)", rows
+        )
         self._connection.execute("COMMIT")
 
     async def load(self, key: Any) -> list[Any]:
         return await asyncio.to_thread(self._load, key)
 
     def _load(self, key: Any) -> list[Any]:
-        rows = self._connection.execute("SELECT body FROM lines WHERE session = ? ORDER BY n", (key["session_id"],))
+        rows = self._connection.execute(
+            "SELECT body FROM lines WHERE session = ? ORDER BY n", (key["session_id"],)
+        )
         return [json.loads(body) for (body,) in rows]
 
     async def close(self) -> None:
@@ -152,13 +171,21 @@ async def compare(
                         await read(store)
                         await closed(store)
 
-                    figures.setdefault(f"open and {name}", ([], []))[which].append(await timed(opened))
+                    figures.setdefault(f"open and {name}", ([], []))[which].append(
+                        await timed(opened)
+                    )
     for name, (ours, theirs) in figures.items():
         (mine, cpu), (other, theirs_cpu) = (
             [*map(statistics.median, zip(*side, strict=True))] for side in (ours, theirs)
         )
-        print(f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   x {cpu / theirs_cpu:.2f}")
-    print(f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x {sizes[0] / sizes[1]:.2f}")
+        print(
+            f"{name:34} {mine:9.2f} ms {other:9.2f} ms   x {mine / other:.2f}   x"
+            f" {cpu / theirs_cpu:.2f}"
+        )
+    print(
+        f"{'bytes after 1,000 steps of 4':34} {sizes[0]:9,} B  {sizes[1]:9,} B    x"
+        f" {sizes[0] / sizes[1]:.2f}"
+    )
 
 
 async def openai_agents(compare: Compare) -> None:
@@ -166,7 +193,10 @@ async def openai_agents(compare: Compare) -> None:
 
     from foldlog.adapters.openai_agents import FoldlogSession
 
-    make = (lambda path: FoldlogSession("s", f"sqlite:///{path}"), lambda path: SQLiteSession("s", path))
+    make = (
+        lambda path: FoldlogSession("s", f"sqlite:///{path}"),
+        lambda path: SQLiteSession("s", path),
+    )
     reads = {
         f"get all {ITEMS:,}": lambda store: store.get_items(),
         "get the last 50": lambda store: store.get_items(50),
@@ -183,7 +213,9 @@ class Tails:
         self._history = self._histories["s"]
 
     async def add_items(self, items: list[Any]) -> None:
-        self._history.append([foldlog.Message(source="user", content=json.dumps(item)) for item in items])
+        self._history.append(
+            [foldlog.Message(source="user", content=json.dumps(item)) for item in items]
+        )
 
     async def get_items(self, count: int) -> Any:
         return self._history.tail(count)
@@ -204,7 +236,9 @@ async def tails(compare: Compare) -> None:
     make = (Tails, lambda path: SQLiteSession("s", path))
     reads = {
         "get the last 50": lambda store: store.get_items(50),
-        "get the last 50 of the View": lambda store: getattr(store, "get_shown", store.get_items)(50),
+        "get the last 50 of the View": lambda store: getattr(store, "get_shown", store.get_items)(
+            50
+        ),
         "take the newest back": lambda store: store.pop_item(),
     }
     await compare(make, item, lambda store, items: store.add_items(items), reads)
@@ -220,7 +254,9 @@ async def claude_agent(compare: Compare) -> None:
 
 
 class Talk:
-    """What a conversation of the OpenHands SDK does with its store: a log of events, and a state that grows."""
+    """What a conversation of the OpenHands SDK does with its store: a log of events, and a state
+    that grows.
+    """
 
     def __init__(self, store: Any) -> None:
         from openhands.sdk.conversation.event_store import EventLog
@@ -235,7 +271,9 @@ class Talk:
         for event in events:
             self.log.append(event.model_copy(update={"parent_id": self.state.get("leaf_event_id")}))
             self.state["leaf_event_id"] = event.id
-        self.state["usages"].append({"model": "m", "prompt_tokens": len(self.log), "cost": 0.01, "latency": 1.5})
+        self.state["usages"].append(
+            {"model": "m", "prompt_tokens": len(self.log), "cost": 0.01, "latency": 1.5}
+        )
         self.store.write("base_state.json", json.dumps(self.state))
 
     async def read(self) -> list[Any]:
@@ -353,4 +391,6 @@ if __name__ == "__main__":
             print(f"{'':34} {'foldlog':>12} {'theirs':>12}")
             asyncio.run(SIDES[name](compare))
         case _:
-            raise SystemExit(f"say which: {', '.join(SIDES)}; or none, for the table of docs/internals/PEERS.md")
+            raise SystemExit(
+                f"say which: {', '.join(SIDES)}; or none, for the table of docs/internals/PEERS.md"
+            )

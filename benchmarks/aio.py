@@ -1,7 +1,8 @@
 """What does the async face cost beside the sync one, from one task and from many?
 
-Both append the same events durably, each to a store of its own. One task takes turns with the sync face at each event,
-so that a slow moment of the disk hits both. Many tasks take turns with as many threads, round by round.
+Both append the same events durably, each to a store of its own. One task takes turns with the sync
+face at each event, so that a slow moment of the disk hits both. Many tasks take turns with as many
+threads, round by round.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ async def _one_task(events: Sequence[Event], folder: Path, number: int) -> Round
                 await face.append(event, expected_version=version)
                 ours += time.perf_counter() - between
                 raws += between - begun
-            if [event.id for event in history.events()] != [event.id async for event in face.events()]:
+            if [event.id for event in history.events()] != [
+                event.id async for event in face.events()
+            ]:
                 raise AssertionError("the two sides wrote different histories")
     return Round(1e6 * ours / len(events), 1e6 * raws / len(events))
 
@@ -70,7 +73,9 @@ def _threads(events: Sequence[Event], folder: Path, number: int) -> float:
             for version, event in enumerate(events):
                 history.append(event, expected_version=version)
 
-        threads = [threading.Thread(target=write, args=(f"c{thread}",)) for thread in range(THREADS)]
+        threads = [
+            threading.Thread(target=write, args=(f"c{thread}",)) for thread in range(THREADS)
+        ]
         begun = time.perf_counter()
         for thread in threads:
             thread.start()
@@ -81,5 +86,12 @@ def _threads(events: Sequence[Event], folder: Path, number: int) -> float:
 
 QUESTIONS = [
     Question("append one event, async, one task", "µs", 1.3, "at most", one_task, "the sync face"),
-    Question("append, async, 32 tasks", "appends/s", 1.0, "at least", many_tasks, "the sync face, 32 threads"),
+    Question(
+        "append, async, 32 tasks",
+        "appends/s",
+        1.0,
+        "at least",
+        many_tasks,
+        "the sync face, 32 threads",
+    ),
 ]

@@ -1,8 +1,8 @@
 """What does a durable append cost, alone, with an idempotency key, in batches, with many threads?
 
-Alone and in batches against raw sqlite3, which encodes its events too. Many threads against one thread of ours: each
-append is on disk when it returns. On a disk that needs a millisecond more to say so, which a library made for this
-question says for it, sharing an fsync is worth more.
+Alone and in batches against raw sqlite3, which encodes its events too. Many threads against one
+thread of ours: each append is on disk when it returns. On a disk that needs a millisecond more to
+say so, which a library made for this question says for it, sharing an fsync is worth more.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ def one_by_one(scale: Scale, folder: Path, keyed: bool = False) -> Iterator[Roun
 
 
 def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
-    """The clock ends when both logs are written back into their files: raw does that in its commits, ours beside
-    them. ``how`` are options of our store.
+    """The clock ends when both logs are written back into their files: raw does that in its
+    commits, ours beside them. ``how`` are options of our store.
     """
     batch = workload(BATCH)
     count = 10 if scale.name == "full" else 2
@@ -71,7 +71,10 @@ def batches(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]:
             ours = raws = 0.0
             for nth in range(count):
                 begun = time.perf_counter()
-                raw.append_batch(("c1", nth * BATCH + k, "event", body_of(event)) for k, event in enumerate(batch))
+                raw.append_batch(
+                    ("c1", nth * BATCH + k, "event", body_of(event))
+                    for k, event in enumerate(batch)
+                )
                 between = time.perf_counter()
                 store.append("c1", batch, expected_version=nth * BATCH)
                 ended = time.perf_counter()
@@ -106,7 +109,9 @@ def group_commit(scale: Scale, folder: Path, slow_fsync: bool = False) -> Iterat
         for threads in (THREADS, 1):
             path = folder / f"{threads}-{n}.db"
             share = appends if threads > 1 else appends // 5
-            measured = in_new_process("benchmarks.append", str(path), str(threads), str(share), environment=environment)
+            measured = in_new_process(
+                "benchmarks.append", str(path), str(threads), str(share), environment=environment
+            )
             rates.append(measured["appends_per_s"])
         yield Round(*rates)
 
@@ -115,19 +120,21 @@ def _slow_fsync(folder: Path) -> dict[str, str]:
     """The environment in which fsync and fdatasync take a millisecond more."""
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiler is None:
-        raise RuntimeError("a C compiler is needed to slow fsync down for this question: install gcc")
+        raise RuntimeError(
+            "a C compiler is needed to slow fsync down for this question: install gcc"
+        )
     source, library = folder / "slow.c", folder / "slow.so"
-    source.write_text(
-        """
+    source.write_text("""
         #define _GNU_SOURCE
         #include <dlfcn.h>
         #include <unistd.h>
         static void late(void) { usleep(1000); }
         int fsync(int fd) { static int (*f)(int); if (!f) f = dlsym(RTLD_NEXT, "fsync"); late(); return f(fd); }
         int fdatasync(int fd) { static int (*f)(int); if (!f) f = dlsym(RTLD_NEXT, "fdatasync"); late(); return f(fd); }
-        """
+        """)
+    subprocess.run(
+        [compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True
     )
-    subprocess.run([compiler, "-shared", "-fPIC", "-O2", "-o", str(library), str(source), "-ldl"], check=True)
     return {"LD_PRELOAD": str(library)}
 
 
@@ -146,28 +153,48 @@ def appends_per_second(path: str, threads: int, appends: int) -> float:
             for n in range(count):
                 store.append(conversation, events[n % len(events)], expected_version=ANY_VERSION)
 
-        writers = [threading.Thread(target=write, args=(f"c{n}", appends // threads)) for n in range(threads)]
+        writers = [
+            threading.Thread(target=write, args=(f"c{n}", appends // threads))
+            for n in range(threads)
+        ]
         begun = time.perf_counter()
         for writer in writers:
             writer.start()
         for writer in writers:
             writer.join()
         seconds = time.perf_counter() - begun
-        _compare(sum(store.version(f"c{n}") - 1 for n in range(threads)), appends // threads * threads)
+        _compare(
+            sum(store.version(f"c{n}") - 1 for n in range(threads)), appends // threads * threads
+        )
     return appends // threads * threads / seconds
 
 
 def _main(arguments: Sequence[str]) -> None:
     path, threads, appends = arguments
-    sys.stdout.write(json.dumps({"appends_per_s": appends_per_second(path, int(threads), int(appends))}))
+    sys.stdout.write(
+        json.dumps({"appends_per_s": appends_per_second(path, int(threads), int(appends))})
+    )
 
 
 QUESTIONS = [
     Question("append one event, durable", "µs", 1.15, "at most", one_by_one),
-    Question("append one event with an idempotency key", "µs", 1.25, "at most", partial(one_by_one, keyed=True)),
-    Question(f"append batches of {BATCH}", "events/s", 0.85, "at least", batches, explained="A batch"),
     Question(
-        f"{THREADS} threads, each append durable", "appends/s", 2.5, "at least", group_commit, raw="ours, one thread"
+        "append one event with an idempotency key",
+        "µs",
+        1.25,
+        "at most",
+        partial(one_by_one, keyed=True),
+    ),
+    Question(
+        f"append batches of {BATCH}", "events/s", 0.85, "at least", batches, explained="A batch"
+    ),
+    Question(
+        f"{THREADS} threads, each append durable",
+        "appends/s",
+        2.5,
+        "at least",
+        group_commit,
+        raw="ours, one thread",
     ),
     Question(
         f"{THREADS} threads where fsync takes 1 ms more",

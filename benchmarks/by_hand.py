@@ -1,8 +1,9 @@
-"""What a command does, by hand, in a process of its own: ``python -m benchmarks.by_hand list|events|peak ARGUMENTS``.
+"""What a command does, by hand, in a process of its own: ``python -m benchmarks.by_hand
+list|events|peak ARGUMENTS``.
 
-``list FILE`` reads the rows with sqlite3 and prints them as ``foldlog list`` does. ``events FILE`` reads every event of
-the conversation ``c1`` in Python, and prints their number. ``peak FILE ARGUMENTS`` runs ``foldlog ARGUMENTS`` and
-writes the most memory that it had into the file, in KiB.
+``list FILE`` reads the rows with sqlite3 and prints them as ``foldlog list`` does. ``events FILE``
+reads every event of the conversation ``c1`` in Python, and prints their number. ``peak FILE
+ARGUMENTS`` runs ``foldlog ARGUMENTS`` and writes the most memory that it had into the file, in KiB.
 """
 
 from __future__ import annotations
@@ -44,7 +45,9 @@ def run_watched(told: str, *arguments: str) -> None:
     try:
         runpy.run_module("foldlog", run_name="__main__", alter_sys=True)
     finally:
-        status = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+        status = dict(
+            line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
+        )
         Path(told).write_text(status["VmHWM"].split()[0])
 
 

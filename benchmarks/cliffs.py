@@ -1,6 +1,8 @@
-"""Are there histories whose Views are slow to open? Scattered Views, scattered forgetting, stacked summaries.
+"""Are there histories whose Views are slow to open? Scattered Views, scattered forgetting, stacked
+summaries.
 
-Each against a View of as many events in one piece. And: what do their revisions take, against the events?
+Each against a View of as many events in one piece. And: what do their revisions take, against the
+events?
 """
 
 from __future__ import annotations
@@ -28,10 +30,14 @@ Made = Callable[[], Iterator[Event]]
 
 
 def said(event_id: int) -> Message:
-    return Message(id=event_id, source="user" if event_id % 2 else "agent", content=f"{event_id}: {_TEXT}")
+    return Message(
+        id=event_id, source="user" if event_id % 2 else "agent", content=f"{event_id}: {_TEXT}"
+    )
 
 
-def forgot(event_id: int, forgotten: list[int], summary: str | None = None, offset: int | None = None) -> Event:
+def forgot(
+    event_id: int, forgotten: list[int], summary: str | None = None, offset: int | None = None
+) -> Event:
     return CondensationAction(
         id=event_id,
         forgotten_event_ids=forgotten,
@@ -48,8 +54,8 @@ def scattered(intervals: int) -> Iterator[Event]:
 
 
 def scattering(condensations: int) -> Iterator[Event]:
-    """Condensations that each leave one more interval, of twelve events, and forget the oldest one that a model's
-    window no longer holds.
+    """Condensations that each leave one more interval, of twelve events, and forget the oldest one
+    that a model's window no longer holds.
     """
     for nth in range(condensations):
         first = 13 * nth
@@ -59,13 +65,17 @@ def scattering(condensations: int) -> Iterator[Event]:
 
 
 def stacked(summaries: int) -> Iterator[Event]:
-    """Condensations that each put a summary beside the earlier ones; the oldest goes that a window no longer holds."""
+    """Condensations that each put a summary beside the earlier ones; the oldest goes that a window
+    no longer holds.
+    """
     for nth in range(summaries):
         first = 13 * nth
         yield from map(said, range(first, first + 12))
         oldest = [summary_id(13 * (nth - _STACKED) + 12)] if nth >= _STACKED else []
         forgotten = [*oldest, *range(first, first + 12)]
-        yield forgot(first + 12, forgotten, summary=f"{nth}: {_TEXT}", offset=min(nth, _STACKED - 1))
+        yield forgot(
+            first + 12, forgotten, summary=f"{nth}: {_TEXT}", offset=min(nth, _STACKED - 1)
+        )
 
 
 def whole(events: int) -> Iterator[Event]:
@@ -103,7 +113,8 @@ def digesting(scale: Scale, folder: Path) -> Iterator[Round]:
 
     def took_ms(count: int) -> float:
         events = [
-            Action(tool="run", arguments={"command": f"step {n} {'x' * 60}"}, call_id=f"c{n}") for n in range(count)
+            Action(tool="run", arguments={"command": f"step {n} {'x' * 60}"}, call_id=f"c{n}")
+            for n in range(count)
         ]
         begun = time.process_time()
         text = text_of(Digest.of(events), 1_500)
@@ -126,7 +137,9 @@ _HOSTILE: tuple[Callable[[int], bytes], ...] = (
 
 
 def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
-    """The worst of some hostile bodies: eight of one size against one that is eight times as long."""
+    """The worst of some hostile bodies: eight of one size against one that is eight times as
+    long.
+    """
 
     def took_ms(body: bytes, times: int) -> float:
         begun = time.process_time()
@@ -146,16 +159,32 @@ _CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (
     ("stacked", f"1,000 condensations and {_STACKED} stacked summaries", stacked, 1_000),
 )
 QUESTIONS = [
-    Question("decode a hostile body of 800 KB", "ms CPU", 4.0, "at most", decoding, raw="8 of 100 KB"),
-    Question("digest 1,000 of 15,000 calls", "ms CPU", 2.0, "at most", digesting, raw="1,000 of 1,500"),
+    Question(
+        "decode a hostile body of 800 KB", "ms CPU", 4.0, "at most", decoding, raw="8 of 100 KB"
+    ),
+    Question(
+        "digest 1,000 of 15,000 calls", "ms CPU", 2.0, "at most", digesting, raw="1,000 of 1,500"
+    ),
     *(
         Question(
-            f"cold open, {words}", "ms", 4.0, "at most", partial(opening, name, history, size), raw="ours, in one piece"
+            f"cold open, {words}",
+            "ms",
+            4.0,
+            "at most",
+            partial(opening, name, history, size),
+            raw="ours, in one piece",
         )
         for name, words, history, size in _CLIFFS
     ),
     *(
-        Question(f"revisions, {words}", "KB", 0.1, "at most", partial(revisions, name, history, size), raw="the events")
+        Question(
+            f"revisions, {words}",
+            "KB",
+            0.1,
+            "at most",
+            partial(revisions, name, history, size),
+            raw="the events",
+        )
         for name, words, history, size in _CLIFFS
     ),
 ]

@@ -1,7 +1,8 @@
-"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE is ours or raw.
+"""One View opened in a process of its own: ``python -m benchmarks.cold SIDE FILE [VERSION]``, SIDE
+is ours or raw.
 
-The clock runs from after the imports to the View's last event; memory is how much the process grew meanwhile. Prints
-JSON.
+The clock runs from after the imports to the View's last event; memory is how much the process grew
+meanwhile. Prints JSON.
 """
 
 from __future__ import annotations
@@ -29,7 +30,9 @@ from foldlog.eventstore import (
     open_store,
     summary_id,
 )
-from foldlog.eventstore.recorders import sqlite as _recorder  # noqa: F401 - the clock runs from after the imports
+
+# the clock runs from after the imports
+from foldlog.eventstore.recorders import sqlite as _recorder  # noqa: F401
 from foldlog.projections import Views
 
 if "FOLDLOG_KEY" in os.environ:  # an encrypted store imports these too
@@ -37,7 +40,8 @@ if "FOLDLOG_KEY" in os.environ:  # an encrypted store imports these too
     from cryptography.hazmat.primitives.ciphers import aead  # noqa: F401
 
 _SHOWN = (
-    "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0 AND j.value ->> 1"
+    "FROM json_each(?) j CROSS JOIN events e ON e.conversation = ? AND e.id BETWEEN j.value ->> 0"
+    " AND j.value ->> 1"
 )
 
 
@@ -50,19 +54,26 @@ def ours(path: str, version: int | None) -> Sequence[Event]:
 
 def raw(path: str, _version: int | None) -> Sequence[Event]:
     """A hand-kept row with the View's intervals, and one ranged SELECT."""
-    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    decoder = msgspec.json.Decoder(
+        SystemMessage | Message | Action | Observation | CondensationAction
+    )
     db = sqlite3.connect(path, isolation_level=None)
     db.text_factory = bytes
     intervals, place, summary = db.execute(
         "SELECT intervals, place, summary FROM views WHERE conversation = 'c1'"
     ).fetchone()
     events: list[Event] = [
-        decoder.decode(body) for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
+        decoder.decode(body)
+        for (body,) in db.execute(f"SELECT e.body {_SHOWN} ORDER BY j.id", (intervals, "c1"))
     ]
     if summary is not None:
-        (body,) = db.execute("SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)).fetchone()
+        (body,) = db.execute(
+            "SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)
+        ).fetchone()
         text = decoder.decode(body).summary
-        events.insert(place, CondensationSummary(id=summary_id(summary), content=text, summary_of=summary))
+        events.insert(
+            place, CondensationSummary(id=summary_id(summary), content=text, summary_of=summary)
+        )
     return events
 
 
@@ -71,15 +82,25 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measured(opened: Callable[[str, int | None], Sequence[Event]], path: str, version: int | None) -> dict[str, object]:
+def measured(
+    opened: Callable[[str, int | None], Sequence[Event]], path: str, version: int | None
+) -> dict[str, object]:
     memory = resident_bytes()
     begun, begun_cpu = time.perf_counter(), time.process_time()
     events = opened(path, version)
     count = len(events)
     seconds, cpu = time.perf_counter() - begun, time.process_time() - begun_cpu
     grown = resident_bytes() - memory
-    answer = hashlib.sha256(b"".join(b"%d " % e.id + msgspec.json.encode(e) for e in timeless(events))).hexdigest()
-    return {"seconds": seconds, "cpu": cpu, "bytes": max(grown, 1), "events": count, "answer": answer}
+    answer = hashlib.sha256(
+        b"".join(b"%d " % e.id + msgspec.json.encode(e) for e in timeless(events))
+    ).hexdigest()
+    return {
+        "seconds": seconds,
+        "cpu": cpu,
+        "bytes": max(grown, 1),
+        "events": count,
+        "answer": answer,
+    }
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
-"""What do the commands cost on stores of 100,000 conversations, and on conversations of 1,000,000 events?
+"""What do the commands cost on stores of 100,000 conversations, and on conversations of 1,000,000
+events?
 
-A command runs in a process of its own, its output thrown away or counted. CPU time counts, of user and system: what it
-costs to start Python, to import and to open a store is in both sides.
+A command runs in a process of its own, its output thrown away or counted. CPU time counts, of user
+and system: what it costs to start Python, to import and to open a store is in both sides.
 """
 
 from __future__ import annotations
@@ -36,36 +37,46 @@ class Ran(NamedTuple):
 
 
 def run(folder: Path, module: str, *arguments: str) -> Ran:
-    """Run ``python -m MODULE ARGUMENTS``. Its output goes into a file: a pipe would cost both sides."""
+    """Run ``python -m MODULE ARGUMENTS``. Its output goes into a file: a pipe would cost both
+    sides.
+    """
     out = folder / "out.txt"
     with out.open("wb") as file:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments], stdout=file, env={**os.environ, "COLUMNS": "120"}
+            [sys.executable, "-m", module, *arguments],
+            stdout=file,
+            env={**os.environ, "COLUMNS": "120"},
         )
         _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode not in (0, 1):
-        raise RuntimeError(f"python -m {module} {' '.join(arguments)} failed with {process.returncode}")
+        raise RuntimeError(
+            f"python -m {module} {' '.join(arguments)} failed with {process.returncode}"
+        )
     return Ran(usage.ru_utime + usage.ru_stime, out)
 
 
 def peak_mib(folder: Path, *arguments: str) -> float:
-    """The most memory that ``foldlog ARGUMENTS`` has. The process tells it itself: what the system tells of a child
-    counts the memory of its parent before the child began.
+    """The most memory that ``foldlog ARGUMENTS`` has. The process tells it itself: what the system
+    tells of a child counts the memory of its parent before the child began.
     """
     told = folder / "peak.txt"
     run(folder, _BY_HAND, "peak", str(told), *arguments)
     return int(told.read_text()) / 1024
 
 
-# -- many conversations -----------------------------------------------------------------------------------------------
+# -- many conversations
+# -----------------------------------------------------------------------------------------------
 
 
 def conversations(folder: Path, count: int) -> Path:
     """A store of so many conversations of two events, made where it is not there yet."""
     path = folder / f"conversations-{count}.db"
     if not path.exists():
-        said = [Message(source="user", content="hello"), Message(source="agent", content="good day")]
+        said = [
+            Message(source="user", content="hello"),
+            Message(source="agent", content="good day"),
+        ]
         with open_store(f"sqlite:///{path}", durability="relaxed") as store:
             for number in range(count):
                 store.append(f"conversation-{number:08d}", said, expected_version=0)
@@ -84,13 +95,19 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _first_columns(ran: Ran) -> list[list[str]]:
-    return [line.split()[:4] for line in ran.out.read_text().splitlines() if line.startswith("conversation-")]
+    return [
+        line.split()[:4]
+        for line in ran.out.read_text().splitlines()
+        if line.startswith("conversation-")
+    ]
 
 
 def starting(scale: Scale, folder: Path) -> Iterator[Round]:
     path = conversations(folder.parent, 10)
     for _ in range(scale.rounds):
-        yield Round(1_000 * run(folder, "foldlog", "list", "--db", f"sqlite:///{path}").cpu_s, _START_MS)
+        yield Round(
+            1_000 * run(folder, "foldlog", "list", "--db", f"sqlite:///{path}").cpu_s, _START_MS
+        )
 
 
 def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -98,12 +115,18 @@ def listing_memory(scale: Scale, folder: Path) -> Iterator[Round]:
     yield Round(peak_mib(folder, "list", "--short", "--db", f"sqlite:///{path}"), _LIST_MIB)
 
 
-# -- one long conversation --------------------------------------------------------------------------------------------
+# -- one long conversation
+# --------------------------------------------------------------------------------------------
 
 
 def growing(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
-    """A command on the longest history against the same command on one of 10,000 events, or a hundredth."""
-    long, short = scale.events[-1], scale.events[-1] // 100 if scale.name == "full" else scale.events[0]
+    """A command on the longest history against the same command on one of 10,000 events, or a
+    hundredth.
+    """
+    long, short = (
+        scale.events[-1],
+        scale.events[-1] // 100 if scale.name == "full" else scale.events[0],
+    )
     stores = {length: prepared(folder.parent, length) for length in (long, short)}
     for _ in range(scale.rounds):
         spent = {length: _run(folder, stores[length], arguments).cpu_s for length in (long, short)}
@@ -125,7 +148,9 @@ def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
     for _ in range(scale.rounds):
         ours = _run(folder, stores, arguments)
         if arguments[0] in ("log", "export") and ours.lines != stores.length:
-            raise AssertionError(f"{arguments[0]} wrote {ours.lines} lines of {stores.length} events")
+            raise AssertionError(
+                f"{arguments[0]} wrote {ours.lines} lines of {stores.length} events"
+            )
         by_hand = run(folder, _BY_HAND, "events", str(stores.ours))
         yield Round(stores.length / ours.cpu_s, stores.length / by_hand.cpu_s)
 
@@ -133,7 +158,9 @@ def reading(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Ro
 def memory(arguments: Sequence[str], scale: Scale, folder: Path) -> Iterator[Round]:
     """The memory of a command on the longest history against that on one of a tenth."""
     long, short = (prepared(folder.parent, length) for length in (scale.events[-1], scale.usual))
-    yield Round(peak_mib(folder, *_command(long, arguments)), peak_mib(folder, *_command(short, arguments)))
+    yield Round(
+        peak_mib(folder, *_command(long, arguments)), peak_mib(folder, *_command(short, arguments))
+    )
 
 
 _GROWING = (
@@ -146,12 +173,19 @@ _GROWING = (
 _READING = (("log", ["log"], 0.3), ("export", ["export"], 0.3), ("audit", ["audit"], 0.3))
 
 QUESTIONS = [
-    Question("list of 100,000 conversations", "ms CPU", 3.0, "at most", listing, raw="sqlite3 and print"),
+    Question(
+        "list of 100,000 conversations", "ms CPU", 3.0, "at most", listing, raw="sqlite3 and print"
+    ),
     Question("list of a small store", "ms CPU", 1.0, "at most", starting, raw=f"{_START_MS} ms"),
     Question("memory of that list", "MiB", 1.0, "at most", listing_memory, raw="100 MiB"),
     *(
         Question(
-            f"{name}, 1,000,000 events", "ms CPU", most, "at most", partial(growing, arguments), raw="10,000 events"
+            f"{name}, 1,000,000 events",
+            "ms CPU",
+            most,
+            "at most",
+            partial(growing, arguments),
+            raw="10,000 events",
         )
         for name, arguments, most in _GROWING
     ),
@@ -169,7 +203,12 @@ QUESTIONS = [
     ),
     *(
         Question(
-            f"memory of {name}, 1,000,000 events", "MiB", 1.3, "at most", partial(memory, arguments), raw="100,000"
+            f"memory of {name}, 1,000,000 events",
+            "MiB",
+            1.3,
+            "at most",
+            partial(memory, arguments),
+            raw="100,000",
         )
         for name, arguments, _ in _READING
     ),

@@ -1,7 +1,8 @@
-"""Count what operations cost without noise: SQL statements, bytecodes that CPython executes, functions and files.
+"""Count what operations cost without noise: SQL statements, bytecodes that CPython executes,
+functions and files.
 
-The functions and files of foldlog that a call runs through tell what it costs where it runs cold, as an append between
-two calls of a model does.
+The functions and files of foldlog that a call runs through tell what it costs where it runs cold,
+as an append between two calls of a model does.
 """
 
 from __future__ import annotations
@@ -23,7 +24,16 @@ from foldlog.eventstore import ANY_VERSION, Action, Event, Message, Observation,
 from foldlog.eventstore.opening import open_store
 from foldlog.projections import Views
 
-__all__ = ["BASELINE", "BASELINE_EVENTS", "Count", "bytecodes", "compared", "count_all", "record", "recorded"]
+__all__ = [
+    "BASELINE",
+    "BASELINE_EVENTS",
+    "Count",
+    "bytecodes",
+    "compared",
+    "count_all",
+    "record",
+    "recorded",
+]
 
 _TOOL = 4
 _BATCH = 500
@@ -38,8 +48,8 @@ SLACK = 1.2
 
 
 class Count(NamedTuple):
-    """What an operation costs; for a batch and for loading, bytecodes per event. ``functions`` and ``files`` count each
-    function and file of foldlog that it ran through once.
+    """What an operation costs; for a batch and for loading, bytecodes per event. ``functions`` and
+    ``files`` count each function and file of foldlog that it ran through once.
     """
 
     bytecodes: int
@@ -84,7 +94,9 @@ def bytecodes(work: Callable[[], object]) -> int:
 
 
 def footprint(work: Callable[[], object]) -> tuple[int, int]:
-    """Return how many functions of foldlog, in how many files, ``work`` runs through in this thread."""
+    """Return how many functions of foldlog, in how many files, ``work`` runs through in this
+    thread.
+    """
     codes = set[CodeType]()
 
     def on_call(frame: FrameType, event: str, _: object) -> None:
@@ -122,7 +134,9 @@ def traced(statements: list[str]) -> Iterator[None]:
 
 
 def count_all(length: int) -> dict[str, Count]:
-    """Count every operation on a history of this length, in a new store. Everything is warm: each ran before."""
+    """Count every operation on a history of this length, in a new store. Everything is warm: each
+    ran before.
+    """
     statements: list[str] = []
 
     def counted(work: Callable[[], object], per: int = 1) -> Count:
@@ -160,7 +174,9 @@ def count_all(length: int) -> dict[str, Count]:
             sums = TokenCounter(_letters)
             found["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
             found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
-            for parent, fork in pairwise(["c", *(f"fork {depth}" for depth in range(1, _DEPTH + 1))]):
+            for parent, fork in pairwise(
+                ["c", *(f"fork {depth}" for depth in range(1, _DEPTH + 1))]
+            ):
                 store.fork(parent, store.version(parent), fork)
                 store.append(fork, said, expected_version=ANY_VERSION)
         found["cold open"] = counted(lambda: _open(url, "c"))
@@ -169,7 +185,9 @@ def count_all(length: int) -> dict[str, Count]:
 
 
 def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:
-    version = store.append("c", _PAIR if sums is None else _called(), expected_version=ANY_VERSION)[-1].id
+    version = store.append("c", _PAIR if sums is None else _called(), expected_version=ANY_VERSION)[
+        -1
+    ].id
     view = views.current("c")
     assert view.version == version + 1
     return len(view.events) if sums is None else sums.token_sums(view)[-1]
@@ -181,16 +199,26 @@ _calls = count()
 def _called() -> list[Event]:
     """Return a call and its result, as an agent appends them in most steps."""
     call_id = f"call {next(_calls)}"
-    call = Action(tool="run", arguments={"command": "ls -l " * 10}, call_id=call_id, thought="what is here? " * 5)
+    call = Action(
+        tool="run",
+        arguments={"command": "ls -l " * 10},
+        call_id=call_id,
+        thought="what is here? " * 5,
+    )
     return [call, Observation(tool="run", content="a file " * 40, call_id=call_id)]
 
 
 def _letters(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Count what a model's own counter would: a count by litellm is another number with each of its releases."""
+    """Count what a model's own counter would: a count by litellm is another number with each of its
+    releases.
+    """
     return 3 + sum(4 + len(str(message.get("content"))) for message in messages) + len(tools)
 
 
-_PAIR = [Message(source="user", content="what next? " * 5), Message(source="agent", content="this " * 40)]
+_PAIR = [
+    Message(source="user", content="what next? " * 5),
+    Message(source="agent", content="this " * 40),
+]
 
 
 def _open(url: str, conversation: str) -> int:
@@ -201,7 +229,9 @@ def _open(url: str, conversation: str) -> int:
 def record() -> None:
     """Write the counts of this CPython to ``BASELINE``."""
     counts = recorded()
-    counts[python_version()] = {what: count._asdict() for what, count in count_all(BASELINE_EVENTS).items()}
+    counts[python_version()] = {
+        what: count._asdict() for what, count in count_all(BASELINE_EVENTS).items()
+    }
     BASELINE.write_text(json.dumps(counts, indent=1, sort_keys=True) + "\n")
 
 
@@ -211,7 +241,9 @@ def recorded() -> dict[str, Any]:
 
 
 def compared() -> Iterator[tuple[str, int, int | None, str]]:
-    """Count, and yield each count: what it is of, now, as recorded, and by how much it grew if that is over a fifth."""
+    """Count, and yield each count: what it is of, now, as recorded, and by how much it grew if that
+    is over a fifth.
+    """
     operations = recorded().get(python_version(), {})
     for what, counted in count_all(BASELINE_EVENTS).items():
         for unit, now in counted._asdict().items():

@@ -1,7 +1,9 @@
-"""What does it cost that an erasure leaves no byte, for whoever erases and for those who write meanwhile?
+"""What does it cost that an erasure leaves no byte, for whoever erases and for those who write
+meanwhile?
 
-Erasing reads the whole file, so it is measured against deleting the rows by hand, with ``secure_delete``, and reading
-the file once. A writer that appends all the time must not wait longer than a second, whatever the size of the store.
+Erasing reads the whole file, so it is measured against deleting the rows by hand, with
+``secure_delete``, and reading the file once. A writer that appends all the time must not wait
+longer than a second, whatever the size of the store.
 """
 
 from __future__ import annotations
@@ -26,7 +28,10 @@ from foldlog.eventstore.maintenance.redact import redact
 FILE_BYTES = 100_000_000
 EVENTS = 400
 LONGEST_WAIT_MS = 1_000.0
-_DELETE = ("DELETE FROM events WHERE conversation = ?", "DELETE FROM idempotency_keys WHERE conversation = ?")
+_DELETE = (
+    "DELETE FROM events WHERE conversation = ?",
+    "DELETE FROM idempotency_keys WHERE conversation = ?",
+)
 
 
 def erasing(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -55,7 +60,9 @@ def redacting(scale: Scale, folder: Path) -> Iterator[Round]:
             if receipt.position is None:
                 raise AssertionError("the event was not redacted, or not all of it")
         begun = time.perf_counter()
-        _by_hand(path, f"c{2 * n + 1}", "UPDATE events SET body = '{}' WHERE conversation = ? AND id = 5")
+        _by_hand(
+            path, f"c{2 * n + 1}", "UPDATE events SET body = '{}' WHERE conversation = ? AND id = 5"
+        )
         yield Round(1e3 * ours, 1e3 * (time.perf_counter() - begun))
 
 
@@ -64,7 +71,9 @@ def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
     path = _filled(scale, folder)
     for n in range(scale.rounds):
         command = [sys.executable, "-m", "benchmarks.erasing", str(path)]
-        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as writer:
             assert writer.stdout is not None
             writer.stdout.readline()
             with open_store(f"sqlite:///{path}") as store:
@@ -74,7 +83,9 @@ def waiting(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _filled(scale: Scale, folder: Path) -> Path:
-    """A store of as many conversations as fill it, which were appended in turn and so share pages."""
+    """A store of as many conversations as fill it, which were appended in turn and so share
+    pages.
+    """
     path = folder / "store.db"
     rng = random.Random(1)
     sizes = [min(20_000, int(rng.lognormvariate(7, 1))) for _ in range(EVENTS)]
@@ -83,15 +94,24 @@ def _filled(scale: Scale, folder: Path) -> Path:
     with open_store(f"sqlite:///{path}", durability="relaxed") as store:
         for first in range(0, EVENTS, 20):
             for n in range(count):
-                batch = [Message(source="user", content="x" * size) for size in sizes[first : first + 20]]
-                store.append(f"c{n}", batch, expected_version=ANY_VERSION, idempotency_key=f"{rng.random()}-{first}")
+                batch = [
+                    Message(source="user", content="x" * size) for size in sizes[first : first + 20]
+                ]
+                store.append(
+                    f"c{n}",
+                    batch,
+                    expected_version=ANY_VERSION,
+                    idempotency_key=f"{rng.random()}-{first}",
+                )
     return path
 
 
 def _by_hand(path: Path, name: str, *statements: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA secure_delete = ON")
-        (key,) = connection.execute("SELECT key FROM conversations WHERE id = ?", (name,)).fetchone()
+        (key,) = connection.execute(
+            "SELECT key FROM conversations WHERE id = ?", (name,)
+        ).fetchone()
         connection.execute("BEGIN")
         for statement in statements:
             connection.execute(statement, (key,))
@@ -103,21 +123,44 @@ def _by_hand(path: Path, name: str, *statements: str) -> None:
 def _append_until_told(path: str) -> None:
     longest = 0.0
     with open_store(f"sqlite:///{path}") as store:
-        store.append("writer", Message(source="user", content="first"), expected_version=ANY_VERSION)
+        store.append(
+            "writer", Message(source="user", content="first"), expected_version=ANY_VERSION
+        )
         print("ready", flush=True)
         while not select.select([sys.stdin], [], [], 0)[0]:
             begun = time.perf_counter()
-            store.append("writer", Message(source="user", content="x" * 1_000), expected_version=ANY_VERSION)
+            store.append(
+                "writer", Message(source="user", content="x" * 1_000), expected_version=ANY_VERSION
+            )
             longest = max(longest, time.perf_counter() - begun)
     print(json.dumps(1e3 * longest))
 
 
 QUESTIONS = [
     Question(
-        "erase a conversation of a store of 100 MB", "ms", 4.0, "at most", erasing, "deleted and vacuumed by hand"
+        "erase a conversation of a store of 100 MB",
+        "ms",
+        4.0,
+        "at most",
+        erasing,
+        "deleted and vacuumed by hand",
     ),
-    Question("redact an event of a store of 100 MB", "ms", 4.0, "at most", redacting, "replaced and vacuumed by hand"),
-    Question("an append while a conversation is erased", "ms", 1.0, "at most", waiting, "the longest wait allowed"),
+    Question(
+        "redact an event of a store of 100 MB",
+        "ms",
+        4.0,
+        "at most",
+        redacting,
+        "replaced and vacuumed by hand",
+    ),
+    Question(
+        "an append while a conversation is erased",
+        "ms",
+        1.0,
+        "at most",
+        waiting,
+        "the longest wait allowed",
+    ),
 ]
 
 if __name__ == "__main__":

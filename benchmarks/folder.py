@@ -1,9 +1,11 @@
-"""``python -m benchmarks.folder``: what people wait for who import a folder of sessions, list them and search them.
+"""``python -m benchmarks.folder``: what people wait for who import a folder of sessions, list them
+and search them.
 
-It makes a folder in the shape of ``~/.claude/projects``, by default 2,000 sessions of 495 MB in all. It imports it
-by hand and with foldlog, each in a process of its own, by turns, and then runs the commands. CPU time counts, of user
-and system: on a loaded machine the clock tells how long both waited. ``--also FOLDER`` compares the import of other
-logs too, such as real ones; short ones come several times, each time under other names.
+It makes a folder in the shape of ``~/.claude/projects``, by default 2,000 sessions of 495 MB in
+all. It imports it by hand and with foldlog, each in a process of its own, by turns, and then runs
+the commands. CPU time counts, of user and system: on a loaded machine the clock tells how long both
+waited. ``--also FOLDER`` compares the import of other logs too, such as real ones; short ones come
+several times, each time under other names.
 """
 
 from __future__ import annotations
@@ -52,7 +54,9 @@ def sessions(count: int) -> Iterator[tuple[str, str, list[dict[str, Any]]]]:
         yield project, name, list(_records(chance, name, project, turns, number))
 
 
-def _records(chance: random.Random, session: str, project: str, turns: int, number: int) -> Iterator[dict[str, Any]]:
+def _records(
+    chance: random.Random, session: str, project: str, turns: int, number: int
+) -> Iterator[dict[str, Any]]:
     at, parent = _BEGUN + timedelta(minutes=17 * number), None
 
     def record(kind: str, message: dict[str, Any], **more: Any) -> dict[str, Any]:
@@ -98,17 +102,25 @@ def _records(chance: random.Random, session: str, project: str, turns: int, numb
             "usage": usage,
         }
         request = {"requestId": f"req_{chance.getrandbits(96):024x}"}
-        yield record("assistant", {**answer, "content": [{"type": "text", "text": words(10, 80)}]}, **request)
+        yield record(
+            "assistant", {**answer, "content": [{"type": "text", "text": words(10, 80)}]}, **request
+        )
         used = {"type": "tool_use", "id": call, "name": tool, "input": {"command": words(4, 40)}}
         yield record("assistant", {**answer, "content": [used]}, **request)
         told = "\n".join(words(6, 14) for _ in range(chance.randint(1, 25)))
-        result = {"type": "tool_result", "tool_use_id": call, "content": told, "is_error": chance.random() < 0.05}
+        result = {
+            "type": "tool_result",
+            "tool_use_id": call,
+            "content": told,
+            "is_error": chance.random() < 0.05,
+        }
         kept = {"stdout": told, "stderr": "", "interrupted": False, "isImage": False}
         yield record("user", {"role": "user", "content": [result]}, toolUseResult=kept)
         if turn % 20 == 19:
             yield record("user", {"role": "user", "content": words(5, 40)})
     yield record(
-        "assistant", {**answer, "stop_reason": "end_turn", "content": [{"type": "text", "text": words(20, 90)}]}
+        "assistant",
+        {**answer, "stop_reason": "end_turn", "content": [{"type": "text", "text": words(20, 90)}]},
     )
 
 
@@ -135,7 +147,10 @@ def grow(folder: Path) -> None:
     last = json.loads(path.read_text().splitlines()[-1])
     said = {**last, "uuid": f"{time.time_ns():032x}", "parentUuid": last["uuid"], "type": "user"}
     with path.open("a") as file:
-        file.write(json.dumps({**said, "message": {"role": "user", "content": "and one more thing"}}) + "\n")
+        file.write(
+            json.dumps({**said, "message": {"role": "user", "content": "and one more thing"}})
+            + "\n"
+        )
 
 
 def make_long(path: Path) -> None:
@@ -147,11 +162,14 @@ def make_long(path: Path) -> None:
             file.write(json.dumps(next(records), separators=(",", ":")) + "\n")
 
 
-# -- one measurement, in a process of its own --------------------------------------------------------------------------
+# -- one measurement, in a process of its own
+# --------------------------------------------------------------------------
 
 
 def by_hand(folder: str, db: str, times: str) -> None:
-    """Parse each line, hash it and insert it, in a transaction for each file. Print the seconds of CPU."""
+    """Parse each line, hash it and insert it, in a transaction for each file. Print the seconds of
+    CPU.
+    """
     begun = time.process_time()
     with closing(sqlite3.connect(db)) as database:
         database.executescript(_BY_HAND)
@@ -164,7 +182,9 @@ def by_hand(folder: str, db: str, times: str) -> None:
                     head = hashlib.sha256(head + line).digest()
                     rows.append((session, number, record.get("type", ""), line))
             with database:
-                database.execute("INSERT INTO sessions VALUES (?, ?, ?)", (session, str(session), head))
+                database.execute(
+                    "INSERT INTO sessions VALUES (?, ?, ?)", (session, str(session), head)
+                )
                 database.executemany("INSERT INTO records VALUES (?, ?, ?, ?)", rows)
     _print(time.process_time() - begun)
 
@@ -178,7 +198,9 @@ _BY_HAND = """
 
 
 def imported(folder: str, db: str, times: str) -> None:
-    """Import the folder. Print the seconds of CPU, without importing foldlog, and the most memory in MB."""
+    """Import the folder. Print the seconds of CPU, without importing foldlog, and the most memory
+    in MB.
+    """
     import foldlog.condensers.strategies.digest  # noqa: F401
     from foldlog._archive import makes_events
     from foldlog._archive.importing import Import, Imported
@@ -230,14 +252,23 @@ def _print(*numbers: float) -> None:
 def alone(what: str, *arguments: object) -> list[float]:
     """Run one of the measurements above in a process of its own. Return what it printed."""
     command = [sys.executable, "-m", "benchmarks.folder", f"--{what}", *map(str, arguments)]
-    return [float(number) for number in run(command, check=True, stdout=PIPE, text=True).stdout.split()]
+    return [
+        float(number) for number in run(command, check=True, stdout=PIPE, text=True).stdout.split()
+    ]
 
 
 def timed(*arguments: str, fails: bool = False) -> float:
     """Run a command of ours. Return its seconds of CPU, the start of Python included."""
     before = _of_children()
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    process = Popen([sys.executable, "-m", "foldlog", *arguments], stdout=DEVNULL, stderr=DEVNULL, env=environment)
+    environment = {
+        name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"
+    }
+    process = Popen(
+        [sys.executable, "-m", "foldlog", *arguments],
+        stdout=DEVNULL,
+        stderr=DEVNULL,
+        env=environment,
+    )
     if process.wait() != fails:
         raise SystemExit(f"foldlog {' '.join(arguments)} ended with status {process.returncode}")
     return _of_children() - before
@@ -248,7 +279,8 @@ def _of_children() -> float:
     return times.children_user + times.children_system
 
 
-# -- all of them -------------------------------------------------------------------------------------------------------
+# -- all of them
+# --------------------------------------------------------------------------------------------------
 
 
 def _bytes(folder: Path) -> int:
@@ -273,7 +305,11 @@ def compare(folder: Path, place: Path, rounds: int) -> Path:
         f"{median(ours):.2f} s",
         ratio,
     )
-    _say("  its memory; the size of the store beside the source", f"{memory:.0f} MB", db.stat().st_size / size / times)
+    _say(
+        "  its memory; the size of the store beside the source",
+        f"{memory:.0f} MB",
+        db.stat().st_size / size / times,
+    )
     return db
 
 
@@ -283,9 +319,15 @@ def _say(what: str, figure: str, ratio: float | None = None) -> None:
 
 def main(
     count: Annotated[int, typer.Option("--sessions", min=1, help="How many sessions.")] = SESSIONS,
-    keep: Annotated[Path | None, typer.Option("--keep", help="Make them here, or use those here.")] = None,
-    also: Annotated[list[Path] | None, typer.Option("--also", help="Other logs to compare the import of.")] = None,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="How often each import is measured.")] = 3,
+    keep: Annotated[
+        Path | None, typer.Option("--keep", help="Make them here, or use those here.")
+    ] = None,
+    also: Annotated[
+        list[Path] | None, typer.Option("--also", help="Other logs to compare the import of.")
+    ] = None,
+    rounds: Annotated[
+        int, typer.Option("--rounds", min=1, help="How often each import is measured.")
+    ] = 3,
 ) -> None:
     """Make the folder, run the commands, and print what each takes."""
     place = keep or Path(tempfile.mkdtemp(prefix="foldlog-folder-"))
@@ -293,7 +335,10 @@ def main(
     stores = Path(tempfile.mkdtemp(prefix="foldlog-folder-stores-"))
     try:
         size = _bytes(folder) if folder.exists() else make(folder, count)
-        print(f"{count:,} sessions, {size / 1e6:.1f} MB, load {os.getloadavg()[0]:.1f}; seconds of CPU")
+        print(
+            f"{count:,} sessions, {size / 1e6:.1f} MB, load {os.getloadavg()[0]:.1f}; seconds"
+            " of CPU"
+        )
         for other in also or ():
             compare(other, stores, rounds)
         measure(folder, stores, rounds)
@@ -318,10 +363,16 @@ def measure(folder: Path, stores: Path, rounds: int) -> None:
     timed("import", str(searched), "--db", found)
     megabytes = sum(path.stat().st_size for path in searched.iterdir()) / 1e6
     for word, fails in (("notinanylog", True), ("parser", False)):
-        _say(f"search {word}, {megabytes:.0f} MB", f"{timed('search', word, '--db', found, fails=fails):.2f} s")
+        _say(
+            f"search {word}, {megabytes:.0f} MB",
+            f"{timed('search', word, '--db', found, fails=fails):.2f} s",
+        )
     seconds, number = alone("used", found)
     kilobytes = megabytes * 1e3 / number
-    _say(f"first use of a conversation of {kilobytes:.0f} kB, median of {number:.0f}", f"{seconds * 1e3:.0f} ms")
+    _say(
+        f"first use of a conversation of {kilobytes:.0f} kB, median of {number:.0f}",
+        f"{seconds * 1e3:.0f} ms",
+    )
     _say("  the size of the store then", "", os.path.getsize(found) / megabytes / 1e6)
     make_long(stores / "long.jsonl")
     timed("import", str(stores / "long.jsonl"), "--db", str(stores / "long.db"))

@@ -1,7 +1,9 @@
-"""How fast is a View folded in memory, and made fit for a model? Against a fold by hand that knows this workload.
+"""How fast is a View folded in memory, and made fit for a model? Against a fold by hand that knows
+this workload.
 
-The fold by hand asks of what is forgotten, and of what stays at the end, whether each call is beside its result. It
-knows nothing of batches, loops, dialects or offsets beyond what these histories need.
+The fold by hand asks of what is forgotten, and of what stays at the end, whether each call is
+beside its result. It knows nothing of batches, loops, dialects or offsets beyond what these
+histories need.
 """
 
 from __future__ import annotations
@@ -12,7 +14,14 @@ from pathlib import Path
 
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.workload import history
-from foldlog.eventstore import Action, CondensationAction, CondensationSummary, Event, Observation, summary_id
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    Observation,
+    summary_id,
+)
 from foldlog.projections import View, well_formed
 
 
@@ -24,7 +33,9 @@ def by_hand(events: Sequence[Event], *, asks: bool = False) -> list[Event]:
             if asks:
                 check_together([item for item in items if item.id in forgotten])
             items = [item for item in items if item.id not in forgotten]
-            summary = CondensationSummary(id=summary_id(event.id), content=event.summary or "", summary_of=event.id)
+            summary = CondensationSummary(
+                id=summary_id(event.id), content=event.summary or "", summary_of=event.id
+            )
             items.insert(event.summary_offset or 0, summary)
         else:
             items.append(event)
@@ -60,5 +71,13 @@ def measure(scale: Scale, _folder: Path) -> Iterator[Round]:
 
 
 QUESTIONS = [
-    Question("fold in memory, made fit for a model", "events/s", 0.8, "at least", measure, "a fold by hand", "A fold"),
+    Question(
+        "fold in memory, made fit for a model",
+        "events/s",
+        0.8,
+        "at least",
+        measure,
+        "a fold by hand",
+        "A fold",
+    ),
 ]

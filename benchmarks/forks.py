@@ -1,10 +1,10 @@
 """What does a fork cost: to make it, to open its View, to append to it, at depth 1, 10 and 100?
 
-A fork at depth 10 shares its past with nine forks below it, each with some events of its own. It is compared with a
-conversation that holds the very same events itself, appended in the same way.
+A fork at depth 10 shares its past with nine forks below it, each with some events of its own. It is
+compared with a conversation that holds the very same events itself, appended in the same way.
 
-A cold View takes half a millisecond, in which a loaded machine stops a process at random: so the ratio of the CPU times
-is asked for too.
+A cold View takes half a millisecond, in which a loaded machine stops a process at random: so the
+ratio of the CPU times is asked for too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _TIMES = 20
 
 
 def _prepared(scale: Scale, folder: Path) -> str:
-    """A store with a conversation, a chain of forks of it, and for each depth a conversation with the same events."""
+    """A store with a conversation, a chain of forks of it, and for each depth a conversation with
+    the same events.
+    """
     url = f"sqlite:///{folder / 'forks.db'}"
     with open_store(url, durability="relaxed") as store:
         if store.version("whole 100"):
@@ -48,7 +50,11 @@ def _prepared(scale: Scale, folder: Path) -> str:
 
 def _append_own(store: Store, conversation: str, depth: int) -> None:
     for n in range(_OWN):
-        store.append(conversation, Message(source="user", content=f"{depth} {n}"), expected_version=ANY_VERSION)
+        store.append(
+            conversation,
+            Message(source="user", content=f"{depth} {n}"),
+            expected_version=ANY_VERSION,
+        )
 
 
 def _opened(url: str, conversation: str, clock: Callable[[], float]) -> tuple[float, list[int]]:
@@ -63,12 +69,16 @@ def _opened(url: str, conversation: str, clock: Callable[[], float]) -> tuple[fl
             gc.enable()
 
 
-def opening(scale: Scale, folder: Path, depth: int, clock: Callable[[], float] = time.perf_counter) -> Iterator[Round]:
+def opening(
+    scale: Scale, folder: Path, depth: int, clock: Callable[[], float] = time.perf_counter
+) -> Iterator[Round]:
     url = _prepared(scale, folder.parent)
     for _ in range(scale.rounds):
         ours, raw = [], []
         for _ in range(_TIMES):  # by turns, since load comes and goes
-            of_fork, of_whole = (_opened(url, f"{kind} {depth}", clock) for kind in ("fork", "whole"))
+            of_fork, of_whole = (
+                _opened(url, f"{kind} {depth}", clock) for kind in ("fork", "whole")
+            )
             if of_fork[1] != of_whole[1]:
                 raise AssertionError("the fork and the conversation show different Views")
             ours.append(of_fork[0])
@@ -79,7 +89,9 @@ def opening(scale: Scale, folder: Path, depth: int, clock: Callable[[], float] =
 def _appended(store: Store, conversation: str) -> float:
     start = time.perf_counter()
     for n in range(_TIMES):
-        store.append(conversation, Message(source="user", content=f"{n}"), expected_version=ANY_VERSION)
+        store.append(
+            conversation, Message(source="user", content=f"{n}"), expected_version=ANY_VERSION
+        )
     return 1_000_000 * (time.perf_counter() - start) / _TIMES
 
 
@@ -90,12 +102,16 @@ def appending(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
         for number in range(scale.rounds):
             fork, whole = f"a fork {number} of {depth}", f"a fork {number} of whole {depth}"
             store.fork(f"fork {depth}", store.version(f"fork {depth}"), fork)
-            store.append(whole, Message(source="user", content="begun"), expected_version=ANY_VERSION)
+            store.append(
+                whole, Message(source="user", content="begun"), expected_version=ANY_VERSION
+            )
             yield Round(_appended(store, fork), _appended(store, whole))
 
 
 def forking(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
-    """A fork against an append of one event to a new conversation, which writes one row of each table."""
+    """A fork against an append of one event to a new conversation, which writes one row of each
+    table.
+    """
     url = _prepared(scale, folder.parent)
     with open_store(url, durability="relaxed") as store:
         version = store.version(f"fork {depth}")
@@ -106,7 +122,9 @@ def forking(scale: Scale, folder: Path, depth: int) -> Iterator[Round]:
                 start = time.perf_counter()
                 store.fork(f"fork {depth}", version, name)
                 between = time.perf_counter()
-                store.append(f"{name}, new", Message(source="user", content="hi"), expected_version=0)
+                store.append(
+                    f"{name}, new", Message(source="user", content="hi"), expected_version=0
+                )
                 ours.append(between - start)
                 raw.append(time.perf_counter() - between)
             yield Round(1_000_000 * median(ours), 1_000_000 * median(raw))

@@ -39,7 +39,9 @@ class Scale:
     name: Literal["smoke", "full"]
     rounds: int
     events: tuple[int, ...]
-    """Lengths of histories, ascending. The last but one is the length that targets are given for."""
+    """Lengths of histories, ascending. The last but one is the length that targets are given
+    for.
+    """
 
     @property
     def usual(self) -> int:
@@ -75,7 +77,9 @@ class Question:
     raw: str = "raw sqlite3"
     """What the baseline is."""
     explained: str = ""
-    """The section of ``docs/internals/SPEED.md`` that says why the target is missed; empty where it held."""
+    """The section of ``docs/internals/SPEED.md`` that says why the target is missed; empty where it
+    held.
+    """
     group: str = ""
     """The heading under which its answer stands."""
 
@@ -109,9 +113,11 @@ class Failed:
     reason: str
 
 
-def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None) -> Answer:
-    """Measure a question in an empty folder of its own, and take the round with the median ratio. What questions
-    share is in the folder above.
+def ask(
+    question: Question, scale: Scale, folder: Path, on_round: Callable[[], None] = lambda: None
+) -> Answer:
+    """Measure a question in an empty folder of its own, and take the round with the median ratio.
+    What questions share is in the folder above.
     """
     rounds = []
     for measured in question.measure(scale, folder):
@@ -135,7 +141,9 @@ def ask(question: Question, scale: Scale, folder: Path, on_round: Callable[[], N
 
 
 def figure(value: float) -> str:
-    """Return three digits at least, and never a power of ten, which takes room and is read by few."""
+    """Return three digits at least, and never a power of ten, which takes room and is read by
+    few.
+    """
     return f"{value:,.0f}" if value >= 1_000 else f"{value:,.3g}"
 
 
@@ -143,8 +151,12 @@ def limit(better: str, target: float) -> str:
     return f"{'≤' if better == 'at most' else '≥'} {target:.3g}"
 
 
-def in_new_process(module: str, *arguments: str, environment: Mapping[str, str] | None = None) -> dict[str, float]:
-    """What ``python -m MODULE ARGUMENTS`` prints as JSON: nothing of ours is warm there, only the page cache may be."""
+def in_new_process(
+    module: str, *arguments: str, environment: Mapping[str, str] | None = None
+) -> dict[str, float]:
+    """What ``python -m MODULE ARGUMENTS`` prints as JSON: nothing of ours is warm there, only the
+    page cache may be.
+    """
     finished = subprocess.run(
         [sys.executable, "-m", module, *arguments],
         capture_output=True,
@@ -160,12 +172,18 @@ def in_new_process(module: str, *arguments: str, environment: Mapping[str, str] 
 
 def provenance(command: Sequence[str]) -> dict[str, object]:
     """Where the figures come from: commit, machine, versions, command."""
-    commit = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    commit = subprocess.run(
+        ["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False
+    )
     return {
         "commit": commit.stdout.strip() or None,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": " ".join(command),
-        "machine": {"cpus": os.cpu_count(), "processor": platform.machine(), "system": platform.system()},
+        "machine": {
+            "cpus": os.cpu_count(),
+            "processor": platform.machine(),
+            "system": platform.system(),
+        },
         "versions": {
             "python": platform.python_version(),
             "sqlite": sqlite3.sqlite_version,
@@ -174,8 +192,16 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
     }
 
 
-def as_json(answers: Sequence[Answer], failed: Sequence[Failed], load: str, command: Sequence[str]) -> str:
+def as_json(
+    answers: Sequence[Answer], failed: Sequence[Failed], load: str, command: Sequence[str]
+) -> str:
     found = [{**asdict(answer), "holds": answer.holds} for answer in answers]
     return json.dumps(
-        {**provenance(command), "load": load, "answers": found, "failed": list(map(asdict, failed))}, indent=1
+        {
+            **provenance(command),
+            "load": load,
+            "answers": found,
+            "failed": list(map(asdict, failed)),
+        },
+        indent=1,
     )

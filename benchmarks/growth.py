@@ -1,9 +1,11 @@
-"""How far does one store go? ``python -m benchmarks.growth [--events N] [--form FORM]… [--folder FOLDER]``.
+"""How far does one store go? ``python -m benchmarks.growth [--events N] [--form FORM]… [--folder
+FOLDER]``.
 
-For each form (a file, a PostgreSQL server, eight partitions there) it fills a store, and a small one beside it, asks
-both the same in turn, and prints Markdown for ``docs/internals/SIZES.md``. A conversation has 300 events with bodies
-of some 90 bytes, and four condensations. Heads, checksums and revisions are the product's own; on PostgreSQL rows
-are copied into its tables, which takes a third of the time, and the product then verifies a part of them.
+For each form (a file, a PostgreSQL server, eight partitions there) it fills a store, and a small
+one beside it, asks both the same in turn, and prints Markdown for ``docs/internals/SIZES.md``. A
+conversation has 300 events with bodies of some 90 bytes, and four condensations. Heads, checksums
+and revisions are the product's own; on PostgreSQL rows are copied into its tables, which takes a
+third of the time, and the product then verifies a part of them.
 """
 
 from __future__ import annotations
@@ -23,7 +25,16 @@ from typing import Annotated, Final
 import psycopg
 import typer
 
-from foldlog.eventstore import ANY_VERSION, Action, CondensationAction, Event, Message, Observation, Store, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.documents.listing import recent_conversations
 from foldlog.eventstore.log.row import chained, checksum_seed, new_salt, record_checksum
@@ -46,20 +57,28 @@ _EACH: Final = 40
 
 
 def history() -> Iterator[Event]:
-    """Yield the events of each conversation: calls with their results, and a condensation every sixty events."""
+    """Yield the events of each conversation: calls with their results, and a condensation every
+    sixty events.
+    """
     for place in range(LENGTH):
         if place and place % 60 == 0:
-            yield CondensationAction(forgotten_event_ids=tuple(range(max(place - 70, 4), place - 10)))
+            yield CondensationAction(
+                forgotten_event_ids=tuple(range(max(place - 70, 4), place - 10))
+            )
         elif place % 2:
             yield Action(tool="terminal", arguments={"command": f"ls {place}"}, call_id=f"c{place}")
         elif place and (place - 1) % 60:
-            yield Observation(tool="terminal", content="o" * 20, call_id=f"c{place - 1}", cause=place - 1)
+            yield Observation(
+                tool="terminal", content="o" * 20, call_id=f"c{place - 1}", cause=place - 1
+            )
         else:
             yield Message(source="user", content="m" * 40)
 
 
 class Template:
-    """What all conversations have in common: their events as they are encoded, and the revisions of their Views."""
+    """What all conversations have in common: their events as they are encoded, and the revisions of
+    their Views.
+    """
 
     def __init__(self) -> None:
         self.batch: list[Encoded] = [encode(event, ours=True) for event in history()]
@@ -77,7 +96,8 @@ class Template:
             yield one._replace(checksum=record_checksum(seed, PROJECTION, *one[:4]))
 
 
-# -- fill a store ------------------------------------------------------------------------------------------------------
+# -- fill a store
+# --------------------------------------------------------------------------------------------------
 
 
 def name_of(place: int) -> str:
@@ -108,7 +128,9 @@ def _insert(transaction: Transaction, template: Template, group: Sequence[int]) 
         transaction.put_records(key, PROJECTION, list(template.records(name)))
 
 
-def _copy(connection: psycopg.Connection, schema: str, template: Template, group: Sequence[int]) -> None:
+def _copy(
+    connection: psycopg.Connection, schema: str, template: Template, group: Sequence[int]
+) -> None:
     """Add rows as a transaction of the product would: under its number, with its positions."""
     now = time.time_ns() // 1_000
     asked = f"SELECT pg_current_xact_id()::text::bigint + epoch FROM {schema}.epoch"
@@ -123,19 +145,41 @@ def _copy(connection: psycopg.Connection, schema: str, template: Template, group
         conversations.append(_fields(bigint(key), name.encode(), b"\1", bigint(now), salt))
         for row in template.rows(name, salt, now):
             kind, shown, structural = in_columns(row.meta)
-            columns = (bigint(row.id), kind.encode(), packed(shown), packed(structural), row.meta, row.body)
+            columns = (
+                bigint(row.id),
+                kind.encode(),
+                packed(shown),
+                packed(structural),
+                row.meta,
+                row.body,
+            )
             events.append(its_key + _fields(*columns, bigint(position)))
             position += 1
         records += [
-            _fields(bigint(key), PROJECTION.encode(), bigint(version), bigint(code), body,
-                    _smallint(encoding), _integer(check))
+            _fields(
+                bigint(key),
+                PROJECTION.encode(),
+                bigint(version),
+                bigint(code),
+                body,
+                _smallint(encoding),
+                _integer(check),
+            )
             for version, code, body, encoding, check, _ in template.records(name)
-        ]  # fmt: skip
+        ]
     for table, columns, rows in (
         ("conversations", ("key", "id", "visible", "created_at", "salt"), conversations),
-        ("events", ("conversation", "id", "kind", "shown", "structural", "meta", "body", "position"), events),
-        ("records", ("conversation", "projection", "version", "code", "body", "encoding", "checksum"), records),
-    ):  # fmt: skip
+        (
+            "events",
+            ("conversation", "id", "kind", "shown", "structural", "meta", "body", "position"),
+            events,
+        ),
+        (
+            "records",
+            ("conversation", "projection", "version", "code", "body", "encoding", "checksum"),
+            records,
+        ),
+    ):
         begin = struct.pack("!h", len(columns))
         statement = f"COPY {schema}.{table} ({', '.join(columns)}) FROM STDIN (FORMAT binary)"
         with connection.cursor().copy(statement.encode()) as copy:
@@ -154,16 +198,23 @@ def _integer(number: int) -> bytes:
 
 
 def _fields(*values: bytes | None) -> bytes:
-    return b"".join([b"\xff\xff\xff\xff" if one is None else len(one).to_bytes(4) + one for one in values])
+    return b"".join(
+        [b"\xff\xff\xff\xff" if one is None else len(one).to_bytes(4) + one for one in values]
+    )
 
 
-# -- ask it ------------------------------------------------------------------------------------------------------------
+# -- ask it
+# --------------------------------------------------------------------------------------------------
 
 
 class Asked:
-    """A store of this size, and what is asked of it: each answer is a time in µs, for one of its unit."""
+    """A store of this size, and what is asked of it: each answer is a time in µs, for one of its
+    unit.
+    """
 
-    def __init__(self, store: Store, server: Server | None, schema: str, conversations: int) -> None:
+    def __init__(
+        self, store: Store, server: Server | None, schema: str, conversations: int
+    ) -> None:
         self._store, self._server, self._schema, self._count = store, server, schema, conversations
         self._chance = random.Random(7)
         began = time.perf_counter()
@@ -184,12 +235,20 @@ class Asked:
             "append, the conversation is known": partial(_each, lambda: append(self._known)),
             "append to any conversation": partial(_each, lambda: append(self._any())),
             "open a View": partial(_each, lambda: Views(store).current(self._any())),
-            "open a View of the past": partial(_each, lambda: Views(store).at(self._any(), LENGTH // 2)),
-            "read all events of a conversation": partial(_each, lambda: list(store.events(self._any()))),
+            "open a View of the past": partial(
+                _each, lambda: Views(store).at(self._any(), LENGTH // 2)
+            ),
+            "read all events of a conversation": partial(
+                _each, lambda: list(store.events(self._any()))
+            ),
             "list the 20 last active": partial(_each, self._list),
             "follow 1,000 events from a position": partial(_each, self._follow, 3),
-            "verify a conversation": partial(_each, lambda: [*map(_sound, verify(store, self._any()))]),
-            "rebuild the revisions of a conversation": partial(_each, lambda: Views(store).rebuild(self._any()), 10),
+            "verify a conversation": partial(
+                _each, lambda: [*map(_sound, verify(store, self._any()))]
+            ),
+            "rebuild the revisions of a conversation": partial(
+                _each, lambda: Views(store).rebuild(self._any()), 10
+            ),
         }
 
     def whole(self) -> dict[str, Callable[[], object]]:
@@ -204,7 +263,9 @@ class Asked:
         }
 
     def _list(self) -> None:
-        found = recent_conversations(self._store.database, {}, limit=20, after=None, age_max_s=3_600)
+        found = recent_conversations(
+            self._store.database, {}, limit=20, after=None, age_max_s=3_600
+        )
         assert len(found.conversations) == 20
 
     def _follow(self) -> None:
@@ -215,7 +276,9 @@ class Asked:
         if self._store.path is not None:
             return Path(self._store.path).stat().st_size
         assert self._server is not None
-        tables = f"FROM pg_class WHERE relkind = 'r' AND relnamespace = '{self._schema}'::regnamespace"
+        tables = (
+            f"FROM pg_class WHERE relkind = 'r' AND relnamespace = '{self._schema}'::regnamespace"
+        )
         return int(self._server.sql(f"SELECT sum(pg_total_relation_size(oid)) {tables}"))
 
 
@@ -238,7 +301,9 @@ def _sound(verdict: Verdict) -> None:
 @contextlib.contextmanager
 def _opened(form: str, folder: Path, server: Server | None, conversations: int) -> Iterator[Asked]:
     schema = f"{form}_{conversations}"
-    options = {"schema": schema, "durability": "full"} | ({"partitions": "8"} if form == "partitions" else {})
+    options = {"schema": schema, "durability": "full"} | (
+        {"partitions": "8"} if form == "partitions" else {}
+    )
     url = f"sqlite:///{folder}/{schema}.db" if server is None else server.url(**options)
     with open_store(url) as store:
         yield Asked(store, server, schema, conversations)
@@ -248,7 +313,11 @@ def measure(form: str, folder: Path, events: int) -> None:
     with contextlib.ExitStack() as held:
         server = None
         if form != "sqlite":
-            settings = {"max_wal_size": "4GB", "shared_buffers": "1GB", "maintenance_work_mem": "256MB"}
+            settings = {
+                "max_wal_size": "4GB",
+                "shared_buffers": "1GB",
+                "maintenance_work_mem": "256MB",
+            }
             server = new_primary(folder / form, settings)
             held.callback(server.remove)
         sizes = [max(1, SMALL // LENGTH), max(1, events // LENGTH)]
@@ -256,13 +325,20 @@ def measure(form: str, folder: Path, events: int) -> None:
         _say(f"## {form}: {LENGTH * sizes[0]:,} and {LENGTH * sizes[1]:,} events")
         _say("\n| | small | large | |\n|---|---|---|---|")
         each = [LENGTH * size for size in sizes]
-        _row("fill, µs an event", *(1e6 * one.filled_s / count for one, count in zip(stores, each, strict=True)))
-        _row("bytes an event", *(one.size() / count for one, count in zip(stores, each, strict=True)))
+        _row(
+            "fill, µs an event",
+            *(1e6 * one.filled_s / count for one, count in zip(stores, each, strict=True)),
+        )
+        _row(
+            "bytes an event", *(one.size() / count for one, count in zip(stores, each, strict=True))
+        )
         for what in stores[0].whole():
             took = [_each(one.whole()[what], 1) for one in stores]
             per = [1, 1] if what.startswith("erase") else each
             _row(f"{what}, s", *(one / 1e6 for one in took))
-            _row(f"{what}, µs an event", *(one / count for one, count in zip(took, per, strict=True)))
+            _row(
+                f"{what}, µs an event", *(one / count for one, count in zip(took, per, strict=True))
+            )
         if server is not None:
             server.sql("ANALYZE")  # as autovacuum does, which is off here
         for what in stores[0].questions():
@@ -280,8 +356,10 @@ def _say(line: str) -> None:
 
 def main(
     events: Annotated[int, typer.Option(help="Of the large store.")] = 30_000_000,
-    form: Annotated[list[str], typer.Option(help="sqlite, postgresql or partitions.")] = list(FORMS),  # noqa: B006
-    folder: Annotated[Path | None, typer.Option(help="Where 12 GB for 30 million events are free.")] = None,
+    form: Annotated[list[str], typer.Option(help="sqlite, postgresql or partitions.")] = [*FORMS],  # noqa: B006
+    folder: Annotated[
+        Path | None, typer.Option(help="Where 12 GB for 30 million events are free.")
+    ] = None,
 ) -> None:
     """Fill, ask, print."""
     for each in form:

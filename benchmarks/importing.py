@@ -20,7 +20,9 @@ EVENTS = 5_000
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    """A JSONL file in the shape of OpenHands V1, made from the workload, as ``foldlog import`` reads it."""
+    """A JSONL file in the shape of OpenHands V1, made from the workload, as ``foldlog import``
+    reads it.
+    """
     source = folder / "history.jsonl"
     length = min(EVENTS, scale.usual)
     records = encode(history(length), "openhands-v1")
@@ -54,5 +56,13 @@ def _by_hand(raw: RawStore, source: Path) -> int:
 
 
 QUESTIONS = [
-    Question("import a history", "events/s", 0.75, "at least", measure, "parse, hash, insert by hand", "An import"),
+    Question(
+        "import a history",
+        "events/s",
+        0.75,
+        "at least",
+        measure,
+        "parse, hash, insert by hand",
+        "An import",
+    ),
 ]

@@ -1,9 +1,11 @@
-"""What does a thread of LangGraph cost in foldlog, beside SqliteSaver? Asked in an environment with the SDK:
+"""What does a thread of LangGraph cost in foldlog, beside SqliteSaver? Asked in an environment with
+the SDK:
 
     scripts/test --adapters langgraph-newest                  # makes the environment
     .cache/adapters/langgraph-newest/bin/python -m benchmarks.adapters langgraph
 
-A step puts a checkpoint with four more messages, and the writes of a task. A figure is the median of the rounds.
+A step puts a checkpoint with four more messages, and the writes of a task. A figure is the median
+of the rounds.
 """
 
 from __future__ import annotations
@@ -52,9 +54,15 @@ class Thread:
         new = {name: self.saver.get_next_version(self._versions.get(name), None) for name in values}
         self._versions = {**self._versions, **new}
         seen = {"__input__": {}, "agent": {"branch:to:agent": self._versions["branch:to:agent"]}}
-        checkpoint: Any = {**empty_checkpoint(), "id": str(uuid6(clock_seq=1)), "channel_values": values}
+        checkpoint: Any = {
+            **empty_checkpoint(),
+            "id": str(uuid6(clock_seq=1)),
+            "channel_values": values,
+        }
         checkpoint |= {"channel_versions": dict(self._versions), "versions_seen": seen}
-        self._config = self.saver.put(self._config or self._thread, checkpoint, {"source": "loop", "step": 1}, new)
+        self._config = self.saver.put(
+            self._config or self._thread, checkpoint, {"source": "loop", "step": 1}, new
+        )
         self.saver.put_writes(self._config, [("messages", messages)], str(uuid6()), "~agent")
 
     def close(self) -> None:
@@ -92,7 +100,9 @@ async def read(thread: Thread) -> None:
 
 
 async def long_thread() -> None:
-    """Print what it costs to open a thread with many checkpoints, in CPU time, and the bytes of it."""
+    """Print what it costs to open a thread with many checkpoints, in CPU time, and the bytes of
+    it.
+    """
     with tempfile.TemporaryDirectory() as folder:
         sizes: list[int] = []
         took: tuple[list[float], list[float]] = ([], [])
@@ -114,9 +124,15 @@ async def long_thread() -> None:
             for which in (0, 1) if number % 2 else (1, 0):
                 took[which].append((await timed(partial(opened, which)))[1])
         mine, other = map(statistics.median, took)
-    print(f"{f'open a thread of {CHECKPOINTS:,} checkpoints':34} {mine:9.2f} ms {other:9.2f} ms   ", end="")
+    print(
+        f"{f'open a thread of {CHECKPOINTS:,} checkpoints':34} {mine:9.2f} ms {other:9.2f} ms   ",
+        end="",
+    )
     print(f"x {mine / other:.2f}")
-    print(f"{f'bytes of {CHECKPOINTS:,} small checkpoints':34} {sizes[0]:9,} B  {sizes[1]:9,} B    ", end="")
+    print(
+        f"{f'bytes of {CHECKPOINTS:,} small checkpoints':34} {sizes[0]:9,} B  {sizes[1]:9,} B    ",
+        end="",
+    )
     print(f"x {sizes[0] / sizes[1]:.2f}")
 
 
@@ -150,15 +166,25 @@ async def graphs(turns: Compare) -> None:
     kinds = {
         "langgraph": Annotated[list, add_messages],
         "langgraph-delta": Annotated[list, DeltaChannel(_messages_delta_reducer)],
-        "langgraph-delta-50": Annotated[list, DeltaChannel(_messages_delta_reducer, snapshot_frequency=50)],
+        "langgraph-delta-50": Annotated[
+            list, DeltaChannel(_messages_delta_reducer, snapshot_frequency=50)
+        ],
     }
     for name, kind in kinds.items():
         sides = [
             lambda path, kind=kind: Graph(FoldlogSaver(f"sqlite:///{path}"), kind),
-            lambda path, kind=kind: Graph(SqliteSaver(sqlite3.connect(path, check_same_thread=False)), kind),
+            lambda path, kind=kind: Graph(
+                SqliteSaver(sqlite3.connect(path, check_same_thread=False)), kind
+            ),
         ]
         measure = getattr(turns, "func")  # the figures of each kind have its name  # noqa: B009
-        await measure(name, sides, message, lambda graph, some: graph.add(some), {"read": lambda graph: graph.read()})
+        await measure(
+            name,
+            sides,
+            message,
+            lambda graph, some: graph.add(some),
+            {"read": lambda graph: graph.read()},
+        )
 
 
 async def main(compare: Compare) -> None:

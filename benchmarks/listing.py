@@ -1,8 +1,10 @@
-"""How long does a list of a user's 200 histories take, of 100,000? How long do lists by a figure, and the page's home?
+"""How long does a list of a user's 200 histories take, of 100,000? How long do lists by a figure,
+and the page's home?
 
-The baseline of the first is a table of sessions that every message of every session updates: an index by user and last
-activity, and its rows as they are. CPU time counts, of user and system: on a loaded machine the clock tells how long
-both waited. The others answer from what is kept of 100,000 conversations: to make their store takes two minutes, once.
+The baseline of the first is a table of sessions that every message of every session updates: an
+index by user and last activity, and its rows as they are. CPU time counts, of user and system: on a
+loaded machine the clock tells how long both waited. The others answer from what is kept of 100,000
+conversations: to make their store takes two minutes, once.
 """
 
 from __future__ import annotations
@@ -34,7 +36,8 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
     """Open the store and list a user's histories, in a process that has done it before."""
     ours, raw = _stores(scale, folder)
     statement = (
-        "SELECT id, created_at, updated_at, attributes FROM sessions WHERE user = ? ORDER BY updated_at DESC LIMIT ?"
+        "SELECT id, created_at, updated_at, attributes FROM sessions WHERE user = ? ORDER BY"
+        " updated_at DESC LIMIT ?"
     )
     for place in range(3 * scale.rounds + 1):
         with foldlog.open(ours) as histories:
@@ -45,7 +48,10 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
         db = sqlite3.connect(raw, isolation_level=None)
         db.execute("SELECT id FROM sessions WHERE user = ? LIMIT 1", ("u0",)).fetchall()
         middle = time.process_time()
-        rows = [(*row, json.loads(attributes)) for *row, attributes in db.execute(statement, ("u0", LISTED))]
+        rows = [
+            (*row, json.loads(attributes))
+            for *row, attributes in db.execute(statement, ("u0", LISTED))
+        ]
         ended = time.process_time()
         db.close()
         if [one.attributes for one in found.conversations] != [row[3] for row in rows]:
@@ -60,13 +66,18 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
     ours, raw = f"sqlite:///{folder}/ours.db", folder / "raw.db"
     db = sqlite3.connect(raw, isolation_level=None)
     db.execute(
-        "CREATE TABLE sessions (id TEXT PRIMARY KEY, user TEXT, created_at REAL, updated_at REAL, attributes TEXT)"
+        "CREATE TABLE sessions (id TEXT PRIMARY KEY, user TEXT, created_at REAL, updated_at REAL,"
+        " attributes TEXT)"
     )
     db.execute("CREATE INDEX sessions_of_a_user ON sessions (user, updated_at)")
     db.execute("BEGIN")
     with foldlog.open(ours, durability="relaxed") as histories:
         for n in range(count):
-            attributes = {"app": "chat", "user": f"u{n % users}", "title": f"conversation number {n}"}
+            attributes = {
+                "app": "chat",
+                "user": f"u{n % users}",
+                "title": f"conversation number {n}",
+            }
             histories.create(f"c{n}", attributes)
             row = f"c{n}", attributes["user"], float(n), float(n), json.dumps(attributes)
             db.execute("INSERT INTO sessions VALUES (?, ?, ?, ?, ?)", row)
@@ -76,7 +87,8 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
     return ours, raw
 
 
-# -- figures of all conversations -------------------------------------------------------------------------------------
+# -- figures of all conversations
+# -------------------------------------------------------------------------------------
 
 
 def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> Iterator[Round]:
@@ -92,7 +104,9 @@ def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> It
 
 
 def _counted(folder: Path, count: int) -> str:
-    """A store of so many conversations with calls of models, of which figures are kept; made where it is not there."""
+    """A store of so many conversations with calls of models, of which figures are kept; made where
+    it is not there.
+    """
     path = folder / f"counted-{count}.db"
     url, is_made = f"sqlite:///{path}", path.exists()
     with foldlog.open(url, durability="relaxed") as histories:
@@ -137,7 +151,18 @@ QUESTIONS = [
         "Tails and lists",
     ),
     *(
-        Question(f"{name}, 100,000 conversations", "ms CPU", 1.0, "at most", partial(figures, answer), raw="1 s")
-        for name, answer in (("the last 20 active", _last_active), ("the page's home", _home), ("stats", _stats))
+        Question(
+            f"{name}, 100,000 conversations",
+            "ms CPU",
+            1.0,
+            "at most",
+            partial(figures, answer),
+            raw="1 s",
+        )
+        for name, answer in (
+            ("the last 20 active", _last_active),
+            ("the page's home", _home),
+            ("stats", _stats),
+        )
     ),
 ]

@@ -1,4 +1,6 @@
-"""How long does it take to open a View, cold, now or at a past version? Does it grow with the history?"""
+"""How long does it take to open a View, cold, now or at a past version? Does it grow with the
+history?
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,12 @@ from benchmarks.workload import history
 _COLD = "benchmarks.cold"
 
 
-def cold_open(scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None) -> Iterator[Round]:
-    """At the usual length, or at another; a smaller run takes its longest history where it has none so long."""
+def cold_open(
+    scale: Scale, folder: Path, figure: str = "seconds", length: int | None = None
+) -> Iterator[Round]:
+    """At the usual length, or at another; a smaller run takes its longest history where it has none
+    so long.
+    """
     length = scale.usual if length is None else min(length, scale.events[-1])
     stores = prepared(folder.parent, length)
     for _ in range(scale.rounds):
@@ -23,7 +29,9 @@ def cold_open(scale: Scale, folder: Path, figure: str = "seconds", length: int |
 
 def growth(scale: Scale, folder: Path) -> Iterator[Round]:
     """The longest history against the shortest, both ours; their Views have the same size."""
-    short, long = (prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1]))
+    short, long = (
+        prepared(folder.parent, length) for length in (scale.events[0], scale.events[-1])
+    )
     for _ in range(scale.rounds):
         yield round_of_ours(long, short)
 
@@ -31,7 +39,8 @@ def growth(scale: Scale, folder: Path) -> Iterator[Round]:
 def past(scale: Scale, folder: Path) -> Iterator[Round]:
     """A View in the middle of the history against the current one."""
     stores = prepared(folder.parent, scale.usual)
-    # As far behind a condensation as the end of the history is, so that both Views have the same size.
+    # As far behind a condensation as the end of the history is, so that both Views have the same
+    # size.
     version = _version_like_the_last(scale.usual)
     for _ in range(scale.rounds):
         yield round_of_ours(stores, stores, str(version))
@@ -41,7 +50,9 @@ def mostly_annotations(scale: Scale, folder: Path) -> Iterator[Round]:
     """A log that is 90 % annotations against one without: the same View."""
     length = scale.usual // 10
     plain = prepared(folder.parent, length)
-    annotated = prepared(folder.parent, length, "annotated", partial(history, length, annotations=9))
+    annotated = prepared(
+        folder.parent, length, "annotated", partial(history, length, annotations=9)
+    )
     for _ in range(scale.rounds):
         yield round_of_ours(annotated, plain)
 
@@ -61,7 +72,9 @@ def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
     return Round(1_000 * one["seconds"], 1_000 * other["seconds"])
 
 
-def cold_round(stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None) -> Round:
+def cold_round(
+    stores: Prepared, figure: str = "seconds", environment: Mapping[str, str] | None = None
+) -> Round:
     """Both sides, each in a new process; ``environment`` is for ours."""
     ours = in_new_process(_COLD, "ours", str(stores.ours), environment=environment)
     raw = in_new_process(_COLD, "raw", str(stores.raw))
@@ -83,8 +96,22 @@ QUESTIONS = [
         )
         for length in SCALES["full"].events
     ),
-    Question("cold open, shortest to longest history", "ms", 1.3, "at most", growth, raw="ours, the shortest"),
+    Question(
+        "cold open, shortest to longest history",
+        "ms",
+        1.3,
+        "at most",
+        growth,
+        raw="ours, the shortest",
+    ),
     Question("View at a past version", "ms", 2.0, "at most", past, raw="ours, the current View"),
     Question("memory to open a View", "MB", 3.0, "at most", partial(cold_open, figure="bytes")),
-    Question("cold open, 90 % annotations", "ms", 2.0, "at most", mostly_annotations, raw="ours, without annotations"),
+    Question(
+        "cold open, 90 % annotations",
+        "ms",
+        2.0,
+        "at most",
+        mostly_annotations,
+        raw="ours, without annotations",
+    ),
 ]

@@ -1,4 +1,5 @@
-"""How fast the Views of your own conversations open: ``python -m benchmarks.own [ID]... [--db STORE]``.
+"""How fast the Views of your own conversations open: ``python -m benchmarks.own [ID]... [--db
+STORE]``.
 
 Each View is first compared with the fold of its events; status 1 if one differs.
 """
@@ -28,7 +29,8 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=5, help="the median of these is shown")
     asked = parser.parse_args()
     print(
-        f"{'conversation':40} {'events':>8} {'View':>6} {'open ms':>9} {'past ms':>9} {'fold all ms':>12} {'faster':>8}"
+        f"{'conversation':40} {'events':>8} {'View':>6} {'open ms':>9} {'past ms':>9}"
+        f" {'fold all ms':>12} {'faster':>8}"
     )
     agree = True
     with foldlog.open(asked.db) as histories:
@@ -53,8 +55,8 @@ def measure(store: Store, conversation: str, rounds: int) -> bool:
     agrees = view == View.from_events(store.events(conversation, 0, view.version))
     differs = "" if agrees else "  DIFFERS from the fold of its events"
     print(
-        f"{conversation:40} {version:8,} {len(view):6,} {open_ms:9.2f} {past_ms:9.2f} {fold_ms:12.1f} "
-        f"{fold_ms / open_ms:7.1f}×{differs}"
+        f"{conversation:40} {version:8,} {len(view):6,} {open_ms:9.2f} {past_ms:9.2f}"
+        f" {fold_ms:12.1f} {fold_ms / open_ms:7.1f}×{differs}"
     )
     return agrees
 

@@ -19,7 +19,10 @@ from foldlog.eventstore import open_store
 from foldlog.projections import Views
 from tests.browser.chromium import Chromium, find_program
 
-_PAINT = "performance.getEntriesByType('paint').find((one) => one.name === 'first-contentful-paint')?.startTime"
+_PAINT = (
+    "performance.getEntriesByType('paint').find((one) => one.name ==="
+    " 'first-contentful-paint')?.startTime"
+)
 _STEP = """(() => {
   const app = window.foldlog;
   app.go(app.version - 1);
@@ -50,8 +53,12 @@ def size(scale: Scale, folder: Path) -> Iterator[Round]:
     """The bytes of the file against those of the texts that it shows."""
     path = _report(folder, scale.events[1])
     with open_store(f"sqlite:///{prepared(folder.parent, scale.events[1]).ours}?mode=ro") as store:
-        texts = sum(len(json.dumps(text_document(event), ensure_ascii=False)) for event in store.events("c1"))
-    yield Round(path.stat().st_size / 1e6, (texts + 250_000) / 1e6)  # 1.2 times the texts and 300 kB
+        texts = sum(
+            len(json.dumps(text_document(event), ensure_ascii=False))
+            for event in store.events("c1")
+        )
+    # 1.2 times the texts and 300 kB
+    yield Round(path.stat().st_size / 1e6, (texts + 250_000) / 1e6)
 
 
 def first_paint(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -76,8 +83,11 @@ def stepping(scale: Scale, folder: Path) -> Iterator[Round]:
         with browser.new_page() as page:
             page.open(path.as_uri())
             for _ in range(scale.rounds):
-                # Each step by itself: an answer has a time limit, which 60 steps of a busy machine exceed.
-                yield Round(statistics.median(float(page.ask(_STEP)) for _ in range(_STEPS)), _FRAME_MS)
+                # Each step by itself: an answer has a time limit, which 60 steps of a busy machine
+                # exceed.
+                yield Round(
+                    statistics.median(float(page.ask(_STEP)) for _ in range(_STEPS)), _FRAME_MS
+                )
     finally:
         browser.close()
 
@@ -99,11 +109,17 @@ def _paint(browser: Chromium, path: Path) -> float:
 
 _PAGE = "Lifetimes and the page"
 _IN_A_BROWSER = [
-    Question("page: first paint", "ms", 3, "at most", first_paint, raw="an empty page of as many bytes"),
-    Question("page: one step at 100,000 events", "ms", 4, "at most", stepping, "a frame of 1/60 s", _PAGE),
+    Question(
+        "page: first paint", "ms", 3, "at most", first_paint, raw="an empty page of as many bytes"
+    ),
+    Question(
+        "page: one step at 100,000 events", "ms", 4, "at most", stepping, "a frame of 1/60 s", _PAGE
+    ),
 ]
 QUESTIONS = [
     Question("lifetimes of all events", "ms", 2, "at most", lifetimes, "reading all events", _PAGE),
-    Question("page: size of the file", "MB", 1.2, "at most", size, raw="the shown texts, and 250 kB"),
+    Question(
+        "page: size of the file", "MB", 1.2, "at most", size, raw="the shown texts, and 250 kB"
+    ),
     *(_IN_A_BROWSER if find_program() else ()),
 ]

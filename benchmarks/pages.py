@@ -1,4 +1,6 @@
-"""The parts of pages that are made from measured figures: between a mark that names their command and the next end."""
+"""The parts of pages that are made from measured figures: between a mark that names their command
+and the next end.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,9 @@ END = "<!-- end of figures -->"
 
 
 def with_part(text: str, command: str, made: str) -> str:
-    """Return a page with another part after the mark of a command. Raises ``ValueError`` where it lacks the mark."""
+    """Return a page with another part after the mark of a command. Raises ``ValueError`` where it
+    lacks the mark.
+    """
     begin = f"<!-- figures: {command} -->"
     before, found, rest = text.partition(begin)
     _, end, after = rest.partition(END)

@@ -1,8 +1,8 @@
-"""Pictures of the demo, for light and for dark: what a View is, a terminal, and what a coding agent asks:
-``python -m benchmarks.pictures``.
+"""Pictures of the demo, for light and for dark: what a View is, a terminal, and what a coding agent
+asks: ``python -m benchmarks.pictures``.
 
-``view.svg`` draws the View of the demo's history at three versions; ``terminal.svg`` shows three commands and what they
-print, in 20 seconds.
+``view.svg`` draws the View of the demo's history at three versions; ``terminal.svg`` shows three
+commands and what they print, in 20 seconds.
 """
 
 from __future__ import annotations
@@ -44,13 +44,23 @@ _STYLE = """
 def _svg(width: int, height: int, about: str, style: str, body: Iterable[str]) -> str:
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img"'
     back = f'<rect class="back" width="{width}" height="{height}" rx="8"/>'
-    lines = [f'{head} aria-label="{escape(about)}">', f"<style>{style}</style>", back, *body, "</svg>"]
+    lines = [
+        f'{head} aria-label="{escape(about)}">',
+        f"<style>{style}</style>",
+        back,
+        *body,
+        "</svg>",
+    ]
     return "\n".join(lines) + "\n"
 
 
 def view_svg(history: foldlog.History) -> str:
-    """Return the View before the first condensation, after it, and now: a stroke for each event of the log."""
-    first = min(event.id for event in history.events() if isinstance(event, foldlog.CondensationAction))
+    """Return the View before the first condensation, after it, and now: a stroke for each event of
+    the log.
+    """
+    first = min(
+        event.id for event in history.events() if isinstance(event, foldlog.CondensationAction)
+    )
     width, left, step = 860, 16, 828 / len(history)
     body, told = [], []
     for row, (version, words) in enumerate(
@@ -58,26 +68,36 @@ def view_svg(history: foldlog.History) -> str:
     ):
         top, view = 20 + 84 * row, history.at(version)
         ids = {event.id for event in view}
-        told.append(f"At version {version} the log has {version} events and the View shows {len(view)}")
+        told.append(
+            f"At version {version} the log has {version} events and the View shows {len(view)}"
+        )
         body.append(f'<text x="{left}" y="{top + 12}">{told[-1]}, {words}</text>')
         for kind, wanted in (("shown", ids), ("gone", {*range(version)} - ids)):
             strokes = "".join(
-                f"M{left + step * n:.1f} {top + 22}h{step * 0.8:.1f}v26h-{step * 0.8:.1f}z" for n in wanted
+                f"M{left + step * n:.1f} {top + 22}h{step * 0.8:.1f}v26h-{step * 0.8:.1f}z"
+                for n in wanted
             )
             body.append(f'<path class="{kind}" d="{strokes}"/>')
         for at, summary in ((n, event) for n, event in enumerate(view) if event.id < 0):
             before, after = (view[place].id for place in (at - 1, at + 1))
             x, y = left + step * (before + 1), top + 52
             body.append(
-                f'<rect class="summary" x="{x:.1f}" y="{y}" width="{step * (after - before - 1):.1f}" height="5"/>'
+                f'<rect class="summary" x="{x:.1f}" y="{y}"'
+                f' width="{step * (after - before - 1):.1f}" height="5"/>'
             )
-            body.append(f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} replaces these</text>')
+            body.append(
+                f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} replaces'
+                " these</text>"
+            )
     return _svg(width, 276, "; ".join(told), _STYLE, body)
 
 
 def terminal_svg(folder: str) -> str:
     """Return a terminal in which three commands are run, one after the other, again and again."""
-    style = f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre }}\n"
+    style = (
+        f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"
+        " }\n"
+    )
     body, starts = [], [0]
     for command, lines, seconds in _SCREENS:
         printed = _run(command, folder).splitlines()
@@ -85,40 +105,58 @@ def terminal_svg(folder: str) -> str:
         number, end = len(starts), starts[-1] + seconds
         from_, to = (100 * at / _SECONDS for at in (starts[-1], end))
         style += (
-            f"  #s{number} {{ animation: k{number} {_SECONDS}s step-end infinite; opacity: {int(end == _SECONDS)} }}\n"
+            f"  #s{number} {{ animation: k{number} {_SECONDS}s step-end infinite; opacity:"
+            f" {int(end == _SECONDS)} }}\n"
         )
-        steps = f"0% {{ opacity: 0 }} {from_}% {{ opacity: 1 }} {to}% {{ opacity: {int(to == 100)} }}"
+        steps = (
+            f"0% {{ opacity: 0 }} {from_}% {{ opacity: 1 }} {to}% {{ opacity: {int(to == 100)} }}"
+        )
         style += f"  @keyframes k{number} {{ {steps} }}\n"
-        rows = "".join(f'<text x="16" y="{30 + 18 * n}">{escape(line)}</text>' for n, line in enumerate(typed))
+        rows = "".join(
+            f'<text x="16" y="{30 + 18 * n}">{escape(line)}</text>' for n, line in enumerate(typed)
+        )
         body.append(f'<g id="s{number}">{rows}</g>')
         starts.append(end)
     style += "  @media (prefers-reduced-motion: reduce) { g { animation: none !important } }\n"
-    return _svg(860, 380, "A terminal: " + "; ".join(command for command, *_ in _SCREENS), style, body)
+    return _svg(
+        860, 380, "A terminal: " + "; ".join(command for command, *_ in _SCREENS), style, body
+    )
 
 
 def dropped_svg(histories: foldlog.Histories) -> str:
     """Return what two tools of ``foldlog mcp`` answer about the demo's history."""
     answers = Answers(histories.store, Asking(histories.store, {}, None, may_import=True))
-    style = f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre }}\n"
+    style = (
+        f"{_STYLE}  text {{ font: 12px ui-monospace, Menlo, Consolas, monospace; white-space: pre"
+        " }\n"
+    )
     asked = (
         ("dropped(compaction=84)", answers.dropped(LIVE, 84), (1, 2)),
         ('why("BadLine")', answers.why("BadLine", LIVE), (0,)),
     )
     body, top = [], 30
     for call, answer, lines in asked:
-        wrapped = [line for n in lines for line in textwrap.wrap(answer.splitlines()[n].strip(), 112)[:4]]
+        wrapped = [
+            line for n in lines for line in textwrap.wrap(answer.splitlines()[n].strip(), 112)[:4]
+        ]
         for kind, line in [("soft", f"the agent asks: {call}"), *(("", line) for line in wrapped)]:
             body.append(f'<text class="{kind}" x="16" y="{top}">{escape(line)}</text>')
             top += 18
         top += 12
-    return _svg(860, top, "What a coding agent asks about its compaction, and the answers", style, body)
+    return _svg(
+        860, top, "What a coding agent asks about its compaction, and the answers", style, body
+    )
 
 
 def _run(command: str, folder: str) -> str:
     environment = {**os.environ, "COLUMNS": "112", "PAGER": ""}
     words = [sys.executable, "-m", *command.split()]
-    ran = subprocess.run(words, cwd=folder, env=environment, capture_output=True, text=True, check=True)
-    return "\n".join(line if len(line) <= 112 else f"{line[:111]}…" for line in ran.stdout.strip().splitlines())
+    ran = subprocess.run(
+        words, cwd=folder, env=environment, capture_output=True, text=True, check=True
+    )
+    return "\n".join(
+        line if len(line) <= 112 else f"{line[:111]}…" for line in ran.stdout.strip().splitlines()
+    )
 
 
 def main() -> None:

@@ -1,10 +1,12 @@
-"""How fast is a store on PostgreSQL? Against the recorder of the eventsourcing library, and against SELECTs by hand.
+"""How fast is a store on PostgreSQL? Against the recorder of the eventsourcing library, and against
+SELECTs by hand.
 
-``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers`` adds appends a
-second by number of writers. The standby is 5 ms away: between it and the primary there is a proxy that passes each
-chunk on 2.5 ms after it came, in each direction, however many come meanwhile (``tests/postgres/delay.py``). Both sides
-talk to the same server, by the same TCP loopback, with one connection for each writer; where the server is some
-milliseconds away, through one more such proxy.
+``python -m benchmarks.postgres [--writers]`` starts its servers and prints the table; ``--writers``
+adds appends a second by number of writers. The standby is 5 ms away: between it and the primary
+there is a proxy that passes each chunk on 2.5 ms after it came, in each direction, however many
+come meanwhile (``tests/postgres/delay.py``). Both sides talk to the same server, by the same TCP
+loopback, with one connection for each writer; where the server is some milliseconds away, through
+one more such proxy.
 """
 
 from __future__ import annotations
@@ -34,7 +36,15 @@ from benchmarks.__main__ import table
 from benchmarks.frame import SCALES, Answer, Question, Round, Scale, as_json, ask
 from benchmarks.raw import body_of, timeless
 from benchmarks.workload import history
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, Store, SystemMessage, open_store
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Message,
+    Observation,
+    Store,
+    SystemMessage,
+    open_store,
+)
 from foldlog.projections import Views
 from tests.postgres.servers import Server, free_port, new_primary
 
@@ -98,13 +108,21 @@ def ours(primary: Server, writers: int, batch: int) -> Iterator[Append]:
 def library(primary: Server, writers: int, batch: int) -> Iterator[Append]:
     body = msgspec.json.encode({"content": os.urandom(600).hex()})
     datastore = PostgresDatastore(
-        "postgres", "127.0.0.1", primary.port, "postgres", "", pool_size=writers, originator_id_type="text"
+        "postgres",
+        "127.0.0.1",
+        primary.port,
+        "postgres",
+        "",
+        pool_size=writers,
+        originator_id_type="text",
     )
     recorder = PostgresApplicationRecorder(datastore)
     recorder.create_table()
 
     def append(conversation: str, version: int) -> None:
-        recorder.insert_events([StoredEvent(conversation, version + n, "message/1", body) for n in range(batch)])
+        recorder.insert_events(
+            [StoredEvent(conversation, version + n, "message/1", body) for n in range(batch)]
+        )
 
     yield append
     datastore.close()
@@ -142,7 +160,9 @@ def appending(
         seconds = 0.3 if scale.name == "smoke" else 2.0
         with (
             servers(standby=standby) as primary,
-            away(primary.port, client_ms) if client_ms else contextlib.nullcontext(primary.port) as port,
+            (
+                away(primary.port, client_ms) if client_ms else contextlib.nullcontext(primary.port)
+            ) as port,
             ours(Server(primary.folder, port), writers, batch) as our_append,
             library(Server(primary.folder, port), writers, batch) as their_append,
         ):
@@ -159,14 +179,18 @@ def fill(store: Store, primary: Server, conversations: int) -> list[str]:
     """Many conversations of 20 to 60 events, here and in a minimal table with one index."""
     with psycopg.connect(primary.url()) as connection:
         connection.execute(
-            "CREATE TABLE plain (conversation text, id int, kind text, body bytea, PRIMARY KEY (conversation, id))"
+            "CREATE TABLE plain (conversation text, id int, kind text, body bytea, PRIMARY KEY"
+            " (conversation, id))"
         )
         names = [f"conversation {n}" for n in range(conversations)]
         bodies = [(event, body_of(event)) for event in history(60)]
         for name in names:
             length = random.Random(name).randint(20, 60)
             store.ingest(name, [event for event, _ in bodies[:length]])
-            with connection.cursor() as cursor, cursor.copy("COPY plain FROM STDIN (FORMAT binary)") as copy:
+            with (
+                connection.cursor() as cursor,
+                cursor.copy("COPY plain FROM STDIN (FORMAT binary)") as copy,
+            ):
                 copy.set_types(["text", "int4", "text", "bytea"])
                 for event, body in bodies[:length]:
                     copy.write_row((name, event.id, "event", body))
@@ -176,8 +200,12 @@ def fill(store: Store, primary: Server, conversations: int) -> list[str]:
 
 
 def opening(scale: Scale, folder: Path) -> Iterator[Round]:
-    """One conversation among many, every event of it decoded. Both sides have a connection already."""
-    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    """One conversation among many, every event of it decoded. Both sides have a connection
+    already.
+    """
+    decoder = msgspec.json.Decoder(
+        SystemMessage | Message | Action | Observation | CondensationAction
+    )
     count = 200 if scale.name == "smoke" else CONVERSATIONS
     with (
         servers(standby=False) as primary,
@@ -191,7 +219,10 @@ def opening(scale: Scale, folder: Path) -> Iterator[Round]:
             for name in chosen:
                 begun = time.perf_counter()
                 rows = connection.execute(
-                    "SELECT body FROM plain WHERE conversation = %s ORDER BY id", (name,), prepare=True, binary=True
+                    "SELECT body FROM plain WHERE conversation = %s ORDER BY id",
+                    (name,),
+                    prepare=True,
+                    binary=True,
                 ).fetchall()
                 by_hand = [decoder.decode(body) for (body,) in rows]
                 spent["raw"] += time.perf_counter() - begun
@@ -225,14 +256,34 @@ def _opened_us(views: Views, conversation: str) -> float:
 
 FAR = f"standby {DELAY_MS:g} ms away"
 QUESTIONS = [
-    Question(f"32 writers, {FAR}", "events/s", 10, "at least", appending(32, 1, standby=True), LIBRARY),
-    Question(f"32 writers, batches of 20, {FAR}", "events/s", 3, "at least", appending(32, 20, standby=True), LIBRARY),
+    Question(
+        f"32 writers, {FAR}", "events/s", 10, "at least", appending(32, 1, standby=True), LIBRARY
+    ),
+    Question(
+        f"32 writers, batches of 20, {FAR}",
+        "events/s",
+        3,
+        "at least",
+        appending(32, 20, standby=True),
+        LIBRARY,
+    ),
     Question("32 writers, loopback", "events/s", 1.5, "at least", appending(32, 1), LIBRARY),
-    Question("8 writers, batches of 20, loopback", "events/s", 1.5, "at least", appending(8, 20), LIBRARY),
+    Question(
+        "8 writers, batches of 20, loopback", "events/s", 1.5, "at least", appending(8, 20), LIBRARY
+    ),
     Question("1 writer, loopback", "events/s", 1, "at least", appending(1, 1), LIBRARY),
-    Question("1 writer, server 2 ms away", "events/s", 2, "at least", appending(1, 1, client_ms=2), LIBRARY),
+    Question(
+        "1 writer, server 2 ms away",
+        "events/s",
+        2,
+        "at least",
+        appending(1, 1, client_ms=2),
+        LIBRARY,
+    ),
     Question("open one conversation of 10,000", "µs", 2, "at most", opening, "one SELECT"),
-    Question("open a View, long history over short", "µs", 1.3, "at most", growing, "the short history"),
+    Question(
+        "open a View, long history over short", "µs", 1.3, "at most", growing, "the short history"
+    ),
 ]
 
 
@@ -242,22 +293,33 @@ def by_writers(seconds: float) -> None:
         with servers(standby=standby) as primary:
             print(f"\nappends/s, {FAR if standby else 'loopback, no standby'}")
             for writers in (1, 4, 16, 32):
-                with ours(primary, writers, 1) as our_append, library(primary, writers, 1) as their_append:
+                with (
+                    ours(primary, writers, 1) as our_append,
+                    library(primary, writers, 1) as their_append,
+                ):
                     us = events_a_second(our_append, writers, 1, seconds)
                     them = events_a_second(their_append, writers, 1, seconds)
                 print(
-                    f"  {writers:2} writers: ours {us:7,.0f}   {LIBRARY} {them:6,.0f}   {us / them:5.1f} times",
+                    f"  {writers:2} writers: ours {us:7,.0f}   {LIBRARY} {them:6,.0f}  "
+                    f" {us / them:5.1f} times",
                     flush=True,
                 )
 
 
 def main(
     matching: Annotated[str, typer.Argument(help="Only questions whose name has this in it.")] = "",
-    scale: Annotated[str, typer.Option(help="full, or smoke: small, to see that everything works.")] = "full",
-    writers: Annotated[bool, typer.Option(help="Also show appends a second by number of writers.")] = False,
-    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(__file__).parent / "results",
+    scale: Annotated[
+        str, typer.Option(help="full, or smoke: small, to see that everything works.")
+    ] = "full",
+    writers: Annotated[
+        bool, typer.Option(help="Also show appends a second by number of writers.")
+    ] = False,
+    results: Annotated[Path, typer.Option(help="Folder for the JSON.")] = Path(__file__).parent
+    / "results",
 ) -> None:
-    """Ask the questions about PostgreSQL that have targets. Exit status 1 where a target of a full run is missed."""
+    """Ask the questions about PostgreSQL that have targets. Exit status 1 where a target of a full
+    run is missed.
+    """
     answers: list[Answer] = []
     before = os.getloadavg()[0]
     for question in QUESTIONS:

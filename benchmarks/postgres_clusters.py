@@ -1,5 +1,5 @@
-"""Servers that fail, for fault runs: a primary with or without synchronous standbys, killed, promoted, restarted,
-frozen or cut off.
+"""Servers that fail, for fault runs: a primary with or without synchronous standbys, killed,
+promoted, restarted, frozen or cut off.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ __all__ = ["SCENARIOS", "Fault"]
 
 
 class Cluster:
-    """A primary and its standbys. Each has the same settings, so that a promoted one waits for the others at once."""
+    """A primary and its standbys. Each has the same settings, so that a promoted one waits for the
+    others at once.
+    """
 
     def __init__(self, folder: Path, size: int) -> None:
         self._folder = folder
@@ -41,7 +43,9 @@ class Cluster:
         return f"postgresql://postgres@{hosts}/postgres"
 
     def fail_over(self) -> None:
-        """The primary dies; the standby that has most takes over; the dead one comes back as its standby."""
+        """The primary dies; the standby that has most takes over; the dead one comes back as its
+        standby.
+        """
         killed = self.primary
         killed.kill()
         self.primary = max(self.standbys, key=_received)
@@ -86,7 +90,9 @@ def clustered(folder: Path, size: int) -> Iterator[tuple[str, Fault]]:
 
 @contextlib.contextmanager
 def alone(folder: Path, disturb: Callable[[Server, int], None]) -> Iterator[tuple[str, Fault]]:
-    """One server, disturbed each time it is asked for; ``disturb`` is told how often it was before."""
+    """One server, disturbed each time it is asked for; ``disturb`` is told how often it was
+    before.
+    """
     cluster, times = Cluster(folder, 1), itertools.count()
     try:
         yield cluster.url, lambda: disturb(cluster.primary, next(times))
@@ -112,7 +118,10 @@ def cut(folder: Path) -> Iterator[tuple[str, Fault]]:
     proxy = CuttingProxy(cluster.primary.port)
 
     def cut_some() -> None:
-        cluster.primary.sql("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'foldlog'")
+        cluster.primary.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name ="
+            " 'foldlog'"
+        )
         for mark in (b"\0commit\0", b"\0begin_conversation\0", b"\0set_key\0"):
             for _ in range(20):
                 proxy.order(random.choice(["request", "answer"]), mark=mark)

@@ -1,5 +1,5 @@
-"""What a fault run does to a store, and the check of what it acknowledged: writers, a follower, and with keys also
-threads that encrypt, rotate and erase.
+"""What a fault run does to a store, and the check of what it acknowledged: writers, a follower, and
+with keys also threads that encrypt, rotate and erase.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ _BEGIN_SHARE = 0.05
 
 
 class Stores:
-    """Two stores on one database, as two processes have them. They are replaced when the keys are, and closed when
-    nothing uses them.
+    """Two stores on one database, as two processes have them. They are replaced when the keys are,
+    and closed when nothing uses them.
     """
 
     def __init__(self, url: str, keys: KeyRing | None) -> None:
@@ -90,10 +90,11 @@ class Acknowledged(NamedTuple):
 
 
 class Load:
-    """Threads that write as fast as they can, note what was acknowledged, and follow. Every event's text is its own.
+    """Threads that write as fast as they can, note what was acknowledged, and follow. Every event's
+    text is its own.
 
-    With ``encrypted`` the writers have keys, and beside them others begin conversations without keys, rotate the key
-    again and again as docs/PRIVACY.md says, and erase.
+    With ``encrypted`` the writers have keys, and beside them others begin conversations without
+    keys, rotate the key again and again as docs/PRIVACY.md says, and erase.
     """
 
     def __init__(self, url: str, *, encrypted: bool) -> None:
@@ -139,7 +140,8 @@ class Load:
         self._watched(self._catch_up)
         self.stores.close()
 
-    # -- the threads --------------------------------------------------------------------------------------------------
+    # -- the threads
+    # ----------------------------------------------------------------------------------------------
 
     def _watched(self, task: Callable[[], None]) -> None:
         try:
@@ -152,14 +154,18 @@ class Load:
         versions = {f"w{writer}-{n}": 0 for n in range(CONVERSATIONS_EACH)}
         number = 0
         while not self._stop.is_set():
-            # Of conversations that began plain, mostly the newest: several writers encrypt it at the same time.
+            # Of conversations that began plain, mostly the newest: several writers encrypt it at
+            # the same time.
             plants = list(self._plants)[-chance.choice([1, 2, _PLANTED_MAX]) :]
             own = chance.random() < 0.7 or not plants
             if own and chance.random() < _BEGIN_SHARE:
                 versions.pop(chance.choice(list(versions)))
                 versions[f"w{writer}-new-{number}"] = 0
             conversation = chance.choice(list(versions) if own else plants)
-            texts = [f"{conversation}/{writer}/{number + n}" for n in range(chance.choice([1, 1, 2, 5, 20]))]
+            texts = [
+                f"{conversation}/{writer}/{number + n}"
+                for n in range(chance.choice([1, 1, 2, 5, 20]))
+            ]
             number += len(texts)
             expected = chance.choice([versions[conversation], ANY_VERSION]) if own else ANY_VERSION
             key = chance.choice([None, f"turn-{writer}-{number}"])
@@ -169,7 +175,9 @@ class Load:
             events = [Message(source="user", content=text) for text in texts]
             try:
                 with self.stores.use() as store:
-                    recorded = store.append(conversation, events, expected_version=expected, idempotency_key=key)
+                    recorded = store.append(
+                        conversation, events, expected_version=expected, idempotency_key=key
+                    )
             except ConversationErased:
                 if conversation not in self.erased:
                     raise
@@ -180,7 +188,9 @@ class Load:
                 versions[conversation] = recorded[-1].id + 1
 
     def _drive(self, texts: list[str]) -> None:
-        """Append to a conversation to which only workers with its lease do: a version that one of them read stays."""
+        """Append to a conversation to which only workers with its lease do: a version that one of
+        them read stays.
+        """
         with self.stores.use() as store:
             history = Histories(store)["driven"]
             with contextlib.suppress(LeaseTaken), history.lease(ttl_s=1, wait_s=0):
@@ -192,7 +202,9 @@ class Load:
                     self.driven += 1
 
     def _acknowledge(self, conversation: str, texts: list[str], ids: list[int]) -> None:
-        self.acknowledged.extend(Acknowledged(conversation, i, t) for i, t in zip(ids, texts, strict=True))
+        self.acknowledged.extend(
+            Acknowledged(conversation, i, t) for i, t in zip(ids, texts, strict=True)
+        )
 
     def _follow(self) -> None:
         """Follow the primary, wherever it is, and keep the place where the next one goes on."""
@@ -219,7 +231,9 @@ class Load:
                 conversation = f"plain-{self.planted}"
                 self.planted += 1
                 [recorded] = store.append(
-                    conversation, Message(source="user", content=f"{conversation}/0"), expected_version=0
+                    conversation,
+                    Message(source="user", content=f"{conversation}/0"),
+                    expected_version=0,
                 )
                 self._acknowledge(conversation, [f"{conversation}/0"], [recorded.id])
                 self._plants.append(conversation)
@@ -286,7 +300,11 @@ def _positions(store: Store, after: int) -> Iterator[tuple[int, str, int]]:
     """Follow without reading the events: a follower has no keys."""
     while True:
         page = store._recorder.query(lambda reader, after=after: reader.placed_rows(after, 1_000))
-        yield from ((placed.position, placed.conversation, placed.row.id) for placed in page if not placed.is_entry)
+        yield from (
+            (placed.position, placed.conversation, placed.row.id)
+            for placed in page
+            if not placed.is_entry
+        )
         if len(page) < 1_000:
             return
         after = page[-1].position
@@ -329,7 +347,10 @@ def check(url: str, load: Load) -> Outcome:
         unreadable += sum(len(verdict.findings) for verdict in verify(store))
     kept = [each for each in load.acknowledged if each.conversation not in load.erased]
     lost = sum(stored.get((each.conversation, each.id)) != each.text for each in kept)
-    missed = sum((each.conversation, each.id) not in load.followed for each in kept) + load.followed_again
+    missed = (
+        sum((each.conversation, each.id) not in load.followed for each in kept)
+        + load.followed_again
+    )
     return Outcome(lost, sum(count - 1 for count in seen.values()), unreadable, missed, left)
 
 

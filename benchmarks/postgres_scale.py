@@ -1,9 +1,11 @@
-"""How far does one cluster go, and what does a million events cost? ``python -m benchmarks.postgres_scale``.
+"""How far does one cluster go, and what does a million events cost? ``python -m
+benchmarks.postgres_scale``.
 
-Loads a sample into a real server, measures what an event takes there (table, each index, write-ahead log), and reckons
-from it what 10^9 conversations with 10^12 events need: disks, clusters, depth of indices, money. Two things that cannot
-be reckoned are simulated: how evenly a hash spreads histories of very different lengths over the clusters, and how much
-of an index is written to while so many agents are at work. ``docs/POSTGRESQL.md`` says what follows from it.
+Loads a sample into a real server, measures what an event takes there (table, each index,
+write-ahead log), and reckons from it what 10^9 conversations with 10^12 events need: disks,
+clusters, depth of indices, money. Two things that cannot be reckoned are simulated: how evenly a
+hash spreads histories of very different lengths over the clusters, and how much of an index is
+written to while so many agents are at work. ``docs/POSTGRESQL.md`` says what follows from it.
 """
 
 from __future__ import annotations
@@ -30,14 +32,18 @@ PEAK = 4
 DISK_TB = 16
 """Of one cluster, filled to 80 %."""
 STORAGE_PRICE, NODE_PRICE, COPIES = 0.115, 1.2, 2
-"""US dollars for a gigabyte a month and for an hour of an 8-core node, and how many servers hold everything."""
+"""US dollars for a gigabyte a month and for an hour of an 8-core node, and how many servers hold
+everything.
+"""
 PAGE = 8_192
 BATCH = 2
 """Events of an append: an action and what came of it."""
 
 
 class Measured(NamedTuple):
-    """Bytes for each event, as they are on a server. ``indices`` by name, with the bytes of an entry."""
+    """Bytes for each event, as they are on a server. ``indices`` by name, with the bytes of an
+    entry.
+    """
 
     table: float
     indices: dict[str, float]
@@ -77,23 +83,29 @@ def _measure(server: Server, conversations: int) -> Measured:
     sizes = dict(
         line.split("|")
         for line in server.sql(
-            "SELECT relname, pg_relation_size(oid) + coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) "
-            "FROM pg_class WHERE relnamespace = 's'::regnamespace AND relkind IN ('r', 'i')"
+            "SELECT relname, pg_relation_size(oid) +"
+            " coalesce(pg_relation_size(nullif(reltoastrelid, 0)), 0) FROM pg_class WHERE"
+            " relnamespace = 's'::regnamespace AND relkind IN ('r', 'i')"
         ).splitlines()
     )
-    indices = {name: int(size) / events for name, size in sizes.items() if name.startswith("events_")}
+    indices = {
+        name: int(size) / events for name, size in sizes.items() if name.startswith("events_")
+    }
     print(f"sample: {conversations:,} conversations, {events:,} events")
     return Measured(int(sizes["events"]) / events, indices, log)
 
 
 def length_of(chance: random.Random) -> int:
-    """Events of a conversation: log-normal, 1,000 on average, the median some 220, one in a thousand beyond 40,000."""
+    """Events of a conversation: log-normal, 1,000 on average, the median some 220, one in a
+    thousand beyond 40,000.
+    """
     return max(1, int(math.exp(chance.gauss(math.log(220), 1.74))))
 
 
 def spread(clusters: int, conversations: int) -> float:
-    """The fullest cluster over the average one, where the hash of its id places a conversation. A cluster of the real
-    thing has 10^9 / clusters conversations, and so is nearer to the average than this.
+    """The fullest cluster over the average one, where the hash of its id places a conversation. A
+    cluster of the real thing has 10^9 / clusters conversations, and so is nearer to the average
+    than this.
     """
     chance = random.Random(11)
     load = [0] * clusters
@@ -104,12 +116,15 @@ def spread(clusters: int, conversations: int) -> float:
 
 
 def touched(active: int, entry: float) -> float:
-    """Bytes of leaf pages of the index by (conversation, id) that so many conversations which grow at a time write to.
-    They began at different times, so their entries lie scattered among those of all that began since.
+    """Bytes of leaf pages of the index by (conversation, id) that so many conversations which grow
+    at a time write to. They began at different times, so their entries lie scattered among those of
+    all that began since.
     """
     chance = random.Random(13)
     span = active * 40  # one in forty of those that began in the last days still grows
-    pages = {int(chance.random() * span * 1_000 * entry / PAGE) for _ in range(min(active, 200_000))}
+    pages = {
+        int(chance.random() * span * 1_000 * entry / PAGE) for _ in range(min(active, 200_000))
+    }
     return len(pages) / min(active, 200_000) * active * PAGE
 
 
@@ -119,35 +134,51 @@ def depth(entries: float, entry: float) -> int:
 
 
 def report(measured: Measured) -> None:
-    print(f"an event on disk: {measured.total:,.0f} bytes, of them {measured.table:,.0f} in the table")
+    print(
+        f"an event on disk: {measured.total:,.0f} bytes, of them {measured.table:,.0f} in the table"
+    )
     for name, size in sorted(measured.indices.items()):
         print(f"  {name:24} {size:6.1f} bytes")
-    print(f"in the write-ahead log, with full pages after each checkpoint left out: {measured.log:,.0f} bytes\n")
+    print(
+        "in the write-ahead log, with full pages after each checkpoint left out:"
+        f" {measured.log:,.0f} bytes\n"
+    )
     disk = EVENTS * measured.total
     clusters = math.ceil(disk / (DISK_TB * 1e12 * 0.8))
     rate = EVENTS / (YEARS * 365 * 86_400)
     key = measured.indices["events_pkey"]
-    print(f"10^12 events: {disk / 1e15:,.2f} PB on each of {COPIES} servers; {clusters} clusters of {DISK_TB} TB")
+    print(
+        f"10^12 events: {disk / 1e15:,.2f} PB on each of {COPIES} servers; {clusters} clusters of"
+        f" {DISK_TB} TB"
+    )
     print(
         f"{rate:,.0f} events a second over {YEARS} years, {rate * PEAK:,.0f} at the peak: "
         f"{rate * PEAK / clusters:,.0f} for a cluster"
     )
     print(f"log: {rate * PEAK * measured.log / clusters / 1e6:,.1f} MB/s for a cluster at the peak")
     print(
-        f"transaction numbers: 2^43 last {2**43 / (rate * PEAK / clusters) / 31_536_000:,.0f} years; "
-        f"positions go beyond 2^53 after {2**33 / (rate / clusters) / 31_536_000:,.1f}"
+        f"transaction numbers: 2^43 last {2**43 / (rate * PEAK / clusters) / 31_536_000:,.0f}"
+        f" years; positions go beyond 2^53 after {2**33 / (rate / clusters) / 31_536_000:,.1f}"
     )
     levels = depth(EVENTS / clusters, key)
-    print(f"index by (conversation, id): {levels} levels in a cluster, {depth(1e9, key)} in one of 10^9 events")
+    print(
+        f"index by (conversation, id): {levels} levels in a cluster, {depth(1e9, key)} in one of"
+        " 10^9 events"
+    )
     for active in (10_000, 100_000, 1_000_000):
-        print(f"  {active:9,} conversations that grow write to {touched(active, key) / 1e9:5.2f} GB of its leaves")
+        print(
+            f"  {active:9,} conversations that grow write to {touched(active, key) / 1e9:5.2f} GB"
+            " of its leaves"
+        )
     print(
         f"fullest cluster over the average, {clusters} clusters and 2 million conversations: "
         f"{spread(clusters, 2_000_000):.3f}"
     )
     storage = disk / 1e9 * COPIES * STORAGE_PRICE
     nodes = clusters * COPIES * NODE_PRICE * 730
-    print(f"\na month when all of it is there: ${storage:,.0f} for storage, ${nodes:,.0f} for servers")
+    print(
+        f"\na month when all of it is there: ${storage:,.0f} for storage, ${nodes:,.0f} for servers"
+    )
     million = EVENTS / 1e6
     print(
         f"for a million events: ${storage / million:.4f} a month to keep, "

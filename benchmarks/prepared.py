@@ -20,7 +20,9 @@ _CHUNK = 1_000
 
 
 class Prepared(NamedTuple):
-    """Two checkpointed files with the conversation ``c1``: ours, with its revisions, and raw, with a hand-kept View."""
+    """Two checkpointed files with the conversation ``c1``: ours, with its revisions, and raw, with
+    a hand-kept View.
+    """
 
     ours: Path
     raw: Path
@@ -28,9 +30,14 @@ class Prepared(NamedTuple):
 
 
 def prepared(
-    folder: Path, length: int, name: str = "usual", events: Callable[[], Iterable[Event]] | None = None
+    folder: Path,
+    length: int,
+    name: str = "usual",
+    events: Callable[[], Iterable[Event]] | None = None,
 ) -> Prepared:
-    """The stores of ``length`` events of the workload, or of ``events``; made where they are not there yet."""
+    """The stores of ``length`` events of the workload, or of ``events``; made where they are not
+    there yet.
+    """
     made = Prepared(folder / f"{name}-{length}-ours.db", folder / f"{name}-{length}-raw.db", length)
     if not made.ours.exists():
         source = events or (lambda: history(length))
@@ -50,10 +57,19 @@ def _make_raw(path: Path, events: Iterable[Event], view: View) -> None:
     while chunk := list(islice(source, _CHUNK)):
         raw.append_batch(("c1", event.id, "event", body_of(event)) for event in chunk)
     raw.close()
-    summaries = [(place, event) for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)]
-    (place, summary) = (summaries[-1][0], summary_of(summaries[-1][1].id)) if summaries else (None, None)
+    summaries = [
+        (place, event)
+        for place, event in enumerate(view.events)
+        if isinstance(event, CondensationSummary)
+    ]
+    place, summary = (
+        (summaries[-1][0], summary_of(summaries[-1][1].id)) if summaries else (None, None)
+    )
     with sqlite3.connect(path) as db:
-        db.execute("CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER, summary INTEGER)")
+        db.execute(
+            "CREATE TABLE views (conversation TEXT PRIMARY KEY, intervals TEXT, place INTEGER,"
+            " summary INTEGER)"
+        )
         intervals = json.dumps(list(_intervals(event.id for event in view.events if event.id >= 0)))
         db.execute("INSERT INTO views VALUES ('c1', ?, ?, ?)", (intervals, place, summary))
     _checkpoint(path)

@@ -1,7 +1,8 @@
-"""The baseline: what anyone could write by hand with sqlite3 for one question, and no better is known.
+"""The baseline: what anyone could write by hand with sqlite3 for one question, and no better is
+known.
 
-A minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, msgspec for the bodies. No ids
-checked, no versions, no chain, one process.
+A minimal table of four columns, WAL, ``synchronous=FULL``, prepared statements, msgspec for the
+bodies. No ids checked, no versions, no chain, one process.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ def body_of(event: Event) -> bytes:
 
 
 def timeless(events: Iterable[Event]) -> list[Event]:
-    """The events without their times: ours gives one to each event, of its recording, which the baseline has not."""
+    """The events without their times: ours gives one to each event, of its recording, which the
+    baseline has not.
+    """
     return [replace(event, timestamp=None) for event in events]
 
 
@@ -42,7 +45,9 @@ class RawStore:
         )
 
     def append(self, conversation: str, event_id: int, kind: str, body: bytes) -> None:
-        self._db.execute("INSERT INTO events VALUES (?, ?, ?, ?)", (conversation, event_id, kind, body))
+        self._db.execute(
+            "INSERT INTO events VALUES (?, ?, ?, ?)", (conversation, event_id, kind, body)
+        )
 
     def append_batch(self, rows: Iterable[tuple[str, int, str, bytes]]) -> None:
         self._db.execute("BEGIN IMMEDIATE")

@@ -12,7 +12,14 @@ import msgspec
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.raw import RawStore, body_of, timeless
 from benchmarks.workload import history
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Message,
+    Observation,
+    SystemMessage,
+    open_store,
+)
 
 EVENTS = 10_000
 
@@ -22,11 +29,14 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
     events = list(history(length))
     raw = RawStore(folder / "raw.db")
     raw.append_batch(("c1", e.id, "event", body_of(e)) for e in events)
-    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    decoder = msgspec.json.Decoder(
+        SystemMessage | Message | Action | Observation | CondensationAction
+    )
     with open_store(f"sqlite:///{folder}/ours.db") as store:
         store.ingest("c1", events)
         for _ in range(scale.rounds):
-            gc.collect()  # both sides begin alike: a full collection would come to whichever is second
+            # both sides begin alike: a full collection would come to whichever is second
+            gc.collect()
             begun = time.perf_counter()
             by_hand = [decoder.decode(body) for _, body in raw.bodies("c1", 0, length)]
             raw_seconds = time.perf_counter() - begun

@@ -1,4 +1,6 @@
-"""How fast are all revisions made again from the events on disk? Against reading, decoding and folding them by hand."""
+"""How fast are all revisions made again from the events on disk? Against reading, decoding and
+folding them by hand.
+"""
 
 from __future__ import annotations
 
@@ -12,13 +14,22 @@ from benchmarks.folding import by_hand
 from benchmarks.frame import Question, Round, Scale
 from benchmarks.prepared import prepared
 from benchmarks.raw import RawStore, timeless
-from foldlog.eventstore import Action, CondensationAction, Message, Observation, SystemMessage, open_store
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Message,
+    Observation,
+    SystemMessage,
+    open_store,
+)
 from foldlog.projections import Views
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
     stores = prepared(folder.parent, scale.usual)
-    decoder = msgspec.json.Decoder(SystemMessage | Message | Action | Observation | CondensationAction)
+    decoder = msgspec.json.Decoder(
+        SystemMessage | Message | Action | Observation | CondensationAction
+    )
     for _ in range(scale.rounds):
         raw = RawStore(stores.raw)
         begun = time.perf_counter()

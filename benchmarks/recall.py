@@ -1,4 +1,5 @@
-"""``python -m benchmarks.recall``: what each condenser shows of what the agent needs again, and what it sends.
+"""``python -m benchmarks.recall``: what each condenser shows of what the agent needs again, and
+what it sends.
 
     python -m benchmarks.recall                              # the shipped sample and generated histories
     python -m benchmarks.recall runs/ work.db --of 20        # the longest histories there, and as they were recorded
@@ -27,7 +28,13 @@ import foldlog
 from benchmarks.pages import with_part
 from benchmarks.recall_picture import PICTURE, svg
 from foldlog._figures.prices import Price
-from foldlog.condensers import ESTIMATE, Condenser, LLMSummarizingCondenser, Reply, condenser_from_config
+from foldlog.condensers import (
+    ESTIMATE,
+    Condenser,
+    LLMSummarizingCondenser,
+    Reply,
+    condenser_from_config,
+)
 from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
 from foldlog.replays import Replay, replay
 
@@ -65,15 +72,27 @@ GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
 USES_LEAST = 100
-COLUMNS = ("condenser", "terms", "halves", "or named", "facts", "sent", "repeated", "cost", "condensations/100")
+COLUMNS = (
+    "condenser",
+    "terms",
+    "halves",
+    "or named",
+    "facts",
+    "sent",
+    "repeated",
+    "cost",
+    "condensations/100",
+)
 PAGE = Path(__file__).parents[1] / "docs" / "RECALL.md"
 PUBLISHED = PAGE.with_name("recall.json")
 
 
 class Copier:
-    """Stands in for a model that summarizes: it copies what the prompt asks for, as far as its reply has room.
+    """Stands in for a model that summarizes: it copies what the prompt asks for, as far as its
+    reply has room.
 
-    The user's words come first, then the beginning of each event, the newest first; each line ends with its event's id.
+    The user's words come first, then the beginning of each event, the newest first; each line ends
+    with its event's id.
     """
 
     model = "a copier"
@@ -83,59 +102,97 @@ class Copier:
 
     def complete(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> Reply:
         material = str(messages[-1]["content"])
-        before = material.partition("</PREVIOUS SUMMARY>")[0].partition("<PREVIOUS SUMMARY>")[2].splitlines()
+        before = (
+            material.partition("</PREVIOUS SUMMARY>")[0]
+            .partition("<PREVIOUS SUMMARY>")[2]
+            .splitlines()
+        )
         lines = [line for line in before if line.endswith("]")]
         for event_id, text in self._EVENT.findall(material):
             length = self._ASKED if text.startswith("User:") else self._LINE
             lines.append(f"{' '.join(text.split())[:length]} [{event_id}]")
         kept, room = set[int](), self._LENGTH
-        for place in sorted(range(len(lines)), key=lambda place: (not lines[place].startswith("User:"), -place)):
+        for place in sorted(
+            range(len(lines)), key=lambda place: (not lines[place].startswith("User:"), -place)
+        ):
             room -= len(lines[place]) + 1
             kept |= {place} if room > 0 else set()
-        return Reply(text="\n".join(line for place, line in enumerate(lines) if place in kept), model=self.model)
+        return Reply(
+            text="\n".join(line for place, line in enumerate(lines) if place in kept),
+            model=self.model,
+        )
 
 
 def condenser_of(config: Config) -> Condenser | None:
-    """Return the condenser; the copier is the model of one that names none. None: as it was recorded."""
+    """Return the condenser; the copier is the model of one that names none. None: as it was
+    recorded.
+    """
     if config.get("type") == RECORDED:
         return None
     if config.get("type") == "llm" and not {"llm", "llm_config"} & config.keys():
-        return LLMSummarizingCondenser(Copier(), **{key: value for key, value in config.items() if key != "type"})
+        return LLMSummarizingCondenser(
+            Copier(), **{key: value for key, value in config.items() if key != "type"}
+        )
     return condenser_from_config(dict(config))
 
 
 def generated(seed: int, length: int) -> list[Event]:
-    """Return a history in which each call names things from earlier results, of any age, the newer the more often."""
+    """Return a history in which each call names things from earlier results, of any age, the newer
+    the more often.
+    """
     at = random.Random(seed)
-    events: list[Event] = [Message(id=0, source="user", content="Find out why the nightly build is slow.")]
+    events: list[Event] = [
+        Message(id=0, source="user", content="Find out why the nightly build is slow.")
+    ]
     names: list[str] = []
     while len(events) < length:
-        used = [names[-min(len(names), int(1.06 ** at.uniform(0, 90)))] for _ in range(2)] if names else []
+        used = (
+            [names[-min(len(names), int(1.06 ** at.uniform(0, 90)))] for _ in range(2)]
+            if names
+            else []
+        )
         call_id, place = f"c{len(events)}", len(events)
-        found = [f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py" for _ in range(4)]
-        text = "\n".join(f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in found)
-        events.append(Action(id=place, tool="run", arguments={"command": f"look {used}"}, call_id=call_id))
-        events.append(Observation(id=place + 1, tool="run", call_id=call_id, cause=place, content=text))
+        found = [
+            f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py"
+            for _ in range(4)
+        ]
+        text = "\n".join(
+            f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in found
+        )
+        events.append(
+            Action(id=place, tool="run", arguments={"command": f"look {used}"}, call_id=call_id)
+        )
+        events.append(
+            Observation(id=place + 1, tool="run", call_id=call_id, cause=place, content=text)
+        )
         names += found
     return events
 
 
 def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
-    """Return the least and the largest share that was shown, of a random half of all terms for each seed."""
+    """Return the least and the largest share that was shown, of a random half of all terms for each
+    seed.
+    """
     shares = []
     for seed in range(seeds):
 
         def drawn(history: int, term: str, seed: int = seed) -> bool:
             return sha256(f"{seed} {history} {term}".encode()).digest()[0] < 128
 
-        needed = sum(drawn(place, term) for place, done in enumerate(replays) for term in done.needed)
-        missing = sum(drawn(place, each.term) for place, done in enumerate(replays) for each in done.missing)
+        needed = sum(
+            drawn(place, term) for place, done in enumerate(replays) for term in done.needed
+        )
+        missing = sum(
+            drawn(place, each.term) for place, done in enumerate(replays) for each in done.missing
+        )
         shares.append(100 * (1 - missing / needed) if needed else 100.0)
     return min(shares), max(shares)
 
 
 def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
-    """Return the histories of the sources, files and folders to import or URLs of stores, by name, longest first."""
+    """Return the histories of the sources, files and folders to import or URLs of stores, by name,
+    longest first.
+    """
     found: dict[str, list[Event]] = {}
     for source in sources:
         url = source if "://" in source or source.endswith(".db") else "memory:"
@@ -144,20 +201,29 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
                 stored.import_(source)
             for conversation in stored:
                 found[f"{source} {conversation}"] = list(stored[conversation].events())
-    return {name: found[name] for name in sorted(found, key=lambda name: len(found[name]), reverse=True)}
+    return {
+        name: found[name] for name in sorted(found, key=lambda name: len(found[name]), reverse=True)
+    }
 
 
 def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
     """Return the figures of one condenser over all histories."""
     needed = sum(len(done.needed) for done in replays)
     missing = [each for done in replays for each in done.missing]
-    sent, repeated = (sum(getattr(done, name) or 0 for done in replays) for name in ("tokens_sent", "tokens_repeated"))
+    sent, repeated = (
+        sum(getattr(done, name) or 0 for done in replays)
+        for name in ("tokens_sent", "tokens_repeated")
+    )
     calls = sum(len(done.turns) for done in replays)
     low, high = spread(replays, seeds)
     return {
         "needed": needed,
         "shown": round(100 * (1 - len(missing) / needed), 2) if needed else None,
-        "named": round(100 * (1 - sum(not each.named for each in missing) / needed), 2) if needed else None,
+        "named": (
+            round(100 * (1 - sum(not each.named for each in missing) / needed), 2)
+            if needed
+            else None
+        ),
         "facts": sum(done.facts for done in replays),
         "facts_shown": round(100 * _part(replays, "facts_in_prompts", "facts"), 2),
         "shown_least": round(low, 2),
@@ -166,17 +232,23 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "tokens_repeated": repeated,
         "cost": round(sum(done.prompts_cost(PRICE) or 0.0 for done in replays), 6),
         "calls": calls,
-        "condensations_per_100_calls": round(100 * sum(len(done.condensations) for done in replays) / calls, 1),
+        "condensations_per_100_calls": round(
+            100 * sum(len(done.condensations) for done in replays) / calls, 1
+        ),
         "missing": Counter(each.term for each in missing).most_common(EXAMPLES),
     }
 
 
 def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
     """Return the share that sums of two counts of replays make."""
-    return sum(getattr(done, part) for done in replays) / max(1, sum(getattr(done, whole) for done in replays))
+    return sum(getattr(done, part) for done in replays) / max(
+        1, sum(getattr(done, whole) for done in replays)
+    )
 
 
-def measured(found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int) -> dict[str, Any]:
+def measured(
+    found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int
+) -> dict[str, Any]:
     """Return the size of these histories, and the row of each condenser over them."""
     rows = {}
     for name, config in condensers.items():
@@ -184,7 +256,12 @@ def measured(found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Conf
         rows[name] = row([replay(events, condenser, ESTIMATE) for events in found.values()], seeds)
         sys.stderr.write(f"{name}: {rows[name]['shown']} % shown\n")
     needed = max(each["needed"] for each in rows.values())
-    return {"histories": len(found), "events": sum(map(len, found.values())), "uses": needed, "rows": rows}
+    return {
+        "histories": len(found),
+        "events": sum(map(len, found.values())),
+        "uses": needed,
+        "rows": rows,
+    }
 
 
 def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
@@ -208,14 +285,19 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def title(name: str, group: Mapping[str, Any]) -> str:
-    return f"{name}: {group['histories']} histories, {group['events']:,} events, {group['uses']:,} uses"
+    return (
+        f"{name}: {group['histories']} histories, {group['events']:,} events, {group['uses']:,}"
+        " uses"
+    )
 
 
 def show(name: str, group: Mapping[str, Any]) -> None:
     sys.stdout.write(title(name, group) + "\n")
     shown = Table(box=None, pad_edge=False)
     for column in (*COLUMNS, "missing most often"):
-        shown.add_column(column, justify="left" if column in (COLUMNS[0], "missing most often") else "right")
+        shown.add_column(
+            column, justify="left" if column in (COLUMNS[0], "missing most often") else "right"
+        )
     for cells, each in zip(figures(group), group["rows"].values(), strict=True):
         shown.add_row(*cells, ", ".join(term for term, _ in each["missing"][:2]))
     Console(width=150).print(shown)
@@ -244,22 +326,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("sources", nargs="*", help="files and folders to import, or URLs of stores")
     parser.add_argument("--of", type=int, default=20, help="how many of the longest histories (20)")
-    parser.add_argument("--seeds", type=int, default=10, help="how many random halves of the uses (10)")
-    parser.add_argument("--condenser", action="append", metavar="JSON", help="a configuration; once for each")
+    parser.add_argument(
+        "--seeds", type=int, default=10, help="how many random halves of the uses (10)"
+    )
+    parser.add_argument(
+        "--condenser", action="append", metavar="JSON", help="a configuration; once for each"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures")
-    parser.add_argument("--publish", action="store_true", help="put the figures into docs/RECALL.md")
+    parser.add_argument(
+        "--publish", action="store_true", help="put the figures into docs/RECALL.md"
+    )
     given = parser.parse_args()
     chosen = {each: json.loads(each) for each in given.condenser} if given.condenser else CONDENSERS
     groups: dict[str, Any] = {}
     if given.publish or not given.sources:
-        own = histories([str(SAMPLE)]) | {f"seed {seed}": generated(seed, LENGTH) for seed in range(GENERATED)}
+        own = histories([str(SAMPLE)]) | {
+            f"seed {seed}": generated(seed, LENGTH) for seed in range(GENERATED)
+        }
         groups["Sample and generated"] = measured(own, chosen, given.seeds)
     if given.sources:
         found = histories(given.sources)
         longest = {name: found[name] for name in [*found][: given.of]}
         groups["Public" if given.publish else "Given"] = measured(longest, chosen, given.seeds)
         for runtime, condensed in condensed_by(found).items():
-            which = {RECORDED: {"type": RECORDED}, **{name: chosen[name] for name in chosen if name not in _OTHERS}}
+            which = {
+                RECORDED: {"type": RECORDED},
+                **{name: chosen[name] for name in chosen if name not in _OTHERS},
+            }
             groups[f"Condensed by {runtime}"] = measured(condensed, which, given.seeds)
     for name, group in groups.items():
         show(name, group)
@@ -270,12 +363,15 @@ def main() -> None:
 
 
 def condensed_by(found: Mapping[str, Sequence[Event]]) -> dict[str, dict[str, Sequence[Event]]]:
-    """Return the histories that a runtime condensed while its agent went on, by the format of their records. Those in
-    which less was needed again say nothing.
+    """Return the histories that a runtime condensed while its agent went on, by the format of their
+    records. Those in which less was needed again say nothing.
     """
     groups: dict[str, dict[str, Sequence[Event]]] = {}
     for name, events in found.items():
-        made = next((event for event in events if isinstance(event, CondensationAction) and event.origin), None)
+        made = next(
+            (event for event in events if isinstance(event, CondensationAction) and event.origin),
+            None,
+        )
         if made is None or made.origin is None:
             continue
         recorded = replay(events, None)

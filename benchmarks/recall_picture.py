@@ -1,6 +1,8 @@
-"""The picture of docs/RECALL.md: how much of what was needed again each condenser shows, against what it sends.
+"""The picture of docs/RECALL.md: how much of what was needed again each condenser shows, against
+what it sends.
 
-A dot stands for a condenser, and a ring above it for what it shows or names. One panel a group of histories.
+A dot stands for a condenser, and a ring above it for what it shows or names. One panel a group of
+histories.
 """
 
 from __future__ import annotations
@@ -42,11 +44,16 @@ def svg(groups: Mapping[str, Any]) -> str:
     """Return the picture of the first two groups."""
     about = "; ".join(f"{name}: {', '.join(_said(group))}" for name, group in [*groups.items()][:2])
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(about)}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{escape(about)}">'
+        ),
         f"<style>{_STYLE}</style>",
         f'<rect class="back" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>',
-        f'<text class="text title" x="{_LEFT}" y="26">Needed again and shown (dot), or named for recall (ring)</text>',
+        (
+            f'<text class="text title" x="{_LEFT}" y="26">Needed again and shown (dot), or named'
+            " for recall (ring)</text>"
+        ),
     ]
     for place, (name, group) in enumerate([*groups.items()][:2]):
         drawn += _panel(name, group, place * (_PANEL + _GAP))
@@ -55,11 +62,16 @@ def svg(groups: Mapping[str, Any]) -> str:
 
 def _said(group: Mapping[str, Any]) -> Iterator[str]:
     for name, each in group["rows"].items():
-        yield f"{name} shows {each['shown']:.1f} % and sends {each['tokens_sent'] / 1e6:.1f} million tokens"
+        yield (
+            f"{name} shows {each['shown']:.1f} % and sends {each['tokens_sent'] / 1e6:.1f} million"
+            " tokens"
+        )
 
 
 def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
-    rows = {each: row for each, row in group["rows"].items() if each not in ("noop", "clear_thinking")}
+    rows = {
+        each: row for each, row in group["rows"].items() if each not in ("noop", "clear_thinking")
+    }
     most = group["rows"]["noop"]["tokens_sent"]
     low = min(row["shown"] for row in rows.values()) // 10 * 10
     right = max(100 * row["tokens_sent"] / most for row in rows.values()) * 1.05
@@ -68,31 +80,50 @@ def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
         return round(left + _LEFT + part / right * (_PANEL - _LEFT - _RIGHT), 1)
 
     def y(shown: float) -> float:
-        return round(_HEIGHT - _BOTTOM - (shown - low) / (100 - low) * (_HEIGHT - _TOP - _BOTTOM), 1)
+        return round(
+            _HEIGHT - _BOTTOM - (shown - low) / (100 - low) * (_HEIGHT - _TOP - _BOTTOM), 1
+        )
 
     yield f'<text class="text" x="{x(0)}" y="48">{escape(name)}</text>'
     for percent in range(int(low), 101, 5):
         yield f'<path class="grid" d="M{x(0)} {y(percent)}H{x(right)}"/>'
-        yield f'<text class="soft" x="{x(0) - 6}" y="{y(percent) + 4}" text-anchor="end">{percent} %</text>'
+        yield (
+            f'<text class="soft" x="{x(0) - 6}" y="{y(percent) + 4}" text-anchor="end">{percent}'
+            " %</text>"
+        )
     for percent in range(0, int(right) + 1, 20):
         yield f'<path class="grid" d="M{x(percent)} {y(100)}V{y(low)}"/>'
-        yield f'<text class="soft" x="{x(percent)}" y="{y(low) + 18}" text-anchor="middle">{percent} %</text>'
+        yield (
+            f'<text class="soft" x="{x(percent)}" y="{y(low) + 18}" text-anchor="middle">{percent}'
+            " %</text>"
+        )
     middle = (x(0) + x(right)) / 2
-    yield f'<text class="soft" x="{middle}" y="{_HEIGHT - 14}" text-anchor="middle">tokens sent (noop: 100 %)</text>'
+    yield (
+        f'<text class="soft" x="{middle}" y="{_HEIGHT - 14}" text-anchor="middle">tokens sent'
+        " (noop: 100 %)</text>"
+    )
     taken: list[tuple[float, float]] = []
     for each, row in sorted(rows.items(), key=lambda one: one[1]["shown"], reverse=True):
         at, shown, named = x(100 * row["tokens_sent"] / most), y(row["shown"]), y(row["named"])
         label = shown + 4
-        while any(abs(label - other) < _LABEL and abs(at - beside) < 150 for beside, other in taken):
+        while any(
+            abs(label - other) < _LABEL and abs(at - beside) < 150 for beside, other in taken
+        ):
             label += 1
         taken.append((at, label))
-        stem = f'<path class="stem" d="M{at} {shown}V{named}"/><circle class="ring" cx="{at}" cy="{named}" r="4.5"/>'
-        words, anchor = each.replace("observation_masking", "masking").replace("clear_tool_uses", "clear"), "start"
+        stem = (
+            f'<path class="stem" d="M{at} {shown}V{named}"/><circle class="ring" cx="{at}"'
+            f' cy="{named}" r="4.5"/>'
+        )
+        words, anchor = (
+            each.replace("observation_masking", "masking").replace("clear_tool_uses", "clear"),
+            "start",
+        )
         place = at + 8
         if at > left + _PANEL - 110:
             place, anchor = at - 8, "end"
         yield (
-            f'<g class="{_KINDS.get(each.split()[0], "f")}">{stem if row["named"] > row["shown"] else ""}'
-            f'<circle class="dot" cx="{at}" cy="{shown}" r="4"/>'
-            f'<text class="label" x="{place}" y="{label}" text-anchor="{anchor}">{escape(words)}</text></g>'
+            f'<g class="{_KINDS.get(each.split()[0], "f")}">{stem if row["named"] > row["shown"] else ""}<circle'
+            f' class="dot" cx="{at}" cy="{shown}" r="4"/><text class="label" x="{place}"'
+            f' y="{label}" text-anchor="{anchor}">{escape(words)}</text></g>'
         )

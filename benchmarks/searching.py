@@ -21,24 +21,32 @@ _PAGE = 1_000
 
 
 def texts(count: int) -> list[str]:
-    """Return texts of random words, the same ones each time; about every thousandth has a needle."""
+    """Return texts of random words, the same ones each time; about every thousandth has a
+    needle.
+    """
     chance = random.Random(1)
     vocabulary = [f"word{n}" for n in range(_VOCABULARY)]
     return [
-        " ".join(chance.choices(vocabulary, k=_WORDS)) + (" needle" if chance.random() < 0.001 else "")
+        " ".join(chance.choices(vocabulary, k=_WORDS))
+        + (" needle" if chance.random() < 0.001 else "")
         for _ in range(count)
     ]
 
 
 def searches(scale: Scale, folder: Path) -> Iterator[Round]:
-    """All hits of rare words: by the search, and in a table of events that is read from end to end."""
+    """All hits of rare words: by the search, and in a table of events that is read from end to
+    end.
+    """
     said = texts(scale.usual)
     raw = RawStore(folder / "raw.db")
     with open_store(f"sqlite:///{folder}/store.db", durability="relaxed") as store:
         for first in range(0, len(said), _PAGE):
             some = [Message(source="user", content=text) for text in said[first : first + _PAGE]]
             store.append(f"c{first}", some, expected_version=0)
-            raw.append_batch((f"c{first}", number, "message", body_of(event)) for number, event in enumerate(some))
+            raw.append_batch(
+                (f"c{first}", number, "message", body_of(event))
+                for number, event in enumerate(some)
+            )
         names = [f"c{first}" for first in range(0, len(said), _PAGE)]
         for _ in range(scale.rounds):
             ours, hits = _spent(lambda query: len(search(store, query, limit=None).hits))
@@ -50,7 +58,9 @@ def searches(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _found(raw: RawStore, names: Sequence[str], query: str) -> list[str]:
-    """Return the texts with all words of a query, by a look at the bytes of each event before it is decoded."""
+    """Return the texts with all words of a query, by a look at the bytes of each event before it is
+    decoded.
+    """
     words = query.split()
     needles = [word.encode() for word in words]
     decode = msgspec.json.Decoder(Message).decode
@@ -71,5 +81,7 @@ def _spent(count_hits: Callable[[str], int]) -> tuple[float, int]:
 
 
 QUESTIONS = [
-    Question("search 100,000 events", "ms", 4.0, "at most", searches, raw="read every event by hand"),
+    Question(
+        "search 100,000 events", "ms", 4.0, "at most", searches, raw="read every event by hand"
+    ),
 ]

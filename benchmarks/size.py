@@ -1,4 +1,6 @@
-"""How many bytes does an event take on disk? The checkpointed file with everything in it, against raw's."""
+"""How many bytes does an event take on disk? The checkpointed file with everything in it, against
+raw's.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ _IMAGE_BYTES = 100_000
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
     """One round: a size is the same each time."""
     stores = prepared(folder.parent, scale.usual)
-    yield Round(stores.ours.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length)
+    yield Round(
+        stores.ours.stat().st_size / stores.length, stores.raw.stat().st_size / stores.length
+    )
 
 
 def measure_image(scale: Scale, folder: Path) -> Iterator[Round]:
@@ -49,5 +53,11 @@ def _bytes_of(path: Path) -> int:
 
 QUESTIONS = [
     Question("size on disk, everything in it", "bytes/event", 1.05, "at most", measure),
-    Question("size on disk, an image of 100 KB sent 100 times", "bytes/event", 0.02, "at most", measure_image),
+    Question(
+        "size on disk, an image of 100 KB sent 100 times",
+        "bytes/event",
+        0.02,
+        "at most",
+        measure_image,
+    ),
 ]

@@ -1,4 +1,6 @@
-"""The figures in SPEED.md and README.md, made from docs/internals/speed.json and benchmarks/counts.json alone."""
+"""The figures in SPEED.md and README.md, made from docs/internals/speed.json and
+benchmarks/counts.json alone.
+"""
 
 from __future__ import annotations
 
@@ -59,8 +61,8 @@ def in_readme(text: str, run: Run) -> str:
         )
     )
     told = (
-        f"takes {append[0]} µs ({append[1]}), a View of a history\n"
-        f"of 1,000,000 events opens in {opened[0]} ms ({opened[1]}), an event takes {size[0]} bytes ({size[1]})"
+        f"takes {append[0]} µs ({append[1]}), a View of a history\nof 1,000,000 events opens in"
+        f" {opened[0]} ms ({opened[1]}), an event takes {size[0]} bytes ({size[1]})"
     )
     text, found = re.subn(
         r"takes \S+ µs \(\S+\), a View of a history\n"
@@ -78,7 +80,9 @@ def _answers(run: Run) -> str:
     for group, answers in groupby(run["answers"], key=lambda answer: str(answer["group"])):
         lines.append(f"| **{group}** | | | | |")
         lines += map(_answer, answers)
-    lines += [f"| {failed['question']} | failed | {failed['reason']} | | |" for failed in run["failed"]]
+    lines += [
+        f"| {failed['question']} | failed | {failed['reason']} | | |" for failed in run["failed"]
+    ]
     return "\n".join([*lines, "", _provenance(run)])
 
 
@@ -89,7 +93,10 @@ def _answer(answer: Run) -> str:
     )
     if not answer["holds"]:
         ratio, target = f"**{ratio}**", f"{target}, [missed](#{_anchor(answer['explained'])})"
-    ours, raw = f"{figure(answer['ours'])} {answer['unit']}", f"{figure(answer['raw'])}, {answer['baseline']}"
+    ours, raw = (
+        f"{figure(answer['ours'])} {answer['unit']}",
+        f"{figure(answer['raw'])}, {answer['baseline']}",
+    )
     return f"| {answer['question']} | {ours} | {raw} | {ratio} | {target} |"
 
 
@@ -101,9 +108,10 @@ def _provenance(run: Run) -> str:
     machine, versions = run["machine"], run["versions"]
     held = sum(answer["holds"] for answer in run["answers"])
     return (
-        f"{held} of {len(run['answers'])} targets hold. {run['measured_at'][:10]}, commit {run['commit']}, "
-        f"{machine['cpus']} CPUs, {machine['processor']}, {machine['system']}, Python {versions['python']}, "
-        f"SQLite {versions['sqlite']}. Load average while measuring: {run['load']}."
+        f"{held} of {len(run['answers'])} targets hold. {run['measured_at'][:10]}, commit"
+        f" {run['commit']}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']},"
+        f" Python {versions['python']}, SQLite {versions['sqlite']}. Load average while measuring:"
+        f" {run['load']}."
     )
 
 

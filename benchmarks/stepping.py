@@ -1,7 +1,9 @@
-"""What does a step of an agent cost: append a call and its result, get the View, check its tokens exactly?
+"""What does a step of an agent cost: append a call and its result, get the View, check its tokens
+exactly?
 
-Against a batch append of the two by hand, litellm's count of the two, and a sum that is kept. In a second row both
-sides find the count of a text in a table: then no tokenizer hides what the steps themselves cost.
+Against a batch append of the two by hand, litellm's count of the two, and a sum that is kept. In a
+second row both sides find the count of a text in a table: then no tokenizer hides what the steps
+themselves cost.
 """
 
 from __future__ import annotations
@@ -29,23 +31,33 @@ STEPS = 20
 
 
 def measure(scale: Scale, folder: Path) -> Iterator[Round]:
-    LLM(LLMConfig(model=MODEL)).token_sums(View.from_events([]))  # loads litellm, with its habits curbed
+    # loads litellm, with its habits curbed
+    LLM(LLMConfig(model=MODEL)).token_sums(View.from_events([]))
     import litellm
 
     def by_litellm(messages: Sequence[Mapping[str, Any]]) -> int:
         return int(litellm.token_counter(model=MODEL, messages=messages))
 
     for seed in range(scale.rounds):
-        yield _measured(folder / str(seed), seed, LLM(LLMConfig(model=MODEL)).token_sums, by_litellm, known={})
+        yield _measured(
+            folder / str(seed), seed, LLM(LLMConfig(model=MODEL)).token_sums, by_litellm, known={}
+        )
 
 
 def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
     """Do the same, where a count is one look at the number of characters."""
     for seed in range(scale.rounds):
-        known = {place: _characters(_added(pair), ()) for place, pair in enumerate(_pairs(_workload(seed)[1]))}
+        known = {
+            place: _characters(_added(pair), ())
+            for place, pair in enumerate(_pairs(_workload(seed)[1]))
+        }
         counter = TokenCounter(_characters)
         yield _measured(
-            folder / f"cached-{seed}", seed, counter.token_sums, lambda messages: _characters(messages, ()), known=known
+            folder / f"cached-{seed}",
+            seed,
+            counter.token_sums,
+            lambda messages: _characters(messages, ()),
+            known=known,
         )
 
 
@@ -57,7 +69,9 @@ def _measured(
     *,
     known: Mapping[int, int],
 ) -> Round:
-    """Measure the steps of one history on both sides. ``known`` are counts of pairs that the other side looks up."""
+    """Measure the steps of one history on both sides. ``known`` are counts of pairs that the other
+    side looks up.
+    """
     folder.mkdir()
     before, steps = _workload(seed)
     raw = RawStore(folder / "raw.db")
@@ -72,7 +86,9 @@ def _measured(
         for number, pair in enumerate(_pairs(steps)):
             version, messages = BEFORE + 2 * number, _added(pair)
             begun = time.perf_counter()
-            raw.append_batch(("c1", version + n, "event", body_of(event)) for n, event in enumerate(pair))
+            raw.append_batch(
+                ("c1", version + n, "event", body_of(event)) for n, event in enumerate(pair)
+            )
             total += (known[number] if known else count(messages)) - 3
             raw_seconds += time.perf_counter() - begun
             begun = time.perf_counter()
@@ -113,7 +129,12 @@ def _pairs(events: list[Event]) -> Iterator[list[Event]]:
 
 QUESTIONS = [
     Question(
-        "step of an agent: append 2, View, exact tokens", "ms", 1.4, "at most", measure, raw="append 2, count 2, add"
+        "step of an agent: append 2, View, exact tokens",
+        "ms",
+        1.4,
+        "at most",
+        measure,
+        raw="append 2, count 2, add",
     ),
     Question(
         "step of an agent, counts of texts in a table",

@@ -1,7 +1,8 @@
 """How long does the end of a long history take, and to take its newest event back?
 
-The baseline is what session stores of agent SDKs do: a table of messages with an index by session, opened with ``CREATE
-TABLE IF NOT EXISTS``, the last rows by their descending numbers, ``json.loads``; a pop deletes the last row.
+The baseline is what session stores of agent SDKs do: a table of messages with an index by session,
+opened with ``CREATE TABLE IF NOT EXISTS``, the last rows by their descending numbers,
+``json.loads``; a pop deletes the last row.
 """
 
 from __future__ import annotations
@@ -47,7 +48,9 @@ def last(scale: Scale, folder: Path, read: Callable[[History], Sequence[Event]])
         ended = time.perf_counter()
         opened.close()
         db.close()
-        if [event.content for event in events if isinstance(event, Message)] != [item["content"] for item in items]:
+        if [event.content for event in events if isinstance(event, Message)] != [
+            item["content"] for item in items
+        ]:
             raise AssertionError("the two sides read different ends")
         if place:  # the first one compiled our code
             yield Round(1_000 * (between - begun), 1_000 * (ended - between))
@@ -65,7 +68,9 @@ def pop(scale: Scale, folder: Path) -> Iterator[Round]:
             begun = time.perf_counter()
             (event,) = history.pop()
             between = time.perf_counter()
-            ((body,),) = db.execute(f"DELETE FROM messages WHERE id = ({newest}) RETURNING body").fetchall()
+            ((body,),) = db.execute(
+                f"DELETE FROM messages WHERE id = ({newest}) RETURNING body"
+            ).fetchall()
             item = json.loads(body)
             ended = time.perf_counter()
             if not isinstance(event, Message) or event.content != item["content"]:
@@ -83,13 +88,19 @@ def _raw(path: Path) -> sqlite3.Connection:
 
 
 def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
-    events = [Message(source="user", content=f"message {n} {'x' * 300}") for n in range(min(10_000, scale.usual))]
+    events = [
+        Message(source="user", content=f"message {n} {'x' * 300}")
+        for n in range(min(10_000, scale.usual))
+    ]
     ours, raw = f"sqlite:///{folder}/ours.db", folder / "raw.db"
     with foldlog.open(ours) as opened:
         opened["c1"].append(events)
     db = _raw(raw)
     db.execute("BEGIN")
-    db.executemany("INSERT INTO messages (session, body) VALUES ('c1', ?)", [(body_of(e).decode(),) for e in events])
+    db.executemany(
+        "INSERT INTO messages (session, body) VALUES ('c1', ?)",
+        [(body_of(e).decode(),) for e in events],
+    )
     db.execute("COMMIT")
     db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     db.close()

@@ -1,7 +1,9 @@
-"""What does an exact token check cost a step? Against having litellm count the whole prompt anew, as agents do.
+"""What does an exact token check cost a step? Against having litellm count the whole prompt anew,
+as agents do.
 
-A step brings a call and its result to a conversation of a hundred messages, and asks what its prompt is large. Both
-sides make the messages of the View, and give the same number, which is compared first.
+A step brings a call and its result to a conversation of a hundred messages, and asks what its
+prompt is large. Both sides make the messages of the View, and give the same number, which is
+compared first.
 """
 
 from __future__ import annotations
@@ -23,14 +25,19 @@ STEPS = 15
 
 
 def measure(model: str, scale: Scale, folder: Path) -> Iterator[Round]:
-    LLM(LLMConfig(model=model)).token_sums(View.from_events([]))  # loads litellm, with its habits curbed
+    # loads litellm, with its habits curbed
+    LLM(LLMConfig(model=model)).token_sums(View.from_events([]))
     import litellm
 
     def recount(view: View) -> int:
         return litellm.token_counter(model=model, messages=view.to_messages())
 
     for seed in range(scale.rounds):
-        events = [event for event in history(1_000, seed=seed) if not isinstance(event, CondensationAction)]
+        events = [
+            event
+            for event in history(1_000, seed=seed)
+            if not isinstance(event, CondensationAction)
+        ]
         raw, expected = _steps_a_second(recount, events)
         llm = LLM(LLMConfig(model=model))
         llm.token_sums(_view(events, 0))

@@ -1,7 +1,7 @@
 """What does it cost that nothing damaged goes unnoticed, and nothing private stays behind?
 
-The chain is measured against the same store without it; compression and encryption against the same store without them;
-a verification against reading and hashing every body by hand.
+The chain is measured against the same store without it; compression and encryption against the same
+store without them; a verification against reading and hashing every body by hand.
 """
 
 from __future__ import annotations
@@ -69,15 +69,28 @@ def chain_of_single_appends(scale: Scale, folder: Path) -> Iterator[Round]:
 
 
 def _with_and_without_chain(scale: Scale, folder: Path, size: int) -> Iterator[Round]:
-    """Microseconds for one event. Appends of ``size`` events to either store take turns, so both meet the same disk."""
-    events = [without_id(event) for event in history(BATCH * BATCHES) if not isinstance(event, CondensationAction)]
-    appends = [events[n : n + size] for n in range(0, len(events), size)][: max(SINGLES // size, BATCHES)]
+    """Microseconds for one event. Appends of ``size`` events to either store take turns, so both
+    meet the same disk.
+    """
+    events = [
+        without_id(event)
+        for event in history(BATCH * BATCHES)
+        if not isinstance(event, CondensationAction)
+    ]
+    appends = [events[n : n + size] for n in range(0, len(events), size)][
+        : max(SINGLES // size, BATCHES)
+    ]
     for n in range(scale.rounds):
-        with open_store(f"sqlite:///{folder}/with-{n}.db") as chained, open_store(f"sqlite:///{folder}/{n}.db") as bare:
+        with (
+            open_store(f"sqlite:///{folder}/with-{n}.db") as chained,
+            open_store(f"sqlite:///{folder}/{n}.db") as bare,
+        ):
             seconds = [0.0, 0.0]
             for turn, some in enumerate(appends):
                 for side in (0, 1) if turn % 2 else (1, 0):
-                    with mock.patch.object(writing, "chained", _unchained) if side else nullcontext():
+                    with (
+                        mock.patch.object(writing, "chained", _unchained) if side else nullcontext()
+                    ):
                         begun = time.perf_counter()
                         (bare if side else chained).append("c1", some, expected_version=ANY_VERSION)
                         seconds[side] += time.perf_counter() - begun
@@ -96,11 +109,24 @@ def without_id(event: Event) -> Event:
     return replace(event, id=-1, cause=None)
 
 
-def _unchained(conversation: Conversation, batch: Sequence[Encoded], now: int) -> tuple[list[Row], Conversation]:
-    """Make rows without heads: a constant stands there. Their checksums, which need no chain, stay."""
-    proof, before, turns, unchecked = bytes(HEAD_BYTES), conversation.shown, conversation.structural, []
-    for event_id, (kind, schema, shown, structural, body, _) in enumerate(batch, conversation.version):
-        unchecked.append(row_of(event_id, kind, schema, shown, structural, now, 0, body, proof, before, turns))
+def _unchained(
+    conversation: Conversation, batch: Sequence[Encoded], now: int
+) -> tuple[list[Row], Conversation]:
+    """Make rows without heads: a constant stands there. Their checksums, which need no chain,
+    stay.
+    """
+    proof, before, turns, unchecked = (
+        bytes(HEAD_BYTES),
+        conversation.shown,
+        conversation.structural,
+        [],
+    )
+    for event_id, (kind, schema, shown, structural, body, _) in enumerate(
+        batch, conversation.version
+    ):
+        unchecked.append(
+            row_of(event_id, kind, schema, shown, structural, now, 0, body, proof, before, turns)
+        )
         before += shown
         turns += structural
     rows = with_checksums(checksum_seed(conversation.id), unchecked)
@@ -144,7 +170,9 @@ def reading_encrypted_and_compressed(scale: Scale, folder: Path) -> Iterator[Rou
 
 
 def size_compressed(scale: Scale, folder: Path) -> Iterator[Round]:
-    """Encrypted too, with revisions, chain and indices: one round, since a size is the same each time."""
+    """Encrypted too, with revisions, chain and indices: one round, since a size is the same each
+    time.
+    """
     stores = prepared(folder.parent, scale.usual)
     path = folder / "small.db"
     make_small(path, stores.length)
@@ -170,10 +198,30 @@ def _stored_otherwise(scale: Scale, folder: Path, **how: Any) -> Iterator[Round]
 
 _PLAIN = "the same store, plain"
 QUESTIONS = [
-    Question("verify every event", "events/s", 0.6, "at least", verify, "read and hash by hand", "Reading everything"),
-    Question("chain, of a batch of 500", "µs/event", 1.2, "at most", chain_of_a_batch, raw="the same without it"),
     Question(
-        "chain, of single appends", "µs/event", 1.05, "at most", chain_of_single_appends, raw="the same without it"
+        "verify every event",
+        "events/s",
+        0.6,
+        "at least",
+        verify,
+        "read and hash by hand",
+        "Reading everything",
+    ),
+    Question(
+        "chain, of a batch of 500",
+        "µs/event",
+        1.2,
+        "at most",
+        chain_of_a_batch,
+        raw="the same without it",
+    ),
+    Question(
+        "chain, of single appends",
+        "µs/event",
+        1.05,
+        "at most",
+        chain_of_single_appends,
+        raw="the same without it",
     ),
     Question(
         "batches of 500, encrypted and compressed",
@@ -192,9 +240,18 @@ QUESTIONS = [
         explained="A cold open, encrypted",
     ),
     Question("batch of 500, encrypted", "events/s", 0.5, "at least", encrypted, raw=_PLAIN),
-    Question("batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN),
     Question(
-        "read, encrypted and compressed", "events/s", 0.2, "at least", reading_encrypted_and_compressed, raw=_PLAIN
+        "batch of 500, compressed (zstd)", "events/s", 0.3, "at least", compressed, raw=_PLAIN
     ),
-    Question("size on disk, encrypted and compressed", "bytes/event", 0.5, "at most", size_compressed),
+    Question(
+        "read, encrypted and compressed",
+        "events/s",
+        0.2,
+        "at least",
+        reading_encrypted_and_compressed,
+        raw=_PLAIN,
+    ),
+    Question(
+        "size on disk, encrypted and compressed", "bytes/event", 0.5, "at most", size_compressed
+    ),
 ]

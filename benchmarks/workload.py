@@ -1,8 +1,9 @@
 """A coding agent's history, made up: the sizes and the rhythm of real ones, and no real text.
 
-A system prompt of 8 KB, calls of 0.4 to 1 KB, results log-normal with median 1 KB and 95th percentile 12 KB, and a
-condensation about every 60 events that keeps 4 at the head and 20 at the end. The View at the end has the same size
-whatever the length, so that what grows with the history shows.
+A system prompt of 8 KB, calls of 0.4 to 1 KB, results log-normal with median 1 KB and 95th
+percentile 12 KB, and a condensation about every 60 events that keeps 4 at the head and 20 at the
+end. The View at the end has the same size whatever the length, so that what grows with the history
+shows.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ TAIL = 20
 SINCE = 30
 """Events behind the last condensation."""
 
-_TEXT = "".join(inspect.getsource(module) for module in (ast, inspect, json.decoder, random, statistics))
+_TEXT = "".join(
+    inspect.getsource(module) for module in (ast, inspect, json.decoder, random, statistics)
+)
 """What texts are cut from: source code, as a coding agent reads it."""
 
 
 def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Event]:
     """``length`` events with ids 0, 1, 2, …, the last condensation always equally far from the end.
 
-    ``annotations`` more follow each of them, so that the log is mostly bookkeeping and its View the same.
+    ``annotations`` more follow each of them, so that the log is mostly bookkeeping and its View the
+    same.
     """
     at = random.Random(seed)
     step = annotations + 1
@@ -49,7 +53,9 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
             forgotten = _forgotten(place, length)
             yield CondensationAction(
                 id=place * step,
-                forgotten_event_ids=[i * step if i >= 0 else summary_id(summary_place(i) * step) for i in forgotten],
+                forgotten_event_ids=[
+                    i * step if i >= 0 else summary_id(summary_place(i) * step) for i in forgotten
+                ],
                 summary=_cut(at, 1_200),
                 summary_offset=HEAD,
                 metadata={"reason": "events"},
@@ -57,17 +63,23 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
         else:
             yield _event(at, place, step, length)
         for extra in range(1, step):
-            yield Annotation(id=place * step + extra, name="state", data={"key": "stats", "value": at.random()})
+            yield Annotation(
+                id=place * step + extra, name="state", data={"key": "stats", "value": at.random()}
+            )
 
 
 def condensations(length: int) -> range:
-    """The places of the condensations in a history: every ``PERIOD`` events, ``SINCE`` before the end."""
+    """The places of the condensations in a history: every ``PERIOD`` events, ``SINCE`` before the
+    end.
+    """
     first = (length - SINCE - 1) % PERIOD + PERIOD
     return range(first if first % 2 == 0 else first + PERIOD, length - SINCE, PERIOD)
 
 
 def _forgotten(place: int, length: int) -> list[int]:
-    """What the condensation at ``place`` forgets: all but the head and the newest, and the summary before it."""
+    """What the condensation at ``place`` forgets: all but the head and the newest, and the summary
+    before it.
+    """
     if place == condensations(length)[0]:
         return list(range(HEAD, place - TAIL))
     before = place - PERIOD

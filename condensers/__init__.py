@@ -1,4 +1,5 @@
-"""Forgetting, as command handlers: a condenser reads a View and decides, a handler appends what it decided.
+"""Forgetting, as command handlers: a condenser reads a View and decides, a handler appends what it
+decided.
 
     from foldlog.condensers import CondenseHandler, Condensation, load_condenser
 
@@ -11,21 +12,27 @@
     handler.py                         one step over a stored conversation, also under contention
     unseen.py                          what no model was shown yet stays
     reports.py states.py               what a step reports; where an agent of one's own keeps it
-    strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of prompts
+    strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of
+                                            prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
-Importing this is cheap: what a name needs is imported when the name is first used, and litellm at the first model call.
+Importing this is cheap: what a name needs is imported when the name is first used, and litellm at
+the first model call.
 """
 
 from __future__ import annotations
 
 if __name__ != "foldlog.condensers":  # from the root of a checkout: each class would be there twice
-    raise ImportError("there is no package 'condensers'; import 'foldlog.condensers'", name=__name__)
+    raise ImportError(
+        "there is no package 'condensers'; import 'foldlog.condensers'", name=__name__
+    )
 
 from foldlog import _lazy
 
 _HOMES = _lazy.homes_of(__path__[0])
-"""The module of each public name, which is imported when the name is first used: type checkers read the same file."""
+"""The module of each public name, which is imported when the name is first used: type checkers read
+the same file.
+"""
 
 __all__ = sorted(_HOMES)
 __getattr__ = _lazy.lazy_getattr(__name__, _HOMES)  # all modules at once take a third of a second

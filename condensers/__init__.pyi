@@ -27,7 +27,9 @@ from foldlog.condensers.config.parameters import (
     ConversationWindowCondenserConfig as ConversationWindowCondenserConfig,
 )
 from foldlog.condensers.config.parameters import DigestCondenserConfig as DigestCondenserConfig
-from foldlog.condensers.config.parameters import LLMAttentionCondenserConfig as LLMAttentionCondenserConfig
+from foldlog.condensers.config.parameters import (
+    LLMAttentionCondenserConfig as LLMAttentionCondenserConfig,
+)
 from foldlog.condensers.config.parameters import (
     LLMSummarizingCondenserConfig as LLMSummarizingCondenserConfig,
 )
@@ -36,7 +38,9 @@ from foldlog.condensers.config.parameters import (
     ObservationMaskingCondenserConfig as ObservationMaskingCondenserConfig,
 )
 from foldlog.condensers.config.parameters import PipelineCondenserConfig as PipelineCondenserConfig
-from foldlog.condensers.config.parameters import RecentEventsCondenserConfig as RecentEventsCondenserConfig
+from foldlog.condensers.config.parameters import (
+    RecentEventsCondenserConfig as RecentEventsCondenserConfig,
+)
 from foldlog.condensers.config.parameters import (
     StructuredSummaryCondenserConfig as StructuredSummaryCondenserConfig,
 )
@@ -56,7 +60,9 @@ from foldlog.condensers.errors import ModelCallFailed as ModelCallFailed
 from foldlog.condensers.errors import NoCondensationAvailable as NoCondensationAvailable
 from foldlog.condensers.errors import TokensUnknown as TokensUnknown
 from foldlog.condensers.handler import CondenseHandler as CondenseHandler
-from foldlog.condensers.models.agents_model import request_condensation_tool as request_condensation_tool
+from foldlog.condensers.models.agents_model import (
+    request_condensation_tool as request_condensation_tool,
+)
 from foldlog.condensers.models.client import LLM as LLM
 from foldlog.condensers.models.estimate import ESTIMATE as ESTIMATE
 from foldlog.condensers.models.failures import is_context_window_error as is_context_window_error
@@ -73,12 +79,16 @@ from foldlog.condensers.strategies.clearing import ClearThinkingCondenser as Cle
 from foldlog.condensers.strategies.clearing import ClearToolUsesCondenser as ClearToolUsesCondenser
 from foldlog.condensers.strategies.digest import DigestCondenser as DigestCondenser
 from foldlog.condensers.strategies.digest import default_condenser as default_condenser
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser as AmortizedForgettingCondenser
+from foldlog.condensers.strategies.forgetting import (
+    AmortizedForgettingCondenser as AmortizedForgettingCondenser,
+)
 from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser as ConversationWindowCondenser,
 )
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser as LLMAttentionCondenser
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser as LLMSummarizingCondenser
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser as LLMSummarizingCondenser,
+)
 from foldlog.condensers.strategies.model_summaries import (
     StructuredSummaryCondenser as StructuredSummaryCondenser,
 )

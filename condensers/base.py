@@ -1,8 +1,10 @@
-"""The interface of a condenser: it reads a View and returns a View to go on with, or a condensation to append.
+"""The interface of a condenser: it reads a View and returns a View to go on with, or a condensation
+to append.
 
-The functional core is ``step``: it takes a View and returns a ``Step``, and never changes the View; ``condense``
-returns its result. Condensers use models through two small protocols, ``Summarizer`` (asked for a text) and
-``AgentModel`` (asked how much fits). ``condensers/models/client.py`` implements both.
+The functional core is ``step``: it takes a View and returns a ``Step``, and never changes the View;
+``condense`` returns its result. Condensers use models through two small protocols, ``Summarizer``
+(asked for a text) and ``AgentModel`` (asked how much fits). ``condensers/models/client.py``
+implements both.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How urgent a condensation is. Without a hard one the agent's next call may fail; a soft one can wait."""
+    """How urgent a condensation is. Without a hard one the agent's next call may fail; a soft one
+    can wait.
+    """
 
     HARD = "hard"
     SOFT = "soft"
@@ -58,10 +62,11 @@ class Requirement(StrEnum):
 
 @dataclass(frozen=True, slots=True, init=False)
 class Condensation:
-    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the appended event.
+    """A condenser's decision to forget: ``action`` is the event to append; from a handler, the
+    appended event.
 
-    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these fields. Raises
-    ``InvalidEvent`` where an action and these fields are both given.
+    ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these
+    fields. Raises ``InvalidEvent`` where an action and these fields are both given.
     """
 
     action: CondensationAction
@@ -74,21 +79,27 @@ class Condensation:
         summary: str | None = None,
         summary_offset: int | None = None,
     ) -> None:
-        if action is not None and (tuple(forgotten_event_ids) or (summary, summary_offset) != (None, None)):
+        if action is not None and (
+            tuple(forgotten_event_ids) or (summary, summary_offset) != (None, None)
+        ):
             raise InvalidEvent(
-                "a Condensation has an action, and also forgotten_event_ids, a summary or a summary_offset, which the "
-                "action would not have; give the action alone, or these alone"
+                "a Condensation has an action, and also forgotten_event_ids, a summary or a"
+                " summary_offset, which the action would not have; give the action alone, or these"
+                " alone"
             )
         if action is None:
             ids = tuple(sorted(forgotten_event_ids))
-            action = CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=summary_offset)
+            action = CondensationAction(
+                forgotten_event_ids=ids, summary=summary, summary_offset=summary_offset
+            )
         object.__setattr__(self, "action", action)
 
 
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` are those that are not in the metadata of a condensation: a mask, a failed model call, money spent.
+    ``reports`` are those that are not in the metadata of a condensation: a mask, a failed model
+    call, money spent.
     """
 
     result: View | Condensation
@@ -100,7 +111,9 @@ class Step(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; it may be malformed."""
+    """A tool call in a model's reply. ``arguments`` is the JSON text as the model wrote it; it may
+    be malformed.
+    """
 
     name: str
     arguments: str
@@ -111,9 +124,10 @@ class ToolCall:
 class Reply:
     """One reply of a model. It may be empty or cut off: the strategy judges whether it is usable.
 
-    ``finish_reason`` is OpenAI's word: ``stop``, ``length`` (cut off), ``tool_calls``, ``content_filter`` (refused).
-    ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``, ``total_tokens`` and other counts of the server);
-    ``cost`` is in US dollars, None if the price is unknown. ``attempts`` is 1 + the number of retries.
+    ``finish_reason`` is OpenAI's word: ``stop``, ``length`` (cut off), ``tool_calls``,
+    ``content_filter`` (refused). ``usage`` counts tokens (``prompt_tokens``, ``completion_tokens``,
+    ``total_tokens`` and other counts of the server); ``cost`` is in US dollars, None if the price
+    is unknown. ``attempts`` is 1 + the number of retries.
     """
 
     text: str | None
@@ -148,11 +162,12 @@ class Summarizer(Protocol):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one answer to ``messages`` (OpenAI chat format), with the retries of this model's configuration.
+        """Return one answer to ``messages`` (OpenAI chat format), with the retries of this model's
+        configuration.
 
-        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON schema of the text.
-        Raises only ``ModelCallFailed``, if server, network or model gave no reply; it may also do so for a reply that
-        is truncated, filtered or empty.
+        ``tool_choice`` names the one tool that must be called; ``response_schema`` is the JSON
+        schema of the text. Raises only ``ModelCallFailed``, if server, network or model gave no
+        reply; it may also do so for a reply that is truncated, filtered or empty.
         """
         ...
 
@@ -177,11 +192,13 @@ class AgentModel(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Return ``len(view) + 1`` ascending token counts: those of the prompts that the beginnings of ``view`` make.
+        """Return ``len(view) + 1`` ascending token counts: those of the prompts that the beginnings
+        of ``view`` make.
 
-        ``sums[0]`` counts the prompt without any event (its tools, for example), and ``sums[i]`` the prompt that
-        ``view[:i]`` makes. So ``sums[-1]`` is the exact count of the whole prompt, equal to the tokenizer's own. Cost:
-        the rendered messages that were not counted before. Raises ``TokensUnknown`` where it cannot count.
+        ``sums[0]`` counts the prompt without any event (its tools, for example), and ``sums[i]``
+        the prompt that ``view[:i]`` makes. So ``sums[-1]`` is the exact count of the whole prompt,
+        equal to the tokenizer's own. Cost: the rendered messages that were not counted before.
+        Raises ``TokensUnknown`` where it cannot count.
         """
         ...
 
@@ -195,30 +212,38 @@ class Overrun:
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many events may stay at the end so that they and the first ``head`` take at most a part of the
-        limit; 0 if the head alone takes more. Cost: log of the View's length.
+        """Return how many events may stay at the end so that they and the first ``head`` take at
+        most a part of the limit; 0 if the head alone takes more. Cost: log of the View's length.
         """
-        length, room = len(self.sums) - 1, int(self.limit * part) - 1
+        length = len(self.sums) - 1
+        room = int(self.limit * part) - 1
         head = min(head, length)
-        return length - bisect_left(self.sums, self.sums[-1] + self.sums[head] - room, lo=head, hi=length)
+        return length - bisect_left(
+            self.sums, self.sums[-1] + self.sums[head] - room, lo=head, hi=length
+        )
 
 
 def setting(default: Any, description: str, **bounds: float) -> Any:
-    """Return the field of a condenser that is a dataclass: a parameter of its constructor and of its configuration.
+    """Return the field of a condenser that is a dataclass: a parameter of its constructor and of
+    its configuration.
 
-    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and constructors are held to
-    them; a ``__post_init__`` of your own calls that of ``Condenser``. ``in_tables`` is the ``ge`` of configurations,
-    where a constructor takes less.
+    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and
+    constructors are held to them; a ``__post_init__`` of your own calls that of ``Condenser``.
+    ``in_tables`` is the ``ge`` of configurations, where a constructor takes less.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
 
-_BOUNDS = {"ge": (operator.ge, "at least"), "gt": (operator.gt, "more than"), "lt": (operator.lt, "less than")}
+_BOUNDS = {
+    "ge": (operator.ge, "at least"),
+    "gt": (operator.gt, "more than"),
+    "lt": (operator.lt, "less than"),
+}
 
 
 class _Batches(threading.local):
-    """What condensers set with ``add_metadata`` in this thread, by their identity: a condenser itself can be copied and
-    pickled.
+    """What condensers set with ``add_metadata`` in this thread, by their identity: a condenser
+    itself can be copied and pickled.
     """
 
     def __init__(self) -> None:
@@ -231,19 +256,25 @@ _Self = TypeVar("_Self")
 _Result = TypeVar("_Result")
 
 _WITH_OPTIONAL_MODEL = set[str]()
-"""The methods that are called with a View and the agent's model, and may be defined with a View alone."""
+"""The methods that are called with a View and the agent's model, and may be defined with a View
+alone.
+"""
 
 
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let strategies define this method with or without the agent's model, for type checkers and for our calls."""
+    """Let strategies define this method with or without the agent's model, for type checkers and
+    for our calls.
+    """
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``method`` for our callers, who pass the agent's model: a strategy may define it with a View alone."""
+    """Return ``method`` for our callers, who pass the agent's model: a strategy may define it with
+    a View alone.
+    """
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
         return method
 
@@ -262,16 +293,20 @@ class _NameOfClass:
 class Condenser:
     """Reads a View and decides which View the agent goes on with.
 
-    A strategy defines ``condense``, or, if it has reports beside its decision, ``step``. Neither changes the View. A
-    condenser holds no state of a conversation: one object may serve many conversations in many threads. Methods of a
-    strategy may leave the argument ``agent_llm`` out.
+    A strategy defines ``condense``, or, if it has reports beside its decision, ``step``. Neither
+    changes the View. A condenser holds no state of a conversation: one object may serve many
+    conversations in many threads. Methods of a strategy may leave the argument ``agent_llm`` out.
     """
 
     type: ClassVar[str] = cast(str, _NameOfClass())
-    """The name of this strategy in configurations and in the metadata of its condensations; by default the class's."""
+    """The name of this strategy in configurations and in the metadata of its condensations; by
+    default the class's.
+    """
 
     config_type: ClassVar[Any] = None
-    """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets it."""
+    """The class of this strategy's configurations, a ``CondenserConfig``. ``register_config`` sets
+    it.
+    """
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -280,22 +315,32 @@ class Condenser:
 
     @classmethod
     def register_config(cls, config_type: builtins.type[BaseModel]) -> None:
-        """Register this class as the condenser of a configuration: see ``foldlog.condensers.register_config``."""
+        """Register this class as the condenser of a configuration: see
+        ``foldlog.condensers.register_config``.
+        """
         condensers.register_config(config_type, cls)
 
     @classmethod
     def from_config(cls, config: Any) -> Condenser:
         """Return the condenser that a configuration describes, a table or a pydantic model: see
-        ``foldlog.condensers.condenser_from_config``. A registered class may define it, with its own configuration as
-        the argument, to make itself.
+        ``foldlog.condensers.condenser_from_config``. A registered class may define it, with its own
+        configuration as the argument, to make itself.
         """
         return condensers.condenser_from_config(config)
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` where a setting that has bounds is not a number, or is out of them."""
+        """Raise ``InvalidCondenser`` where a setting that has bounds is not a number, or is out of
+        them.
+        """
         fields = getattr(self, "__dataclass_fields__", {}).values()
-        given = [(each, getattr(self, each.name)) for each in fields if each.metadata.keys() & _BOUNDS.keys()]
-        given = [(each, value) for each, value in given if value is not None or each.default is not None]
+        given = [
+            (each, getattr(self, each.name))
+            for each in fields
+            if each.metadata.keys() & _BOUNDS.keys()
+        ]
+        given = [
+            (each, value) for each, value in given if value is not None or each.default is not None
+        ]
         for each, value in given:
             if not isinstance(value, int | float):
                 raise InvalidCondenser(f"{each.name} must be a number, not {value!r}")
@@ -305,22 +350,27 @@ class Condenser:
         for each, value in given:
             for bound, (holds, words) in _BOUNDS.items():
                 if bound in each.metadata and not holds(value, each.metadata[bound]):
-                    raise InvalidCondenser(f"{each.name} ({value}) must be {words} {each.metadata[bound]}")
+                    raise InvalidCondenser(
+                        f"{each.name} ({value}) must be {words} {each.metadata[bound]}"
+                    )
 
     def check_sizes(self) -> None:
         """Raise ``InvalidCondenser`` where settings contradict each other. By default none do."""
 
     @property
     def config(self) -> BaseModel:
-        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` has an equal one.
+        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` has
+        an equal one.
 
-        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class is not registered,
-        or if it was made of an object that no configuration can name, such as your own model class.
+        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class
+        is not registered, or if it was made of an object that no configuration can name, such as
+        your own model class.
         """
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
             raise InvalidCondenser(
-                f"the class {builtins.type(self).__name__} has no configuration; register one with register_config"
+                f"the class {builtins.type(self).__name__} has no configuration; register one with"
+                " register_config"
             )
         if hasattr(config_type, "of"):
             config: BaseModel = config_type.of(self)
@@ -330,20 +380,23 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with the agent's model in each place where it names no model. By default this condenser
-        itself.
+        """Return this condenser with the agent's model in each place where it names no model. By
+        default this condenser itself.
 
-        Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be asked.
+        Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be
+        asked.
         """
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether it fulfils a ``CondensationRequest``. An agent whose prompt overflows asks this first."""
+        """Return whether it fulfils a ``CondensationRequest``. An agent whose prompt overflows asks
+        this first.
+        """
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        """Return by how much the prompt of ``view`` is over this condenser's limit of tokens; None if it is within the
-        limit. By default None: a condenser without such a limit.
+        """Return by how much the prompt of ``view`` is over this condenser's limit of tokens; None
+        if it is within the limit. By default None: a condenser without such a limit.
         """
         return None
 
@@ -351,22 +404,26 @@ class Condenser:
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View to go on with, or a condensation to append before asking again.
 
-        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many tokens) and impossible,
-        and ``TypeError`` if ``view`` is not a View, such as a list of events.
+        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many
+        tokens) and impossible, and ``TypeError`` if ``view`` is not a View, such as a list of
+        events.
         """
         if not isinstance(view, View):
             raise TypeError(
                 f"condense takes a View, not a {builtins.type(view).__name__}; "
-                f"write condenser.condense(View.from_events(events))"
+                "write condenser.condense(View.from_events(events))"
             )
         return self.step(view, agent_llm).result
 
-    def condensed_history(self, state: State, agent_llm: AgentModel | None = None) -> View | Condensation:
-        """Condense the View of a ``History``, or of an object with ``history``, a list of events, and ``extra_data``.
+    def condensed_history(
+        self, state: State, agent_llm: AgentModel | None = None
+    ) -> View | Condensation:
+        """Condense the View of a ``History``, or of an object with ``history``, a list of events,
+        and ``extra_data``.
 
-        A condensation is returned, not appended: the caller appends its ``action``. Reports and what ``add_metadata``
-        set are written to ``state``, also if this raises. Raises what ``condense`` raises. Cost: the View, for a list
-        all its events, and the condenser's work.
+        A condensation is returned, not appended: the caller appends its ``action``. Reports and
+        what ``add_metadata`` set are written to ``state``, also if this raises. Raises what
+        ``condense`` raises. Cost: the View, for a list all its events, and the condenser's work.
         """
         with self.metadata_batch(state):
             try:
@@ -401,7 +458,9 @@ class Condenser:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Do what ``condense`` does, and return the reports too. If it raises an error, the error has the reports."""
+        """Do what ``condense`` does, and return the reports too. If it raises an error, the error
+        has the reports.
+        """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
         return Step(self.condense(view, agent_llm))
@@ -413,10 +472,11 @@ CondenserBase = PipelinableCondenserBase = Condenser
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser, with its metadata as a report.
 
-    A View with other events has a report with a rule: one that cannot be applied again where the condenser reports
-    none. Where ``view`` says what must stay, a condensation is ``held`` to it. If nothing is left of it, the View stays
-    larger; if that cannot wait, ``NoCondensationAvailable`` is raised. Raises ``TypeError`` if the condenser returned
-    neither a View nor a condensation, or a View not made of ``view``.
+    A View with other events has a report with a rule: one that cannot be applied again where the
+    condenser reports none. Where ``view`` says what must stay, a condensation is ``held`` to it. If
+    nothing is left of it, the View stays larger; if that cannot wait, ``NoCondensationAvailable``
+    is raised. Raises ``TypeError`` if the condenser returned neither a View nor a condensation, or
+    a View not made of ``view``.
     """
     condenser.take_metadata()  # a step that failed may have left some
     try:
@@ -435,7 +495,8 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
     if isinstance(came, View) and (came.version, came.kept_from) != (view.version, view.kept_from):
         write = "return view.with_events(events): another View does not know the conversation"
     elif isinstance(step, Step) and isinstance(came, View | Condensation):
-        is_told = came is view or any(map(is_standing, step.reports))  # a View that is returned is not read here
+        # a View that is returned is not read here
+        is_told = came is view or any(map(is_standing, step.reports))
         if is_told or isinstance(came, Condensation) or came.events == view.events:
             return _held(condenser, view, agent_llm, step)
         return Step(came, (*step.reports, {"condenser": condenser.type, "rule": None}))
@@ -445,8 +506,8 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
     elif isinstance(came, CondensationAction):
         write = "return Condensation(action)"
     raise TypeError(
-        f"the condenser {type(condenser).__name__} returned {'None' if came is None else f'a {type(came).__name__}'}; "
-        f"{write}"
+        f"the condenser {type(condenser).__name__} returned"
+        f" {'None' if came is None else f'a {type(came).__name__}'}; {write}"
     )
 
 
@@ -464,7 +525,9 @@ def _held(condenser: Condenser, view: View, agent_llm: AgentModel | None, made: 
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step with these ``reports``: in the metadata of its condensation if it has one, else beside the View."""
+    """Return a step with these ``reports``: in the metadata of its condensation if it has one, else
+    beside the View.
+    """
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))
     return Step(result, reports)

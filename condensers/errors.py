@@ -3,9 +3,12 @@
 EventStoreError
 └── CondenserError
     ├── InvalidCondenser          the parameters contradict each other: correct the configuration
-    ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the user
-    ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was forgotten
-    └── TokensUnknown             this model's tokens cannot be counted: they are estimated in their place
+    ├── NoCondensationAvailable   nothing can be forgotten now: go on with the View, or tell the
+                                  user
+    ├── ModelCallFailed           the model behind a condenser gave no usable answer: nothing was
+                                  forgotten
+    └── TokensUnknown             this model's tokens cannot be counted: they are estimated in their
+                                  place
 """
 
 from __future__ import annotations
@@ -15,9 +18,12 @@ from typing import Any, Literal
 
 from foldlog.eventstore import EventStoreError
 
-Failure = Literal["timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"]
-"""Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad request),
-``bad_reply`` where there was one and it was empty, cut off or malformed."""
+Failure = Literal[
+    "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"
+]
+"""Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad
+request), ``bad_reply`` where there was one and it was empty, cut off or malformed.
+"""
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
 """Failures that say nothing of the prompt: the same model would not answer another one either."""
@@ -28,15 +34,17 @@ class CondenserError(EventStoreError):
 
 
 class InvalidCondenser(CondenserError, ValueError):
-    """A condenser cannot have these parameters. The message names the parameter, its value and the allowed values."""
+    """A condenser cannot have these parameters. The message names the parameter, its value and the
+    allowed values.
+    """
 
 
 class NoCondensationAvailable(CondenserError):
     """No event may be forgotten, or the events to forget could not be summarized.
 
-    The View is unchanged. ``reports`` are those of the failed step, with its cost (see ``Step``). ``may_go_on`` says
-    that nothing but a request wanted it, which is declined now: the View may be sent. ``condenser`` is the type of the
-    part of a pipeline that raised it; otherwise it is empty.
+    The View is unchanged. ``reports`` are those of the failed step, with its cost (see ``Step``).
+    ``may_go_on`` says that nothing but a request wanted it, which is declined now: the View may be
+    sent. ``condenser`` is the type of the part of a pipeline that raised it; otherwise it is empty.
     """
 
     may_go_on = False
@@ -48,19 +56,26 @@ class NoCondensationAvailable(CondenserError):
 
 
 class ModelCallFailed(CondenserError):
-    """The model gave no usable answer, after every retry that its configuration allows. ``failure`` says which kind.
+    """The model gave no usable answer, after every retry that its configuration allows. ``failure``
+    says which kind.
 
-    ``report`` has all of this and, under ``metrics``, attempts, latency, usage and cost. ``reports`` has the reports of
-    earlier calls of the same step and this one.
+    ``report`` has all of this and, under ``metrics``, attempts, latency, usage and cost.
+    ``reports`` has the reports of earlier calls of the same step and this one.
     """
 
-    def __init__(self, model: str, failure: Failure, problem: str, details: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, model: str, failure: Failure, problem: str, details: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__(f"model {model!r} gave no usable answer ({failure}): {problem}")
-        self.model, self.failure, self.problem = model, failure, problem
+        self.model = model
+        self.failure = failure
+        self.problem = problem
         said = {"model": model, "failure": failure, "problem": problem}
         self.report: Mapping[str, Any] = {**said, "metrics": {}, **(details or {})}
         self.reports: tuple[Mapping[str, Any], ...] = (self.report,)
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. Budgets then estimate them, and report it."""
+    """The tokens of a View cannot be counted for this model. Budgets then estimate them, and report
+    it.
+    """

@@ -1,9 +1,9 @@
-"""The reports of a step, which are stored in events. A report tells what one condenser did in one step, besides its
-decision.
+"""The reports of a step, which are stored in events. A report tells what one condenser did in one
+step, besides its decision.
 
-It is passed as a value: in a ``Step``, in a condensation's metadata under ``CONDENSER_METADATA_KEY``, or on the error
-that says why there is no condensation. It is stored in that condensation, or, if the step made none, in an
-``Annotation`` of that name.
+It is passed as a value: in a ``Step``, in a condensation's metadata under
+``CONDENSER_METADATA_KEY``, or on the error that says why there is no condensation. It is stored in
+that condensation, or, if the step made none, in an ``Annotation`` of that name.
 """
 
 from __future__ import annotations
@@ -20,32 +20,45 @@ from foldlog._usage import OF_A_CONDENSER
 from foldlog.eventstore import NOT_RECORDED, Annotation, CondensationAction, Event, Store
 
 CONDENSER_METADATA_KEY = OF_A_CONDENSER
-"""The key of reports in a condensation's metadata, and the name of the annotations that hold them."""
+"""The key of reports in a condensation's metadata, and the name of the annotations that hold
+them.
+"""
 
 Report = Mapping[str, Any]
-"""The report of a condenser on a step, as JSON: for example model, usage, cost, masked events, why a reply failed."""
+"""The report of a condenser on a step, as JSON: for example model, usage, cost, masked events, why
+a reply failed.
+"""
 
 RULES_COUNT_FOR = 100
-"""A recorded rule counts for this number of events; a handler records it again after half of them."""
+"""A recorded rule counts for this number of events; a handler records it again after half of
+them.
+"""
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report is the same at every step, like the report of a mask, which has a ``rule``. A handler
-    records such reports together, when they are others than at the step before.
+    """Return whether a report is the same at every step, like the report of a mask, which has a
+    ``rule``. A handler records such reports together, when they are others than at the step before.
     """
     return "rule" in report
 
 
-def newest_rules(store: Store, conversation: str, version: int, since: int = 0) -> tuple[int, list[Report]]:
-    """Return the standing reports of the newest step before ``version``, and the id of the annotation that holds them.
+def newest_rules(
+    store: Store, conversation: str, version: int, since: int = 0
+) -> tuple[int, list[Report]]:
+    """Return the standing reports of the newest step before ``version``, and the id of the
+    annotation that holds them.
 
-    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events, or those since a version, record none.
-    Cost: these events at most.
+    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events, or those since a
+    version, record none. Cost: these events at most.
     """
-    for event in store.events(conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True):
+    for event in store.events(
+        conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
+    ):
         if isinstance(event, Annotation) and event.name == CONDENSER_METADATA_KEY:
             reports = reports_of(event)
-            standing = [report for report in reports if isinstance(report, Mapping) and is_standing(report)]
+            standing = [
+                report for report in reports if isinstance(report, Mapping) and is_standing(report)
+            ]
             if standing or not reports:
                 return event.id, standing
     return NOT_RECORDED, []
@@ -58,7 +71,9 @@ def cost_something(report: Report) -> bool:
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    """Return the event that stores ``reports`` if there is no condensation. Each names its condenser, if it has one."""
+    """Return the event that stores ``reports`` if there is no condensation. Each names its
+    condenser, if it has one.
+    """
     by = {"condenser": condenser} if condenser else {}
     return Annotation(name=CONDENSER_METADATA_KEY, data=[{**by, **report} for report in reports])
 
@@ -135,8 +150,16 @@ class Usage:
         self.attempts += metrics.get("attempts", 1)
         self.latency_s += metrics.get("latency_s") or 0.0
         self.usage.update(metrics.get("usage") or {})
-        self.cost = None if self.cost is None or cost is None else self.cost + cost
+        if self.cost is None or cost is None:
+            self.cost = None
+        else:
+            self.cost = self.cost + cost
 
     def metrics(self) -> dict[str, Any]:
         """Return the sums as they are in a report."""
-        return {"usage": dict(self.usage), "cost": self.cost, "latency_s": self.latency_s, "attempts": self.attempts}
+        return {
+            "usage": dict(self.usage),
+            "cost": self.cost,
+            "latency_s": self.latency_s,
+            "attempts": self.attempts,
+        }

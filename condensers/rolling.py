@@ -1,7 +1,8 @@
 """Rolling condensers: they let a View grow to a limit, forget a part of it, and let it grow again.
 
 no reason                   the View, as it is
-soft (too many events)      a condensation; where none is available the View, and the next step tries again
+soft (too many events)      a condensation; where none is available the View, and the next step
+                            tries again
 hard (a request, tokens)    a condensation; else the hard reset; else NoCondensationAvailable
 """
 
@@ -27,7 +28,14 @@ from foldlog.condensers.base import (
 )
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
-from foldlog.condensers.selection import forget, kept_place, real, stands_for_forgotten, unkept, unseen_in
+from foldlog.condensers.selection import (
+    forget,
+    kept_place,
+    real,
+    stands_for_forgotten,
+    unkept,
+    unseen_in,
+)
 from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
@@ -36,8 +44,9 @@ models_are_spared = ContextVar("models are spared", default=False)
 
 
 class RollingCondenser(Condenser, ABC):
-    """A condenser that makes condensations. A strategy defines ``get_condensation``. To decide when, it defines
-    ``should_condense``, or ``reasons``: those are written to the log with the condensation.
+    """A condenser that makes condensations. A strategy defines ``get_condensation``. To decide
+    when, it defines ``should_condense``, or ``reasons``: those are written to the log with the
+    condensation.
     """
 
     asks_a_model: ClassVar[bool] = False
@@ -47,7 +56,9 @@ class RollingCondenser(Condenser, ABC):
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return why a condensation is due now, if it is: by default a request, or more than ``max_size`` events."""
+        """Return why a condensation is due now, if it is: by default a request, or more than
+        ``max_size`` events.
+        """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
     @model_is_optional
@@ -60,21 +71,31 @@ class RollingCondenser(Condenser, ABC):
         return type(self).should_condense is not RollingCondenser.should_condense
 
     @model_is_optional
-    def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
+    def condensation_requirement(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Requirement | None:
         """Return how much a condensation is needed now; None if it is not needed."""
         due = self.reasons(view, agent_llm)
         if not (self.should_condense(view, agent_llm) if self._has_own_rule else due):
             return None
-        return Requirement.HARD if due & {Reason.REQUEST, Reason.TOKENS} else Requirement.SOFT
+        if due & {Reason.REQUEST, Reason.TOKENS}:
+            return Requirement.HARD
+        return Requirement.SOFT
 
     @abstractmethod
     @model_is_optional
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
-        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if none is possible."""
+        """Return the condensation to make, due or not. Raises ``NoCondensationAvailable`` if none
+        is possible.
+        """
 
     @model_is_optional
-    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        """Return the last resort for a hard requirement, which forgets as many events as it can; None without one."""
+    def hard_context_reset(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation | None:
+        """Return the last resort for a hard requirement, which forgets as many events as it can;
+        None without one.
+        """
         return None
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
@@ -92,11 +113,18 @@ class RollingCondenser(Condenser, ABC):
                 return Step(view, unavailable.reports or self._above_size(view, str(unavailable)))
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
-    def _explained(self, view: View, agent_llm: AgentModel | None, made: Condensation) -> Condensation:
-        """Return a condensation with metadata that gives its reason, unless the strategy wrote a reason."""
+    def _explained(
+        self, view: View, agent_llm: AgentModel | None, made: Condensation
+    ) -> Condensation:
+        """Return a condensation with metadata that gives its reason, unless the strategy wrote a
+        reason.
+        """
         if not isinstance(made, Condensation):
             return made  # the step refuses it
-        action = self._forgetting_summaries(view, made.action) if self._has_own_rule else made.action
+        if self._has_own_rule:
+            action = self._forgetting_summaries(view, made.action)
+        else:
+            action = made.action
         if "reason" not in action.metadata:
             events_after = len(view.then((action,)))
             due = self.reasons(view, agent_llm)
@@ -105,8 +133,9 @@ class RollingCondenser(Condenser, ABC):
         return made if action is made.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
-        """Return the action, extended to forget every summary in the View, if it has a summary itself. Strategies that
-        define ``should_condense`` need not name the summaries that their new summary replaces.
+        """Return the action, extended to forget every summary in the View, if it has a summary
+        itself. Strategies that define ``should_condense`` need not name the summaries that their
+        new summary replaces.
         """
         if action.summary is None:
             return action
@@ -123,26 +152,40 @@ class RollingCondenser(Condenser, ABC):
         )
 
     def without_summary(
-        self, view: View, kept: Set[int], why_not: str, reports: tuple[Report, ...] = (), *, summaries: bool = False
+        self,
+        view: View,
+        kept: Set[int],
+        why_not: str,
+        reports: tuple[Report, ...] = (),
+        *,
+        summaries: bool = False,
     ) -> Condensation:
         """Return the condensation that forgets the events outside of ``kept``, without a summary.
 
-        ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends them to whole units.
-        ``reports`` tell how the choice came about. Raises ``NoCondensationAvailable``, with ``why_not`` and the
-        reports, if no event of the log can be forgotten. With ``summaries``, summaries outside of ``kept`` are
-        forgotten too.
+        ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends
+        them to whole units. ``reports`` tell how the choice came about. Raises
+        ``NoCondensationAvailable``, with ``why_not`` and the reports, if no event of the log can be
+        forgotten. With ``summaries``, summaries outside of ``kept`` are forgotten too.
         """
         kept = {*kept, *range(kept_place(view), len(view))}
         forgotten = unkept(view, kept, summaries=summaries)
         if not summaries:
-            kept |= {place for place, event in enumerate(view.events) if stands_for_forgotten(event)}
+            kept |= {
+                place for place, event in enumerate(view.events) if stands_for_forgotten(event)
+            }
         kept_whole = len(view) - len(forgotten) - len(kept)  # they stay only because of their unit
         if not real(forgotten):
             if kept_whole:
-                why_not += f"; {kept_whole} events stay because a part of their call or tool loop is kept"
-            raise NoCondensationAvailable(f"nothing can be forgotten: {why_not}{unseen_in(view)}", reports)
+                why_not += (
+                    f"; {kept_whole} events stay because a part of their call or tool loop is kept"
+                )
+            raise NoCondensationAvailable(
+                f"nothing can be forgotten: {why_not}{unseen_in(view)}", reports
+            )
         due = self.reasons(view)
-        metadata = self._metadata(view, len(view) - len(forgotten), due, getattr(self, "max_size", None))
+        metadata = self._metadata(
+            view, len(view) - len(forgotten), due, getattr(self, "max_size", None)
+        )
         if kept_whole:
             metadata["events_kept_whole"] = kept_whole
         return Condensation(with_reports(forget(forgotten, metadata), reports))
@@ -150,13 +193,15 @@ class RollingCondenser(Condenser, ABC):
     def _metadata(
         self, view: View, after: int, due: Set[Reason], size: int | None, outcome: str = "condensed"
     ) -> dict[str, Any]:
-        """Return the metadata of a condensation that leaves ``after`` events of ``view`` and is ``due`` for these
-        reasons. ``size`` is the limit of events, which the reason ``EVENTS`` exceeds.
+        """Return the metadata of a condensation that leaves ``after`` events of ``view`` and is
+        ``due`` for these reasons. ``size`` is the limit of events, which the reason ``EVENTS``
+        exceeds.
         """
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
-            "reason": ", ".join(sorted(due)) or ("a rule of its own" if self._has_own_rule else "asked for"),
+            "reason": ", ".join(sorted(due))
+            or ("a rule of its own" if self._has_own_rule else "asked for"),
             "events_before": len(view),
             "events_after": after,
         }
@@ -165,15 +210,25 @@ class RollingCondenser(Condenser, ABC):
         return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that stays larger than ``max_size``; none for a strategy without a size."""
+        """Return the report on a View that stays larger than ``max_size``; none for a strategy
+        without a size.
+        """
         max_size = getattr(self, "max_size", None)
         if max_size is None:
             return ()
         rule = {"max_size": max_size, "keep_first": getattr(self, "keep_first", 0)}
-        report = {"condenser": self.type, "rule": rule, "outcome": "above size", "events": len(view), "problem": why}
+        report = {
+            "condenser": self.type,
+            "rule": rule,
+            "outcome": "above size",
+            "events": len(view),
+            "problem": why,
+        }
         return (report,)
 
-    def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
+    def _reset(
+        self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
+    ) -> Condensation:
         try:
             reset = self.hard_context_reset(view, agent_llm)
         except NoCondensationAvailable as error:
@@ -185,14 +240,18 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
-    """Return the reasons that need no model: a request, and more than ``max_size`` events, unless that is None."""
+    """Return the reasons that need no model: a request, and more than ``max_size`` events, unless
+    that is None.
+    """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}
     return frozenset(reason for reason, is_due in due.items() if is_due)
 
 
 def check_sizes(max_size: int, keep_first: int, *, beside: int = 0) -> None:
-    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and ``beside`` more."""
+    """Raise ``InvalidCondenser`` unless half of ``max_size`` has room for the head, one event, and
+    ``beside`` more.
+    """
     half = max_size // 2
     if keep_first + beside >= half:
         raise InvalidCondenser(

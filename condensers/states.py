@@ -44,21 +44,27 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list all its events."""
+    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list all
+    its events.
+    """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
     if not hasattr(state, "view"):
-        has = "has no 'extra_data'" if hasattr(state, "history") else "is neither"
+        if hasattr(state, "history"):
+            has = "has no 'extra_data'"
+        else:
+            has = "is neither"
         raise TypeError(
-            f"condensed_history takes a History, or an object with 'history', a list of events, and 'extra_data', a "
-            f"dict; a {type(state).__name__} {has}. For events alone write condenser.condense(View.from_events(events))"
+            "condensed_history takes a History, or an object with 'history', a list of events, and"
+            f" 'extra_data', a dict; a {type(state).__name__} {has}. For events alone write"
+            " condenser.condense(View.from_events(events))"
         )
     return state.view()
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports: into ``extra_data``, or as an event of the log. Rules that are the same at every step are only
-    written to a log, once in ``RULES_COUNT_FOR`` events.
+    """Write reports: into ``extra_data``, or as an event of the log. Rules that are the same at
+    every step are only written to a log, once in ``RULES_COUNT_FOR`` events.
     """
     news = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
@@ -67,8 +73,12 @@ def write_reports(state: State, reports: Sequence[Report]) -> None:
         return
     rules = [report for report in reports if is_standing(report)]
     if rules:
-        recorded = [report for event in state.tail(RULES_COUNT_FOR // 2) for report in reports_of(event)]
-        news += [report for report in rules if not any(_same_rule(report, each) for each in recorded)]
+        recorded = [
+            report for event in state.tail(RULES_COUNT_FOR // 2) for report in reports_of(event)
+        ]
+        news += [
+            report for report in rules if not any(_same_rule(report, each) for each in recorded)
+        ]
     if news:
         state.append(annotation(news))
 
@@ -78,7 +88,9 @@ def _same_rule(some: Report, other: Report) -> bool:
 
 
 def get_condensation_metadata(state: State) -> list[Any]:
-    """Return every report of a state, in order. Cost: for a stored history one pass over its events."""
+    """Return every report of a state, in order. Cost: for a stored history one pass over its
+    events.
+    """
     if isinstance(state, HistoryState):
         return list(state.extra_data.get(CONDENSER_METADATA_KEY, ()))
     return [report for event in state.events() for report in reports_of(event)]

@@ -1,22 +1,26 @@
 """The write side: the log of what happened.
 
-A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there are. Nothing here
-makes a View or calls a model. Of projections it knows that the records of Views hold no content: they stay after a
-redaction, and forks that leave their parent and copies take them along. Of formats it knows whose condensations name
-ids of their source (``names_source_ids``).
+A conversation is an append-only log of events with ids 0, 1, 2, …; its version is how many there
+are. Nothing here makes a View or calls a model. Of projections it knows that the records of Views
+hold no content: they stay after a redaction, and forks that leave their parent and copies take them
+along. Of formats it knows whose condensations name ids of their source (``names_source_ids``).
 
     store.py opening.py                   append, read, follow; which store a URL names
     events.py codec.py conversation.py    the kinds of events, their bytes, the rules of an append
     documents/                            values beside the events; conversations by attribute
     log/ recorders/                       one conversation in one transaction; rows in a database
     sources/                              the bytes that an import read, beside a conversation
-    maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing library
+    maintenance/ integrations/            verify, copy, erase and the like; the eventsourcing
+                                          library
     codec_json.py arguments.py errors.py  what JSON cannot hold; checks of arguments; the errors
-    times.py inside.py                    times that come from outside; the face for projections and tools
+    times.py inside.py                    times that come from outside; the face for projections and
+                                          tools
 """
 
 if __name__ != "foldlog.eventstore":  # from the root of a checkout: each class would be there twice
-    raise ImportError("there is no package 'eventstore'; import 'foldlog.eventstore'", name=__name__)
+    raise ImportError(
+        "there is no package 'eventstore'; import 'foldlog.eventstore'", name=__name__
+    )
 
 from types import ModuleType as _ModuleType
 
@@ -90,9 +94,19 @@ from foldlog.eventstore.log.results import (
     Logged as Logged,
     Recorded as Recorded,
 )
-from foldlog.eventstore.log.seal import EVENT_BYTES_MAX as EVENT_BYTES_MAX, Compression as Compression
-from foldlog.eventstore.maintenance.status import confirm as confirm, follower_status as follower_status
+from foldlog.eventstore.log.seal import (
+    EVENT_BYTES_MAX as EVENT_BYTES_MAX,
+    Compression as Compression,
+)
+from foldlog.eventstore.maintenance.status import (
+    confirm as confirm,
+    follower_status as follower_status,
+)
 from foldlog.eventstore.opening import open_store as open_store, restore_store as restore_store
 from foldlog.eventstore.store import Store as Store
 
-__all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]
+__all__ = [
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and not isinstance(value, _ModuleType)
+]

@@ -21,7 +21,8 @@ YEAR_10000: Final = 253_402_300_800_000_000
 def check_whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
     """Return the number, if it is a whole one from ``least`` to ``most``.
 
-    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of range.
+    Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of
+    range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} is a whole number, not {short(value)}")
@@ -38,12 +39,15 @@ def check_text(name: str, value: object) -> str:
 
 
 def check_time(name: str, value: object) -> EventTime:
-    """Return the time, of any year. Raises ``TypeError`` for a value that is not a datetime with a time zone."""
+    """Return the time, of any year. Raises ``TypeError`` for a value that is not a datetime with a
+    time zone.
+    """
     if not isinstance(value, datetime):
         raise TypeError(f"{name} is a datetime with a time zone, not {short(value)}")
     if value.utcoffset() is None:
         raise TypeError(
-            f"{name} is {value.isoformat()} and has no time zone; give an aware time, such as datetime.now(UTC)"
+            f"{name} is {value.isoformat()} and has no time zone; give an aware time, such as"
+            " datetime.now(UTC)"
         )
     return EventTime(value)
 
@@ -56,22 +60,27 @@ def check_map(name: str, value: object) -> Mapping[str, Any]:
 
 
 def check_reason(value: object, keeper: str) -> str:
-    """Return the reason for an erasure, which ``keeper`` keeps. Raises ``InvalidArgument`` where it is empty."""
+    """Return the reason for an erasure, which ``keeper`` keeps. Raises ``InvalidArgument`` where it
+    is empty.
+    """
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} keeps")
     return str(value)
 
 
 def moment(microseconds: int) -> int:
-    """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises ``InvalidArgument``.
+    """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises
+    ``InvalidArgument``.
 
-    A store keeps no other moments, because it must not acknowledge a value that it cannot read again.
+    A store keeps no other moments, because it must not acknowledge a value that it cannot read
+    again.
     """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
         raise InvalidArgument(
-            f"the clock is {seconds} seconds after the beginning of 1970, and the store keeps the years 1970 to 9999; "
-            f"nothing was written. Set the clock of this machine, or the clock that open_store was given"
+            f"the clock is {seconds} seconds after the beginning of 1970, and the store keeps the"
+            " years 1970 to 9999; nothing was written. Set the clock of this machine, or the clock"
+            " that open_store was given"
         )
     return microseconds
 
@@ -79,6 +88,7 @@ def moment(microseconds: int) -> int:
 def to_microseconds(time: object, name: str = "the time") -> int:
     """Return a moment of the store's clock in microseconds since 1970, UTC. Exact.
 
-    Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of 1970 to 9999.
+    Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of
+    1970 to 9999.
     """
     return moment(event_microseconds(check_time(name, time)))

@@ -5,8 +5,9 @@ The stored form of an event is one JSON text, without its id, which is a column 
 A stored kind is a short name of the registry below with a schema version, never a
 Python path.
 
-Stored bytes are never rewritten. Pure functions upgrade a body of an older schema version when it is read, one for each
-version. Unknown fields and kinds are kept: a field in ``extra``, a kind as ``UnknownEvent``.
+Stored bytes are never rewritten. Pure functions upgrade a body of an older schema version when it
+is read, one for each version. Unknown fields and kinds are kept: a field in ``extra``, a kind as
+``UnknownEvent``.
 """
 
 from __future__ import annotations
@@ -53,25 +54,30 @@ _SOURCES = ", ".join(map(repr, get_args(Source)))
 
 _Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
-KINDS: Mapping[str, type[KnownEvent]] = {str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)}
+KINDS: Mapping[str, type[KnownEvent]] = {
+    str(type_.__struct_config__.tag): type_ for type_ in get_args(KnownEvent)
+}
 """The registry: every stored kind and its type."""
 UPCASTS: Mapping[str, tuple[_Upcast, ...]] = {}
-"""The functions that upgrade bodies of older schema versions, by kind, oldest first. Every kind has schema version 1 so
-far.
+"""The functions that upgrade bodies of older schema versions, by kind, oldest first. Every kind has
+schema version 1 so far.
 """
 
 _STORED_AS: Mapping[type, tuple[str, int]] = {
     type_: (kind, len(UPCASTS.get(kind, ())) + 1) for kind, type_ in KINDS.items()
 }
-_OF_THE_STORE = frozenset(kind for kind, type_ in KINDS.items() if issubclass(type_, Entry) or type_ is Redaction)
+_OF_THE_STORE = frozenset(
+    kind for kind, type_ in KINDS.items() if issubclass(type_, Entry) or type_ is Redaction
+)
 _TYPED = frozenset({"timestamp", "origin", "forgotten_event_ids", "redacted"})
 
 
 class Encoded(NamedTuple):
-    """An event as the store writes it: registered name, schema version, two flags for the columns, JSON text as UTF-8.
+    """An event as the store writes it: registered name, schema version, two flags for the columns,
+    JSON text as UTF-8.
 
-    ``decoded`` is the event as a reader of ``body`` will see it, with the id that was given, for the caller to change;
-    None where another process has encoded it.
+    ``decoded`` is the event as a reader of ``body`` will see it, with the id that was given, for
+    the caller to change; None where another process has encoded it.
     """
 
     kind: str
@@ -83,10 +89,13 @@ class Encoded(NamedTuple):
 
     @property
     def event(self) -> Event:
-        return self.decoded or decode(*self[:2], self.body, NOT_RECORDED, self.shown, self.structural)
+        return self.decoded or decode(
+            *self[:2], self.body, NOT_RECORDED, self.shown, self.structural
+        )
 
 
-_new = tuple.__new__  # Encoded(...) calls this too, and the call around it takes a tenth of ``encode``
+# Encoded(...) calls this too, and the call around it takes a tenth of ``encode``
+_new = tuple.__new__
 _to_json = msgspec.json.Encoder(enc_hook=plain).encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
@@ -98,19 +107,22 @@ _TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with th
 _LONG = 1_000
 """The bytes of a body above which its event may be nested too deep: a level takes two brackets."""
 _DEPTH_MAX = _LONG // 2
-"""Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is left to readers."""
+"""Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is
+left to readers.
+"""
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises ``InvalidEvent`` where a
-    value is not of its field's type or would be read back as another value (a set, a key that is not a text), where a
-    time has no zone or no year from 1 to 9999 in UTC, or where nesting is too deep to be read again; with ``finite``,
-    also for NaN and infinities in an event without an ``origin``; without ``ours``, also for events that only the store
-    makes. Raises ``UnknownEventType`` for an object that is not a registered event. A time whose offset has seconds is
-    stored in UTC. Cost: one encoding, and a check that the stored form can be read and has the same meaning, which
-    takes about as long.
+    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises
+    ``InvalidEvent`` where a value is not of its field's type or would be read back as another value
+    (a set, a key that is not a text), where a time has no zone or no year from 1 to 9999 in UTC, or
+    where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an
+    event without an ``origin``; without ``ours``, also for events that only the store makes. Raises
+    ``UnknownEventType`` for an object that is not a registered event. A time whose offset has
+    seconds is stored in UTC. Cost: one encoding, and a check that the stored form can be read and
+    has the same meaning, which takes about as long.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -120,7 +132,10 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
         _refuse(event, kind)
     known: KnownEvent = event  # type: ignore[assignment]  # its type is in the registry
     try:
-        given = known if event.id == NOT_RECORDED else replace(known, id=NOT_RECORDED)
+        if event.id == NOT_RECORDED:
+            given = known
+        else:
+            given = replace(known, id=NOT_RECORDED)
         try:
             if isinstance(event.timestamp, datetime):
                 given = _with_event_time(given, event.timestamp)
@@ -132,10 +147,15 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
                 problem = _not_storable(known) or str(error)
             raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     except RecursionError:
-        raise InvalidEvent(f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)") from None
+        raise InvalidEvent(
+            f"this {kind} is nested too deep to be stored (over {_DEPTH_MAX} levels)"
+        ) from None
     timestamp = read_back.timestamp
     if timestamp is not None and timestamp.tzinfo is not UTC and timestamp.utcoffset() is None:
-        raise InvalidEvent(f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware time")
+        raise InvalidEvent(
+            f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware"
+            " time"
+        )
     if given is not event:
         force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
@@ -144,10 +164,12 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
 def _refuse(event: Event, kind: str) -> NoReturn:
     """Raise ``InvalidEvent`` for an event that only the store makes."""
     if isinstance(event, Entry):
-        raise InvalidEvent(f"an event of kind {kind!r} is an entry of the ledger, which only the store makes")
+        raise InvalidEvent(
+            f"an event of kind {kind!r} is an entry of the ledger, which only the store makes"
+        )
     raise InvalidEvent(
-        f"this {kind} has redacted content, which only a redaction may write; leave it out, or append a copy with "
-        f"redacted=None"
+        f"this {kind} has redacted content, which only a redaction may write; leave it out, or"
+        " append a copy with redacted=None"
     )
 
 
@@ -160,8 +182,9 @@ def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
     """Return the body of an event, and the event as a reader will see it.
 
-    A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded, so it is text, and
-    the types of its fields are checked without it. Most actions have a map of arguments, and are not asked.
+    A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded,
+    so it is text, and the types of its fields are checked without it. Most actions have a map of
+    arguments, and are not asked.
     """
     try:
         body = b"" if event.extra else _to_json(event)
@@ -175,8 +198,8 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
         read_back: KnownEvent = _strict.decode(body)
         if read_back == event or not _differs(event, read_back):
             return body, read_back
-    # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it wrote another
-    # value, such as base64 for bytes.
+    # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it
+    # wrote another value, such as base64 for bytes.
     problem = _not_storable(event, finite)
     if problem is not None:
         raise ValueError(problem)
@@ -186,48 +209,76 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as most are, without its
-    time.
+    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as
+    most are, without its time.
     """
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
-    values = [value for value in others if type(value) not in _SCALARS and value != {} and value != ()]
-    return values if event.origin is None else [*values, event.origin.id, event.origin.rest]
+    values = [
+        value for value in others if type(value) not in _SCALARS and value != {} and value != ()
+    ]
+    if event.origin is None:
+        return values
+    return [*values, event.origin.id, event.origin.rest]
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    """Return whether a field was read back as another value. A list counts as equal in a field that holds a tuple."""
+    """Return whether a field was read back as another value. A list counts as equal in a field that
+    holds a tuple.
+    """
     pairs = zip(astuple(event), astuple(read_back), strict=True)
-    return any(given != read and not (type(given) is list and tuple(given) == read) for given, read in pairs)
+    return any(
+        given != read and not (type(given) is list and tuple(given) == read)
+        for given, read in pairs
+    )
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
-    """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be bytes itself."""
+    """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be
+    bytes itself.
+    """
     values = _values(event)
     for name, value in values.items():
         if isinstance(value, bytes) and name != "data":
-            return f"its field {name} has a value of type {type(value).__name__}; write it as text, such as base64"
+            return (
+                f"its field {name} has a value of type {type(value).__name__}; write it as text,"
+                " such as base64"
+            )
         if name in ("content", "thought") and isinstance(value, list | tuple):
             for place, part in enumerate(value):
                 if not isinstance(part, dict):
-                    return f"its field {name}[{place}] is {short(part)}; a part is a map, such as {_TEXT_PART}"
+                    return (
+                        f"its field {name}[{place}] is {short(part)}; a part is a map, such as"
+                        f" {_TEXT_PART}"
+                    )
     return not_json(values, finite=finite)
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields that hold any JSON. The other fields have types of their own, which check them."""
+    """Return the fields that hold any JSON. The other fields have types of their own, which check
+    them.
+    """
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
-        values.update((f"origin.{name}", getattr(event.origin, name)) for name in Origin.__struct_fields__)
+        values.update(
+            (f"origin.{name}", getattr(event.origin, name)) for name in Origin.__struct_fields__
+        )
     return values
 
 
-def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = False, structural: bool = False) -> Event:
+def decode(
+    kind: str,
+    schema: int,
+    body: bytes,
+    event_id: int,
+    shown: bool = False,
+    structural: bool = False,
+) -> Event:
     """Return the event of these columns, which ``encode`` made, with its id.
 
-    ``shown`` and ``structural`` are needed only where the kind or schema version is unknown here. Raises
-    ``Undecodable`` where the bytes are not an event. Cost: one pass over the bytes; older schema versions, unknown
-    fields and values that JSON cannot hold take a slower path.
+    ``shown`` and ``structural`` are needed only where the kind or schema version is unknown here.
+    Raises ``Undecodable`` where the bytes are not an event. Cost: one pass over the bytes; older
+    schema versions, unknown fields and values that JSON cannot hold take a slower path.
     """
     try:
         event: KnownEvent = _strict.decode(body)
@@ -242,22 +293,25 @@ def decode(kind: str, schema: int, body: bytes, event_id: int, shown: bool = Fal
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Return the events of many rows, given by columns, as ``decode`` does. Return None if one of them needs more than
-    a strict decoding. No bytecode is executed for a row.
+    """Return the events of many rows, given by columns, as ``decode`` does. Return None if one of
+    them needs more than a strict decoding. No bytecode is executed for a row.
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))
     except (TypeError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
-    if list(map(_STORED_AS.__getitem__, map(type, events))) != list(zip(kinds, schemas, strict=True)):
+    if list(map(_STORED_AS.__getitem__, map(type, events))) != list(
+        zip(kinds, schemas, strict=True)
+    ):
         return None
-    deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)  # no other code has them before they are returned
+    # no other code has them before they are returned
+    deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)
     return events
 
 
 def _slow_body(event: KnownEvent) -> bytes:
-    """Return the body of an event that may have extra fields of a newer version, or text, numbers and bytes that JSON
-    cannot hold. Extra fields are put back beside the event's own.
+    """Return the body of an event that may have extra fields of a newer version, or text, numbers
+    and bytes that JSON cannot hold. Extra fields are put back beside the event's own.
 
     Raises ``ValueError`` where an extra field has the name of one of the event's own.
     """
@@ -265,7 +319,10 @@ def _slow_body(event: KnownEvent) -> bytes:
     extra = fields.pop("extra", {})
     for name in extra:
         if name in event.__struct_encode_fields__ or name == "kind":
-            raise ValueError(f"its extra field {name!r} has the name of one of its own fields; set that field instead")
+            raise ValueError(
+                f"its extra field {name!r} has the name of one of its own fields; set that field"
+                " instead"
+            )
     fields.update(extra)
     found = taken_out(fields)
     text = text_of(fields)
@@ -273,29 +330,34 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 
 def _encoded_unknown(event: object) -> Encoded:
-    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object that is not one, and
-    ``InvalidEvent`` where a database refuses its columns, its body is not a JSON object, or its kind is known.
+    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object
+    that is not one, and ``InvalidEvent`` where a database refuses its columns, its body is not a
+    JSON object, or its kind is known.
     """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
         raise UnknownEventType(
             name,
             0,
-            f"an object of type {name} is not an event; build one, such as Message(source='user', content='hi'), "
-            f"Action or Observation",
+            f"an object of type {name} is not an event; build one, such as Message(source='user',"
+            " content='hi'), Action or Observation",
         )
-    kind, schema = event.stored_kind, event.stored_schema
+    kind = event.stored_kind
+    schema = event.stored_schema
     known = KINDS.get(kind)
     if known is not None and schema <= _STORED_AS[known][1]:
         raise InvalidEvent(
-            f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a {known.__name__}"
+            f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a"
+            f" {known.__name__}"
         )
     if not 0 <= schema < 2**31:
         raise InvalidEvent(f"schema version {schema} is out of range; use 0 to 2³¹ - 1")
     try:
         kind.encode()
     except UnicodeEncodeError:
-        raise InvalidEvent(f"the kind {kind!r} is not Unicode text, so it cannot be stored") from None
+        raise InvalidEvent(
+            f"the kind {kind!r} is not Unicode text, so it cannot be stored"
+        ) from None
     try:
         _parsed(event.body)
     except Undecodable as error:
@@ -304,15 +366,18 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Count brackets first, also
-    those in texts: most events have few.
+    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Count
+    brackets first, also those in texts: most events have few.
     """
     if brackets(body) <= _DEPTH_MAX:
         return
-    depth, level = 1, [value for value in _nested(event) if isinstance(value, _CONTAINERS)]
+    depth = 1
+    level = [value for value in _nested(event) if isinstance(value, _CONTAINERS)]
     while level:
         depth += 1
-        items = chain.from_iterable(value.values() if isinstance(value, dict) else value for value in level)
+        items = chain.from_iterable(
+            value.values() if isinstance(value, dict) else value for value in level
+        )
         level = [item for item in items if isinstance(item, _CONTAINERS)]
     if depth > _DEPTH_MAX:
         raise RecursionError
@@ -331,14 +396,22 @@ def _parsed(body: bytes) -> dict[str, Any]:
     return fields
 
 
-def _decoded_slowly(kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool) -> Event:
-    """Decode what the strict decoder does not: other kinds and schema versions, fields that this version does not know,
-    which are kept, and values that JSON cannot hold.
+def _decoded_slowly(
+    kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
+) -> Event:
+    """Decode what the strict decoder does not: other kinds and schema versions, fields that this
+    version does not know, which are kept, and values that JSON cannot hold.
     """
-    type_, upcasts = KINDS.get(kind), UPCASTS.get(kind, ())
+    type_ = KINDS.get(kind)
+    upcasts = UPCASTS.get(kind, ())
     if type_ is None or schema > len(upcasts) + 1:
         return UnknownEvent(
-            id=event_id, stored_kind=kind, stored_schema=schema, body=body, shown=shown, is_structural=structural
+            id=event_id,
+            stored_kind=kind,
+            stored_schema=schema,
+            body=body,
+            shown=shown,
+            is_structural=structural,
         )
     if schema < 1:
         raise Undecodable(f"it has schema version {schema}; schema versions begin at 1")
@@ -347,7 +420,9 @@ def _decoded_slowly(kind: str, schema: int, body: bytes, event_id: int, shown: b
         fields = upcast(fields)
     if fields.get("kind") != kind:
         raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")
-    known = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
+    known = {
+        name: value for name, value in fields.items() if name in type_.__struct_encode_fields__
+    }
     extra = {name: value for name, value in fields.items() if name not in known and name != "kind"}
     try:
         event: KnownEvent = msgspec.convert(known, type_)

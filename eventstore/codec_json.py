@@ -1,12 +1,14 @@
-"""What JSON cannot hold: the exact form of a body, bytes beside a body, and values that are refused. Pure.
+"""What JSON cannot hold: the exact form of a body, bytes beside a body, and values that are
+refused. Pure.
 
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
-The exact form holds what JSON in UTF-8 cannot, such as a lone surrogate or an infinity. An event's ``bytes`` are stored
-beside its text, and the text says where they belong. It holds their SHA-256, so every proof of the text, the hash chain
-above all, proves the bytes too. The store writes the first field of a body, and in every other body that is ``kind``:
-so a value of a user is never mistaken for one of these.
+The exact form holds what JSON in UTF-8 cannot, such as a lone surrogate or an infinity. An event's
+``bytes`` are stored beside its text, and the text says where they belong. It holds their SHA-256,
+so every proof of the text, the hash chain above all, proves the bytes too. The store writes the
+first field of a body, and in every other body that is ``kind``: so a value of a user is never
+mistaken for one of these.
 """
 
 from __future__ import annotations
@@ -33,17 +35,21 @@ class Undecodable(ValueError):
     """These bytes are not an event. The store adds their place and raises ``CorruptEvent``."""
 
 
-# -- the exact form ---------------------------------------------------------------------------------------------------
+# -- the exact form
+# --------------------------------------------------------------------------------------------------
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which hold no bytes. Where JSON in UTF-8 cannot hold one of them, its first
-    field holds the exact fields, as ASCII JSON in base64; the others are a form that any tool can read.
+    """Return the body of these fields, which hold no bytes. Where JSON in UTF-8 cannot hold one of
+    them, its first field holds the exact fields, as ASCII JSON in base64; the others are a form
+    that any tool can read.
 
     A body that holds a field ``$exact`` of a user is stored in the exact form too.
     """
     fields = whole_pairs(fields)
-    readable = whole_pairs({name: value for name, value in fields.items() if name != EXACT}, alone="replace")
+    readable = whole_pairs(
+        {name: value for name, value in fields.items() if name != EXACT}, alone="replace"
+    )
     if readable == fields:
         return _encode(fields)
     exact = json.dumps(fields, separators=(",", ":")).encode("ascii")
@@ -51,13 +57,16 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
-    """Return a JSON value with one character for two halves of a surrogate pair in a row, as JSON has one form of both.
-    With ``alone`` "replace", return a value that any tool can read: without half pairs and infinities.
+    """Return a JSON value with one character for two halves of a surrogate pair in a row, as JSON
+    has one form of both. With ``alone`` "replace", return a value that any tool can read: without
+    half pairs and infinities.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
     if isinstance(value, float):
-        return None if alone == "replace" and not math.isfinite(value) else value
+        if alone == "replace" and not math.isfinite(value):
+            return None
+        return value
     if isinstance(value, dict):
         return {whole_pairs(key, alone): whole_pairs(item, alone) for key, item in value.items()}
     if isinstance(value, list):
@@ -66,7 +75,9 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
-    """Return the fields that ``$exact`` holds. Raises ``Undecodable`` where ``text`` is not their form."""
+    """Return the fields that ``$exact`` holds. Raises ``Undecodable`` where ``text`` is not their
+    form.
+    """
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
         written = text_of(exact)
@@ -77,13 +88,15 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
     return exact
 
 
-# -- bytes beside a body ----------------------------------------------------------------------------------------------
+# -- bytes beside a body
+# ----------------------------------------------------------------------------------------------
 
 
 class Attachment(NamedTuple):
     """Bytes beside a body. A conversation keeps those with the same name and encoding only once.
 
-    For a plain body: the SHA-256 of the bytes, 0, and the bytes. For a stored body: what the row codec makes of these.
+    For a plain body: the SHA-256 of the bytes, 0, and the bytes. For a stored body: what the row
+    codec makes of these.
     """
 
     name: bytes
@@ -119,14 +132,16 @@ def size_of(body: bytes) -> int:
 
 
 def taken_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the places and the bytes.
-    Cost: one visit of each list and map.
+    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the places
+    and the bytes. Cost: one visit of each list and map.
     """
     found: list[tuple[list[str | int], bytes]] = []
     waiting: list[tuple[list[str | int], Any]] = [([], value)]
     while waiting:
         path, container = waiting.pop()
-        for step, item in container.items() if isinstance(container, dict) else enumerate(container):
+        for step, item in (
+            container.items() if isinstance(container, dict) else enumerate(container)
+        ):
             if isinstance(item, bytes):
                 container[step] = None
                 found.append(([*path, step], item if type(item) is bytes else bytes(item)))
@@ -151,8 +166,8 @@ def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Bo
 
 
 def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
-    """Return the list with which a body begins, and the JSON object after it; a body without a list is returned
-    unchanged.
+    """Return the list with which a body begins, and the JSON object after it; a body without a list
+    is returned unchanged.
 
     Raises ``Undecodable``.
     """
@@ -162,7 +177,11 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
         text = body.decode()
         listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
         for each in listed:
-            if len(bytes.fromhex(each["sha256"])) != 32 or type(each["size"]) is not int or not each["at"]:
+            if (
+                len(bytes.fromhex(each["sha256"])) != 32
+                or type(each["size"]) is not int
+                or not each["at"]
+            ):
                 raise Undecodable("its list of bytes holds something else")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise Undecodable(f"its list of bytes cannot be read ({error})") from error
@@ -177,15 +196,16 @@ def listed_in(body: bytes) -> set[bytes]:
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` where one, or its place, is
-    missing.
+    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` where one, or
+    its place, is missing.
     """
     plain = {each.name: each.body for each in attachments_of(body)}
     for each in listed:
         value = plain.get(bytes.fromhex(each["sha256"]))
         if value is None:
             raise Undecodable(
-                f"its bytes with SHA-256 {each['sha256'][:12]}… are missing, or not those that were written"
+                f"its bytes with SHA-256 {each['sha256'][:12]}… are missing, or not those that were"
+                " written"
             )
         try:
             container: Any = fields
@@ -198,17 +218,18 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             raise Undecodable("its list of bytes names a place that does not exist") from error
 
 
-# -- values that JSON would give back as others -----------------------------------------------------------------------
+# -- values that JSON would give back as others
+# -----------------------------------------------------------------------
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return the first value in these named fields that JSON would not give back as it is: its path, its type and what
-    to write instead. None where all are None, texts, numbers, flags, bytes, lists, tuples, and maps with texts as
-    names.
+    """Return the first value in these named fields that JSON would not give back as it is: its
+    path, its type and what to write instead. None where all are None, texts, numbers, flags, bytes,
+    lists, tuples, and maps with texts as names.
 
-    With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of a derived class is
-    read back as an equal value of the plain type. Raises ``RecursionError`` for what is nested too deep, or contains
-    itself. Cost: one visit of each value.
+    With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of
+    a derived class is read back as an equal value of the plain type. Raises ``RecursionError`` for
+    what is nested too deep, or contains itself. Cost: one visit of each value.
     """
     for name, value in fields.items():
         problem = _problem(value, finite)
@@ -218,13 +239,15 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
-    """Return the rest of the path to what JSON cannot hold, and what it is; None where the value is JSON or bytes."""
+    """Return the rest of the path to what JSON cannot hold, and what it is; None where the value is
+    JSON or bytes.
+    """
     if isinstance(value, dict):
         for name, item in value.items():
             if not isinstance(name, str):
                 return (
-                    f" has the key {name!r:.60} of type {type(name).__name__}, and keys in JSON are texts; write it as "
-                    f"text, such as {str(name)!r:.60}, or write a list of pairs"
+                    f" has the key {name!r:.60} of type {type(name).__name__}, and keys in JSON are"
+                    f" texts; write it as text, such as {str(name)!r:.60}, or write a list of pairs"
                 )
             if (problem := _problem(item, finite)) is not None:
                 return f".{name:.60}{problem}"
@@ -242,14 +265,15 @@ def _problem(value: Any, finite: bool) -> str | None:
 
 
 def brackets(text: bytes) -> int:
-    """Return the number of opening brackets in JSON text, at least as many as levels. A replacement searches for a
-    byte; ``count`` looks at each.
+    """Return the number of opening brackets in JSON text, at least as many as levels. A replacement
+    searches for a byte; ``count`` looks at each.
     """
     return 2 * len(text) - len(text.replace(b"[", b"")) - len(text.replace(b"{", b""))
 
 
 def plain(value: object) -> object:
-    """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of the plain class.
+    """Return a text or number of a derived class, such as NumPy's ``float64``, as an equal value of
+    the plain class.
 
     Raises ``TypeError`` for any other object.
     """

@@ -1,11 +1,11 @@
 """The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
 
-Ids are dense, so the state needs little more than the version, however long the history is: a condensation may forget
-any id below it. Of the earlier condensations only those whose summaries the command forgets matter: see
-``summaries_named``.
+Ids are dense, so the state needs little more than the version, however long the history is: a
+condensation may forget any id below it. Of the earlier condensations only those whose summaries the
+command forgets matter: see ``summaries_named``.
 
-Imported events (``origin`` set) keep what their source recorded: of an imported condensation only the form is checked,
-and an imported event may be a summary.
+Imported events (``origin`` set) keep what their source recorded: of an imported condensation only
+the form is checked, and an imported event may be a summary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,12 @@ from typing import Final, Literal
 
 from msgspec import Struct, structs
 
-from foldlog.eventstore.errors import DocumentsChanged, InvalidArgument, InvalidEvent, VersionConflict
+from foldlog.eventstore.errors import (
+    DocumentsChanged,
+    InvalidArgument,
+    InvalidEvent,
+    VersionConflict,
+)
 from foldlog.eventstore.events import (
     ATTRIBUTES,
     NOT_RECORDED,
@@ -41,15 +46,17 @@ ANY_VERSION: Final = AnyVersion.ANY_VERSION
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
-"""The kinds that have rules of their own. Events of all others change only the version of a state."""
+"""The kinds that have rules of their own. Events of all others change only the version of a
+state.
+"""
 
 
 class State(Struct, frozen=True):
     """The state that ``decide`` needs.
 
-    ``version`` is the number of events. ``summaries`` are those synthetic ids that the command names and whose
-    summaries exist. ``documents`` are the ids of the events that gave each document its newest value, where changes of
-    documents have to build on these; else None.
+    ``version`` is the number of events. ``summaries`` are those synthetic ids that the command
+    names and whose summaries exist. ``documents`` are the ids of the events that gave each document
+    its newest value, where changes of documents have to build on these; else None.
     """
 
     conversation: str
@@ -67,7 +74,9 @@ class Append(Struct, frozen=True):
 
 def evolve(state: State, event: Event) -> State:
     """Return the state after a recorded event. Total: accept every event that the log holds."""
-    version, summaries, documents = state.version, state.summaries, state.documents
+    version = state.version
+    summaries = state.summaries
+    documents = state.documents
     if isinstance(event, CondensationAction) and event.summary is not None:
         summaries |= {summary_id(version)}
     elif isinstance(event, DocumentChanges) and documents is not None:
@@ -77,7 +86,9 @@ def evolve(state: State, event: Event) -> State:
 
 def summaries_named(events: Iterable[Event]) -> frozenset[int]:
     """Return the synthetic ids of the summaries that these events would forget."""
-    forgetting = (event for event in events if isinstance(event, CondensationAction) and not event.origin)
+    forgetting = (
+        event for event in events if isinstance(event, CondensationAction) and not event.origin
+    )
     return frozenset(i for event in forgetting for i in event.forgotten.summaries)
 
 
@@ -85,24 +96,32 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
     """Raise ``VersionConflict`` where the conversation is not at the expected version."""
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
-            raise TypeError(f"expected_version is {expected!r}; give a number of events, or ANY_VERSION")
+            raise TypeError(
+                f"expected_version is {expected!r}; give a number of events, or ANY_VERSION"
+            )
         if expected < 0:
-            raise InvalidArgument(f"expected_version is {expected}; that of a new conversation is 0")
+            raise InvalidArgument(
+                f"expected_version is {expected}; that of a new conversation is 0"
+            )
         raise VersionConflict(state.conversation, expected, state.version)
 
 
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
-    Raises ``VersionConflict`` where the conversation is not at the expected version, and ``InvalidEvent`` where an
-    event breaks a rule; the message names the event by its place among those given; ``DocumentsChanged`` where a change
-    of documents does not build on the newest values. Cost: the events of the command.
+    Raises ``VersionConflict`` where the conversation is not at the expected version, and
+    ``InvalidEvent`` where an event breaks a rule; the message names the event by its place among
+    those given; ``DocumentsChanged`` where a change of documents does not build on the newest
+    values. Cost: the events of the command.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
         check_version(state, command.expected_version)
     if not command.events:
-        raise InvalidEvent(f"nothing to append to conversation {state.conversation!r}: give at least one event")
-    first, decided = state.version, []
+        raise InvalidEvent(
+            f"nothing to append to conversation {state.conversation!r}: give at least one event"
+        )
+    first = state.version
+    decided = []
     for version, event in enumerate(command.events, first):
         names_a_later = event.cause is not None and not 0 <= event.cause < version
         if names_a_later or event.id != NOT_RECORDED or type(event) in _RULED:
@@ -115,30 +134,36 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
 
 def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
     """Return the events with ids from ``first`` on."""
-    return tuple([structs.replace(event, id=version) for version, event in enumerate(events, first)])
+    return tuple(
+        [structs.replace(event, id=version) for version, event in enumerate(events, first)]
+    )
 
 
 def _check(state: State, event: Event, place: int) -> None:
     if event.id != NOT_RECORDED and event.id != state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} already has id {event.id}, but its id would be {state.version}; "
-            f"append a copy with id {NOT_RECORDED}"
+            f"{_where(state, place)} already has id {event.id}, but its id would be"
+            f" {state.version}; append a copy with id {NOT_RECORDED}"
         )
     if event.cause is not None and not 0 <= event.cause < state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} names cause {event.cause}; a cause is an earlier event, 0 to {state.version - 1}"
+            f"{_where(state, place)} names cause {event.cause}; a cause is an earlier event, 0 to"
+            f" {state.version - 1}"
         )
     if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
-            f"{_where(state, place)} is a summary, which only a View makes; append the condensation that has it"
+            f"{_where(state, place)} is a summary, which only a View makes; append the condensation"
+            " that has it"
         )
     if isinstance(event, Retraction) and event.version >= state.version:
-        newest = (
-            f"its newest event is {state.version - 1}; give 0 to {state.version - 1}"
-            if state.version
-            else "it is empty"
+        if state.version:
+            newest = f"its newest event is {state.version - 1}; give 0 to {state.version - 1}"
+        else:
+            newest = "it is empty"
+        raise InvalidEvent(
+            f"conversation {state.conversation!r} has no event {event.version} to take back:"
+            f" {newest}"
         )
-        raise InvalidEvent(f"conversation {state.conversation!r} has no event {event.version} to take back: {newest}")
     if isinstance(event, CondensationAction) and event.origin is None:
         _check_condensation(state, event, _where(state, place))
     if isinstance(event, DocumentChanges) and state.documents is not None:
@@ -152,22 +177,29 @@ def _where(state: State, place: int) -> str:
 def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
-        raise InvalidEvent(f"{where} forgets id {NOT_RECORDED}, which no event has; name events by their ids")
+        raise InvalidEvent(
+            f"{where} forgets id {NOT_RECORDED}, which no event has; name events by their ids"
+        )
     forgotten = event.forgotten
     for first, last in forgotten.intervals:
         if first < 0 or last >= state.version:
             unknown = first if first < 0 or first >= state.version else last
-            raise InvalidEvent(f"{where} forgets event {unknown}; the conversation has events 0 to {state.version - 1}")
+            raise InvalidEvent(
+                f"{where} forgets event {unknown}; the conversation has events 0 to"
+                f" {state.version - 1}"
+            )
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:
             raise InvalidEvent(
-                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is not a condensation "
-                f"with a summary"
+                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is not a"
+                " condensation with a summary"
             )
     if event.summary is not None and not event.summary.strip():
         raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
     if event.summary_offset is not None and event.summary_offset < 0:
-        raise InvalidEvent(f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0")
+        raise InvalidEvent(
+            f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0"
+        )
 
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
@@ -180,8 +212,8 @@ def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, 
     change = event.changed.get(ATTRIBUTES, {"deleted": True})
     if "deleted" not in change and (wrong := _not_attributes(change.get("value"))):
         raise InvalidEvent(
-            f"conversation {state.conversation!r}: {wrong}; attributes are a map of names to texts, whole numbers, "
-            f"booleans or lists of texts, stored as a whole value"
+            f"conversation {state.conversation!r}: {wrong}; attributes are a map of names to texts,"
+            " whole numbers, booleans or lists of texts, stored as a whole value"
         )
 
 
@@ -189,6 +221,10 @@ def _not_attributes(value: object) -> str:
     if not isinstance(value, dict):
         return f"{value!r:.60} is not a map"
     for name, one in value.items():
-        if not all(isinstance(each, str) for each in one) if isinstance(one, list) else not isinstance(one, str | int):
+        if (
+            not all(isinstance(each, str) for each in one)
+            if isinstance(one, list)
+            else not isinstance(one, str | int)
+        ):
             return f"attribute {name!r} is {one!r:.60}"
     return ""

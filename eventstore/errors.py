@@ -4,30 +4,39 @@
     ├── VersionConflict        another writer appended first: read, decide, append again
     │   └── DocumentsChanged   the same for documents: take the differences from their newest values
     ├── IdempotencyConflict    the key was used for other events: use a new key
-    ├── HistoryDiverged        an imported history differs from the stored one: import it under another id
+    ├── HistoryDiverged        an imported history differs from the stored one: import it under
+                               another id
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a tombstone is left
     ├── ConversationHasForks   forks need events of it: erase them too, or detach them
-    ├── EventsNotMade          an imported conversation has records without events: open it with foldlog.open
+    ├── EventsNotMade          an imported conversation has records without events: open it with
+                               foldlog.open
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
-    ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another one
+    ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another
+                               one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
-    ├── CannotRedact           the event cannot be redacted, and the message says why: erase the conversation
+    ├── CannotRedact           the event cannot be redacted, and the message says why: erase the
+                               conversation
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
     ├── CorruptEvent           stored bytes cannot be read: verify, then copy what is sound
-    ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair what it names
+    ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair
+                               what it names
     └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
-        ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy what is sound
+        ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy what
+                               is sound
         └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
 
-A class exists where a caller would act differently. Driver errors never escape: they are the ``__cause__``.
+A class exists where a caller would act differently. Driver errors never escape: they are the
+``__cause__``.
 """
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-UnavailableKind = Literal["full", "disk", "denied", "missing", "moved", "busy", "read", "away", "taken"]
+UnavailableKind = Literal[
+    "full", "disk", "denied", "missing", "moved", "busy", "read", "away", "taken"
+]
 """Why a store is unavailable:
 
 - ``full``: the disk has no space
@@ -41,7 +50,9 @@ UnavailableKind = Literal["full", "disk", "denied", "missing", "moved", "busy", 
 - ``taken``: another writer was first
 """
 
-UnusableKind = Literal["closed", "nested", "read_only", "refused", "replaced", "foreign", "schema", "damaged", "key"]
+UnusableKind = Literal[
+    "closed", "nested", "read_only", "refused", "replaced", "foreign", "schema", "damaged", "key"
+]
 """Why a store is unusable:
 
 - ``closed``: it was closed
@@ -57,8 +68,9 @@ UnusableKind = Literal["closed", "nested", "read_only", "refused", "replaced", "
 
 
 class EventStoreError(Exception):
-    """The base of all errors of foldlog. ``unfinished``: a part of what was asked is done and stays; the message says
-    which. All errors can be copied and pickled, with their attributes and notes.
+    """The base of all errors of foldlog. ``unfinished``: a part of what was asked is done and
+    stays; the message says which. All errors can be copied and pickled, with their attributes and
+    notes.
     """
 
     unfinished = False
@@ -68,109 +80,166 @@ class EventStoreError(Exception):
 
 
 def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
-    """Make an error of its message: its attributes follow, so its class need not be called with what it was made of."""
+    """Make an error of its message: its attributes follow, so its class need not be called with
+    what it was made of.
+    """
     return kind.__new__(kind, *args)
 
 
 class VersionConflict(EventStoreError):
-    """Another writer appended first. Read again, decide again, append again. With ``expected`` 0 a conversation was to
-    begin, and its id is taken: use another id.
+    """Another writer appended first. Read again, decide again, append again. With ``expected`` 0 a
+    conversation was to begin, and its id is taken: use another id.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
         if expected == 0:
-            problem = "exists already, at version {actual}; use another id for a new one, or read it and append to it"
+            problem = (
+                "exists already, at version {actual}; use another id for a new one, or read it and"
+                " append to it"
+            )
         else:
-            problem = "is at version {actual}, append expected {expected}; read it again and retry the command"
-        super().__init__(f"conversation {conversation!r} " + problem.format(actual=actual, expected=expected))
-        self.conversation, self.expected, self.actual = conversation, expected, actual
+            problem = (
+                "is at version {actual}, append expected {expected}; read it again and retry the"
+                " command"
+            )
+        super().__init__(
+            f"conversation {conversation!r} " + problem.format(actual=actual, expected=expected)
+        )
+        self.conversation = conversation
+        self.expected = expected
+        self.actual = actual
 
 
 class DocumentsChanged(VersionConflict):
-    """Another writer changed a document first. Take the differences from its newest values and append again."""
+    """Another writer changed a document first. Take the differences from its newest values and
+    append again.
+    """
 
     def __init__(self, conversation: str, name: str, actual: int) -> None:
         EventStoreError.__init__(
             self,
-            f"conversation {conversation!r}: these changes do not build on the newest value of document {name!r}; "
-            f"take the differences from the newest values and append again",
+            f"conversation {conversation!r}: these changes do not build on the newest value of"
+            f" document {name!r}; take the differences from the newest values and append again",
         )
-        self.conversation, self.name, self.expected, self.actual = conversation, name, -1, actual
+        self.conversation = conversation
+        self.name = name
+        self.expected = -1
+        self.actual = actual
 
 
 class IdempotencyConflict(EventStoreError):
-    """The idempotency key was used before, for other events. Nothing was written; use a new key for new events."""
+    """The idempotency key was used before, for other events. Nothing was written; use a new key for
+    new events.
+    """
 
     def __init__(self, conversation: str, key: str, first_id: int) -> None:
         super().__init__(
             f"conversation {conversation!r} already has other events under idempotency key {key!r} "
             f"(from event {first_id} on); use a new key for new events"
         )
-        self.conversation, self.key, self.first_id = conversation, key, first_id
+        self.conversation = conversation
+        self.key = key
+        self.first_id = first_id
 
 
 class HistoryDiverged(EventStoreError):
-    """A history differs from the one that was imported before. Nothing was written; import it under another id."""
+    """A history differs from the one that was imported before. Nothing was written; import it under
+    another id.
+    """
 
-    def __init__(self, conversation: str, event_id: int, version: int, *, redacted: bool = False) -> None:
+    def __init__(
+        self, conversation: str, event_id: int, version: int, *, redacted: bool = False
+    ) -> None:
         if not redacted:
             problem = (
-                f"differs from event {event_id} on: it is another conversation, or each of two copies of a store made "
-                f"the events of an import for itself; copy it to a store of its own"
+                f"differs from event {event_id} on: it is another conversation, or each of two"
+                " copies of a store made the events of an import for itself; copy it to a store of"
+                " its own"
             )
         else:
-            problem = f"has the content of event {event_id}, which was redacted here: what was redacted stays out"
-        super().__init__(f"conversation {conversation!r} has {version} events, and the given history {problem}")
-        self.conversation, self.event_id, self.version = conversation, event_id, version
+            problem = (
+                f"has the content of event {event_id}, which was redacted here: what was redacted"
+                " stays out"
+            )
+        super().__init__(
+            f"conversation {conversation!r} has {version} events, and the given history {problem}"
+        )
+        self.conversation = conversation
+        self.event_id = event_id
+        self.version = version
 
 
 class ConversationNotFound(EventStoreError):
     """The store has no such conversation. Its version is 0; reading its events is an error."""
 
     def __init__(self, conversation: str) -> None:
-        super().__init__(f"this store has no conversation {conversation!r}; list the conversations to see their ids")
+        super().__init__(
+            f"this store has no conversation {conversation!r}; list the conversations to see"
+            " their ids"
+        )
         self.conversation = conversation
 
 
 class ConversationErased(EventStoreError):
-    """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with ``replace_erased``
-    begins a new conversation with its id. ``problem`` is the message without that remedy.
+    """The conversation was erased on purpose. Only its tombstone is left. ``Histories.create`` with
+    ``replace_erased`` begins a new conversation with its id. ``problem`` is the message without
+    that remedy.
     """
 
-    def __init__(self, conversation: str, erased_at: str, reason: str, *, is_replaced: bool = False) -> None:
+    def __init__(
+        self, conversation: str, erased_at: str, reason: str, *, is_replaced: bool = False
+    ) -> None:
         when = f"{erased_at} ({reason or 'no reason given'})"
         self.problem = f"conversation {conversation!r} was erased at {when}; its events are gone"
-        other = f"another conversation has its id now: take histories[{conversation!r}] again to go on with that"
-        remedy = other if is_replaced else "use another id, or begin it again with replace_erased=True"
+        other = (
+            f"another conversation has its id now: take histories[{conversation!r}] again to go on"
+            " with that"
+        )
+        if is_replaced:
+            remedy = other
+        else:
+            remedy = "use another id, or begin it again with replace_erased=True"
         super().__init__(f"{self.problem}; {remedy}")
-        self.conversation, self.erased_at, self.reason = conversation, erased_at, reason
+        self.conversation = conversation
+        self.erased_at = erased_at
+        self.reason = reason
 
 
 class ConversationHasForks(EventStoreError):
-    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach them. ``problem``
-    is the message without that remedy.
+    """Forks of the conversation need its events. Nothing was erased; erase the forks too, or detach
+    them. ``problem`` is the message without that remedy.
     """
 
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
-        which = "a fork that reads" if len(forks) == 1 else f"{len(forks)} forks that read"
-        self.problem = f"conversation {conversation!r} has {which} events of it ({names}); nothing was erased"
-        remedy = "erase them too (with_forks=True), or give each a copy of its past first (detach_forks=True)"
+        if len(forks) == 1:
+            which = "a fork that reads"
+        else:
+            which = f"{len(forks)} forks that read"
+        self.problem = (
+            f"conversation {conversation!r} has {which} events of it ({names}); nothing was erased"
+        )
+        remedy = (
+            "erase them too (with_forks=True), or give each a copy of its past first"
+            " (detach_forks=True)"
+        )
         super().__init__(f"{self.problem}; {remedy}")
-        self.conversation, self.forks = conversation, forks
+        self.conversation = conversation
+        self.forks = forks
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records of which no events were made yet, and this store was opened without the
-    formats that make them. Open it with ``foldlog.open``.
+    """An imported conversation has records of which no events were made yet, and this store was
+    opened without the formats that make them. Open it with ``foldlog.open``.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
         super().__init__(
-            f"conversation {conversation!r} has {pending} records of its source that are no events yet; open the store "
-            f"with foldlog.open, which makes them at the first use"
+            f"conversation {conversation!r} has {pending} records of its source that are no events"
+            " yet; open the store with foldlog.open, which makes them at the first use"
         )
-        self.conversation, self.pending = conversation, pending
+        self.conversation = conversation
+        self.pending = pending
 
 
 class InvalidEvent(EventStoreError, ValueError):
@@ -178,48 +247,58 @@ class InvalidEvent(EventStoreError, ValueError):
 
 
 class InvalidArgument(EventStoreError, ValueError):
-    """A number is larger than 64 bits, or a moment is outside of the years 1970 to 9999. Nothing was done."""
+    """A number is larger than 64 bits, or a moment is outside of the years 1970 to 9999. Nothing
+    was done.
+    """
 
 
 class CannotRedact(EventStoreError):
-    """The content of this event cannot be erased alone. Nothing was changed; the message names the remedy."""
+    """The content of this event cannot be erased alone. Nothing was changed; the message names the
+    remedy.
+    """
 
 
 class InvalidOption(InvalidArgument):
-    """An option, an address or a choice is wrong, for example a mistyped URL, or needs a package that is not installed.
-    Nothing was opened or written; the message says what is allowed.
+    """An option, an address or a choice is wrong, for example a mistyped URL, or needs a package
+    that is not installed. Nothing was opened or written; the message says what is allowed.
     """
 
 
 class UnknownEventType(EventStoreError):
-    """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or correct the program that
-    appended an object of another class.
+    """The type of an event is unknown, and the caller must understand it. Upgrade foldlog, or
+    correct the program that appended an object of another class.
     """
 
     def __init__(self, kind: str, schema_version: int, problem: str) -> None:
         super().__init__(problem)
-        self.kind, self.schema_version = kind, schema_version
+        self.kind = kind
+        self.schema_version = schema_version
 
 
 class CorruptEvent(EventStoreError):
-    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog store verify``, then ``foldlog store
-    copy --damaged``.
+    """Stored bytes are damaged: the event cannot be read from them. Run ``foldlog store verify``,
+    then ``foldlog store copy --damaged``.
 
     A follower gets the ``position`` of the event: resume after it.
     """
 
-    def __init__(self, conversation: str, event_id: int, problem: str, position: int | None = None) -> None:
+    def __init__(
+        self, conversation: str, event_id: int, problem: str, position: int | None = None
+    ) -> None:
         super().__init__(
-            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog store verify', then "
-            f"'foldlog store copy --damaged'"
+            f"conversation {conversation!r}, event {event_id}: {problem}; run 'foldlog store"
+            " verify', then 'foldlog store copy --damaged'"
         )
-        self.conversation, self.event_id, self.problem, self.position = conversation, event_id, problem, position
+        self.conversation = conversation
+        self.event_id = event_id
+        self.problem = problem
+        self.position = position
 
 
 class StoreUnavailable(EventStoreError):
-    """The database cannot be opened, read or written now: the disk, the server or a lock refuses. The same call, on the
-    same open store, succeeds when that is over. Acknowledged events are safe; the message names the remedy, and
-    ``kind`` what refuses (``UnavailableKind``).
+    """The database cannot be opened, read or written now: the disk, the server or a lock refuses.
+    The same call, on the same open store, succeeds when that is over. Acknowledged events are safe;
+    the message names the remedy, and ``kind`` what refuses (``UnavailableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnavailableKind) -> None:
@@ -228,9 +307,9 @@ class StoreUnavailable(EventStoreError):
 
 
 class StoreUnusable(EventStoreError):
-    """The store cannot be used, and waiting does not help: this is not a store, a newer version made it, its file was
-    replaced, or it is closed or open for reading only. Acknowledged events are safe; the message names the remedy, and
-    ``kind`` what is wrong (``UnusableKind``).
+    """The store cannot be used, and waiting does not help: this is not a store, a newer version
+    made it, its file was replaced, or it is closed or open for reading only. Acknowledged events
+    are safe; the message names the remedy, and ``kind`` what is wrong (``UnusableKind``).
     """
 
     def __init__(self, message: str, *, kind: UnusableKind) -> None:
@@ -239,8 +318,8 @@ class StoreUnusable(EventStoreError):
 
 
 class StoreDamaged(StoreUnusable):
-    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog store verify``, then restore a
-    backup, or copy what is sound with ``foldlog store copy --damaged``.
+    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog store verify``,
+    then restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:
@@ -248,14 +327,17 @@ class StoreDamaged(StoreUnusable):
 
 
 class KeyUnavailable(StoreUnusable):
-    """A key is missing or malformed. Nothing was read or written; give the key that the message names."""
+    """A key is missing or malformed. Nothing was read or written; give the key that the message
+    names.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="key")
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to foldlog, for the place from which foldlog was installed.
+    """Return the command that adds an extra to foldlog, for the place from which foldlog was
+    installed.
 
     For a checkout or a wheel it names the path that pip recorded, otherwise the name ``foldlog``.
     """

@@ -1,7 +1,7 @@
 """The event kinds: frozen, tagged values without behaviour.
 
-A conversation is a sequence of these. Eleven kinds are enough, because a tool is data and not a class. A kind that this
-version does not know is kept whole, as an ``UnknownEvent``.
+A conversation is a sequence of these. Eleven kinds are enough, because a tool is data and not a
+class. A kind that this version does not know is kept whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
     Message              something said, by the user, the agent or the environment
@@ -13,7 +13,8 @@ version does not know is kept whole, as an ``UnknownEvent``.
     CondensationAction   "these are forgotten, this stands for them"   structural: changes a View
     Retraction           "these events are taken back"         structural: changes a View
     Redaction            the receipt of a redaction: these events lost their content
-    Erased, Forked, Detached, KeyChanged, RedactionCopied, StoreRestored   for followers only: entries of the ledger
+    Erased, Forked, Detached, KeyChanged, RedactionCopied, StoreRestored   for followers only:
+                         entries of the ledger
     CondensationSummary  stands in a View for what was forgotten; synthetic, with id -(c+2)
 """
 
@@ -29,10 +30,14 @@ import msgspec
 from foldlog.eventstore.errors import InvalidEvent
 
 ATTRIBUTES = "attributes"
-"""The name of the document that holds a conversation's attributes: see ``foldlog.eventstore.documents.listing``."""
+"""The name of the document that holds a conversation's attributes: see
+``foldlog.eventstore.documents.listing``.
+"""
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The projection of Views. Its records hold no content, and are the same after a redaction, so they stay."""
+"""The projection of Views. Its records hold no content, and are the same after a redaction, so they
+stay.
+"""
 
 NOT_RECORDED = -1
 """The id of an event that is in no conversation yet."""
@@ -40,32 +45,50 @@ NOT_RECORDED = -1
 Source = Literal["user", "agent", "environment"]
 
 Content = str | tuple[dict[str, Any], ...]
-"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url", "image_url": …}``."""
+"""Text, or parts in OpenAI's shape: ``{"type": "text", "text": …}`` and ``{"type": "image_url",
+"image_url": …}``.
+"""
 
 
 def names_source_ids(event: Event) -> bool:
-    """Return whether a condensation or a request with this origin names ids of its source, and not of the conversation,
-    as those of OpenHands V0 do. They cannot be translated: see ``projections/v0_dialect.py``.
+    """Return whether a condensation or a request with this origin names ids of its source, and not
+    of the conversation, as those of OpenHands V0 do. They cannot be translated: see
+    ``projections/v0_dialect.py``.
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
 
 
 def is_structural(event: Event) -> bool:
-    """Return whether the event is structural: it changes a View otherwise than by adding to its end."""
-    return event.is_structural if isinstance(event, UnknownEvent) else event.structural
+    """Return whether the event is structural: it changes a View otherwise than by adding to its
+    end.
+    """
+    if isinstance(event, UnknownEvent):
+        return event.is_structural
+    return event.structural
 
 
 def summary_id(condensation_id: int) -> int:
-    """Return the synthetic id of the summary of condensation ``condensation_id``: ``-(c+2)``, so it is never -1."""
+    """Return the synthetic id of the summary of condensation ``condensation_id``: ``-(c+2)``, so it
+    is never -1.
+    """
     return -(condensation_id + 2)
 
 
 def summary_of(synthetic_id: int) -> int:
-    """Return the id of the condensation whose summary has this synthetic id (< -1). The inverse of ``summary_id``."""
+    """Return the id of the condensation whose summary has this synthetic id (< -1). The inverse of
+    ``summary_id``.
+    """
     return -synthetic_id - 2
 
 
-class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class Origin(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
     """Where an imported event comes from.
 
     ``format``     the name of the format
@@ -80,15 +103,24 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     rest: Any = None
 
 
-class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, gc=False):
+class Redacted(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    forbid_unknown_fields=True,
+    gc=False,
+):
     """Mark an event whose content ``History.redact`` erased. The head of the event is unchanged.
 
     ``at``      when, UTC
     ``by``      who did it
     ``reason``  why
-    ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which were erased too, and
+    ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which
+                were erased too, and
                 the stored body
-    ``bytes``   how many bytes the event took without a trace context, those beside its body included
+    ``bytes``   how many bytes the event took without a trace context, those beside its body
+                included
     """
 
     at: datetime
@@ -98,7 +130,8 @@ class Redacted(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, fo
     bytes: int
 
 
-# Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of reading 10,000 events.
+# Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of
+# reading 10,000 events.
 class _Common(
     msgspec.Struct,
     frozen=True,
@@ -109,7 +142,9 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields that every event has. All arguments are given by name. ``_COMMON_FIELDS`` says what each is."""
+    """The fields that every event has. All arguments are given by name. ``_COMMON_FIELDS`` says
+    what each is.
+    """
 
     structural: ClassVar[bool] = False
 
@@ -143,7 +178,8 @@ class Message(_Common, frozen=True, kw_only=True, tag="message"):
     """Something said.
 
     ``content``    a text, or parts: texts and images in OpenAI's shape
-    ``source``     "user", "agent" or "environment"; the chat role follows: the user's is user, the agent's is assistant
+    ``source``     "user", "agent" or "environment"; the chat role follows: the user's is user, the
+                   agent's is assistant
     ``thinking``   the model's thinking blocks that came before it
     """
 
@@ -194,8 +230,8 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
-    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. Not shown unless ``shown`` is
-    set.
+    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. Not shown
+    unless ``shown`` is set.
 
     ``name``       what it is about
     ``data``       any JSON
@@ -208,12 +244,13 @@ class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
 
 
 class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"):
-    """New values of documents beside the conversation: ``foldlog.eventstore.documents`` makes and reads them.
+    """New values of documents beside the conversation: ``foldlog.eventstore.documents`` makes and
+    reads them.
 
-    ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id, "difference": …}``, a
-    difference to the value that event ``id`` gave the document, or ``{"deleted": true}``. ``others`` maps every other
-    document to the id of the event that holds its newest value. Raises ``InvalidEvent`` where it is built in another
-    form.
+    ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id,
+    "difference": …}``, a difference to the value that event ``id`` gave the document, or
+    ``{"deleted": true}``. ``others`` maps every other document to the id of the event that holds
+    its newest value. Raises ``InvalidEvent`` where it is built in another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -224,8 +261,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
     def __post_init__(self) -> None:
         if type(self.changed) is not dict or type(self.others) is not dict or not self.changed:
             raise InvalidEvent(
-                "changes of documents are empty or incomplete; name at least one document, and the others with their "
-                "events"
+                "changes of documents are empty or incomplete; name at least one document, and the"
+                " others with their events"
             )
         for name, change in self.changed.items():
             if (
@@ -234,18 +271,23 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 or ("base" in change and not _is_id(change["base"]))
             ):
                 raise InvalidEvent(
-                    f"the change of document {name!r} is neither a value nor a difference to an earlier event, "
-                    f"nor does it delete the document"
+                    f"the change of document {name!r} is neither a value nor a difference to an"
+                    " earlier event, nor does it delete the document"
                 )
         for name, event_id in self.others.items():
             if name in self.changed or not _is_id(event_id):
                 raise InvalidEvent(
-                    f"document {name!r} is named twice, or its event id {short(event_id)} is not a whole number from 0"
+                    f"document {name!r} is named twice, or its event id {short(event_id)} is not a"
+                    " whole number from 0"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return the id of the event that gave each document its newest value, as of this recorded event."""
-        changed = {name: self.id for name, change in self.changed.items() if "deleted" not in change}
+        """Return the id of the event that gave each document its newest value, as of this recorded
+        event.
+        """
+        changed = {
+            name: self.id for name, change in self.changed.items() if "deleted" not in change
+        }
         return {**self.others, **changed}
 
 
@@ -257,7 +299,8 @@ def _is_id(value: object) -> bool:
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
-    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next condensation.
+    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next
+    condensation.
 
     ``reason``     why, in words
     """
@@ -289,8 +332,8 @@ class EventIds(tuple[int, ...]):
 
 
 class Forgotten(NamedTuple):
-    """The parts that a condensation forgets: disjoint inclusive ``intervals`` of event ids, ascending, and
-    ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
+    """The parts that a condensation forgets: disjoint inclusive ``intervals`` of event ids,
+    ascending, and ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
     """
 
     intervals: tuple[tuple[int, int], ...]
@@ -304,17 +347,19 @@ _NO_NUMBERS = (None, None, None)
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
     """These events are forgotten; this summary, if any, stands for them. The log still has them.
 
-    Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or ``forgotten_events_start_id``
-    and ``forgotten_events_end_id``, both inclusive. The form that was given is stored. A reader always gets the ids as
-    ``forgotten_event_ids``, also of a range: a tuple, or a ``range`` of more than 10,000 ids.
-    ``summary`` and ``summary_offset``, its index in the View after forgetting, come together or not at all.
-    ``metadata`` tells how the condensation was made: reason, model, tokens, cost, latency.
+    Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
+    ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The form that was
+    given is stored. A reader always gets the ids as ``forgotten_event_ids``, also of a range: a
+    tuple, or a ``range`` of more than 10,000 ids. ``summary`` and ``summary_offset``, its index in
+    the View after forgetting, come together or not at all. ``metadata`` tells how the condensation
+    was made: reason, model, tokens, cost, latency.
 
-    A condensation that forgets nothing and has no summary must be *declined*: ``metadata={"outcome": "declined",
-    "reason": …}``.
+    A condensation that forgets nothing and has no summary must be *declined*:
+    ``metadata={"outcome": "declined", "reason": …}``.
 
-    Raises ``InvalidEvent`` when it is built from both forms or neither. An imported condensation (``origin`` set) may
-    be empty, because such histories exist. Where its format is ``openhands-v0``, it forgets ids of the source.
+    Raises ``InvalidEvent`` when it is built from both forms or neither. An imported condensation
+    (``origin`` set) may be empty, because such histories exist. Where its format is
+    ``openhands-v0``, it forgets ids of the source.
     """
 
     structural: ClassVar[bool] = True
@@ -322,7 +367,8 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     if TYPE_CHECKING:
         forgotten_event_ids: Sequence[int] | None = None
     else:
-        forgotten_event_ids: tuple[int, ...] | None = None  # what is read is frozen; who makes one has a list
+        # what is read is frozen; who makes one has a list
+        forgotten_event_ids: tuple[int, ...] | None = None
     forgotten_events_start_id: int | None = None
     forgotten_events_end_id: int | None = None
     summary: str | None = None
@@ -342,38 +388,47 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         if ids is not None and isinstance(ids, Iterable):
             ids = EventIds(ids)
             _GIVEN_IDS.__set__(self, ids)  # a list is welcome, a frozen value holds a tuple
-        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        start = self.forgotten_events_start_id
+        end = self.forgotten_events_end_id
         self._check_types(ids, start, end)
         if (start is None) != (end is None):
             raise InvalidEvent(
                 f"a condensation's range has only one end (start {start}, end {end}); "
-                f"give both forgotten_events_start_id and forgotten_events_end_id"
+                "give both forgotten_events_start_id and forgotten_events_end_id"
             )
         if (ids is None) == (start is None):
             raise InvalidEvent(
-                "a condensation forgets either forgotten_event_ids or a range of "
-                f"forgotten_events_start_id and forgotten_events_end_id; {'neither' if ids is None else 'both'} given"
+                "a condensation forgets either forgotten_event_ids or a range of"
+                " forgotten_events_start_id and forgotten_events_end_id;"
+                f" {'neither' if ids is None else 'both'} given"
             )
         if (self.summary is None) != (self.summary_offset is None):
-            raise InvalidEvent("a condensation's summary and summary_offset come together or not at all")
+            raise InvalidEvent(
+                "a condensation's summary and summary_offset come together or not at all"
+            )
         if self.origin is None:
             self._check_it_does_something()
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
         """Check the types of the fields that are used before the codec checks them."""
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
-            raise InvalidEvent(f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}")
+            raise InvalidEvent(
+                f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}"
+            )
         numbers = (start, end, self.summary_offset)
         for name, number in zip(_NUMBERS, numbers, strict=True) if numbers != _NO_NUMBERS else ():
             if number is not None and not isinstance(number, int):
-                raise InvalidEvent(f"a condensation's {name} is a whole number, not {short(number)}")
+                raise InvalidEvent(
+                    f"a condensation's {name} is a whole number, not {short(number)}"
+                )
         if self.summary is not None and not isinstance(self.summary, str):
             raise InvalidEvent(f"a condensation's summary is a text, not {short(self.summary)}")
         if not isinstance(self.metadata, dict):
             raise InvalidEvent(f"a condensation's metadata is a map, not {short(self.metadata)}")
 
     def _check_it_does_something(self) -> None:
-        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        start = self.forgotten_events_start_id
+        end = self.forgotten_events_end_id
         if start is not None and end is not None and start > end:
             raise InvalidEvent(f"a condensation's range runs backwards, from {start} to {end}")
         declined = self.metadata.get("outcome") == "declined"
@@ -385,13 +440,17 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                 )
             if not self.metadata.get("reason"):
                 raise InvalidEvent(
-                    'a declined condensation says why: metadata={"outcome": "declined", "reason": "..."}'
+                    'a declined condensation says why: metadata={"outcome": "declined", "reason":'
+                    ' "..."}'
                 )
 
     @property
     def forgotten(self) -> Forgotten:
-        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: the ids given."""
-        start, end = self.forgotten_events_start_id, self.forgotten_events_end_id
+        """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: the
+        ids given.
+        """
+        start = self.forgotten_events_start_id
+        end = self.forgotten_events_end_id
         if start is not None and end is not None:
             return Forgotten(((start, end),) if start <= end else (), ())
         ids = set(self.given_ids or ())
@@ -402,10 +461,12 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """Take back the events from ``version`` on, condensations too: the View is again what it was at ``version``.
+    """Take back the events from ``version`` on, condensations too: the View is again what it was at
+    ``version``.
 
-    The log keeps these events. A later retraction to the version at which this one was appended (its id) reverses it. A
-    retraction does not fulfil a condensation request: a pending request stays pending.
+    The log keeps these events. A later retraction to the version at which this one was appended
+    (its id) reverses it. A retraction does not fulfil a condensation request: a pending request
+    stays pending.
 
     ``version``    the version whose View it brings back
     ``reason``     why, in words
@@ -422,12 +483,14 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
 
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version < 0:
-            raise InvalidEvent(f"a retraction's version is a whole number from 0, not {short(self.version)}")
+            raise InvalidEvent(
+                f"a retraction's version is a whole number from 0, not {short(self.version)}"
+            )
 
 
 class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
-    """The content of these earlier events of the conversation was erased. Only a redaction appends this event: it is
-    the receipt of the redaction, and followers read it.
+    """The content of these earlier events of the conversation was erased. Only a redaction appends
+    this event: it is the receipt of the redaction, and followers read it.
 
     ``event_ids``  the ids of the redacted events
     ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
@@ -444,8 +507,8 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
 
 
 class Entry(_Common, frozen=True, kw_only=True):
-    """Something that changed a conversation after the fact. Only followers meet such entries, and only the store makes
-    them. The id of one is the version of the conversation at that time.
+    """Something that changed a conversation after the fact. Only followers meet such entries, and
+    only the store makes them. The id of one is the version of the conversation at that time.
     """
 
     source: Source = "environment"
@@ -453,8 +516,9 @@ class Entry(_Common, frozen=True, kw_only=True):
 
 
 class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased: every event of its id at an earlier position, and every earlier entry. What has the
-    same id at a later position belongs to another conversation, which uses the id again.
+    """The conversation was erased: every event of its id at an earlier position, and every earlier
+    entry. What has the same id at a later position belongs to another conversation, which uses the
+    id again.
 
     ``reason``   why
     """
@@ -474,8 +538,8 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is a fork no more. The events that it shared came just before, as events of its own. There is an
-    entry for each conversation that it shared events with.
+    """The conversation is a fork no more. The events that it shared came just before, as events of
+    its own. There is an entry for each conversation that it shared events with.
 
     ``parent``   that conversation
     ``version``  the version up to which they were shared
@@ -486,7 +550,8 @@ class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
 
 
 class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
-    """Another key encrypts the conversation. Its earlier events may still be stored in their former form.
+    """Another key encrypts the conversation. Its earlier events may still be stored in their former
+    form.
 
     ``key_id``   the name of the key; None where the conversation is plain from now on
     """
@@ -495,8 +560,9 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events of the conversation lost their content, because they were redacted in the store that they come from. The
-    receipt comes with its own conversation: for a fork, that may be the one that it comes from.
+    """Events of the conversation lost their content, because they were redacted in the store that
+    they come from. The receipt comes with its own conversation: for a fork, that may be the one
+    that it comes from.
 
     ``event_ids``  the events
     """
@@ -505,8 +571,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or is a copy. It does not hold what other files had at positions after
-    ``after`` and before this entry: whatever was derived from that is void. The entry belongs to no conversation.
+    """The store was restored from a backup, or is a copy. It does not hold what other files had at
+    positions after ``after`` and before this entry: whatever was derived from that is void. The
+    entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -515,7 +582,8 @@ class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
 
 
 def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
-    start, end = action.forgotten_events_start_id, action.forgotten_events_end_id
+    start = action.forgotten_events_start_id
+    end = action.forgotten_events_end_id
     if start is None or end is None:
         return action.given_ids
     ids = range(start, end + 1)
@@ -523,13 +591,16 @@ def _forgotten_event_ids(action: CondensationAction) -> Sequence[int] | None:
 
 
 _GIVEN_IDS: Any = CondensationAction.__dict__["forgotten_event_ids"]
-"""The slot of the field: msgspec encodes, compares and copies it. Readers get ``forgotten_event_ids``."""
+"""The slot of the field: msgspec encodes, compares and copies it. Readers get
+``forgotten_event_ids``.
+"""
 CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type: ignore[assignment]
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
-    """A summary that replaces forgotten events in a View. The View makes it, with the id ``summary_id(c)`` for
-    condensation ``c``. It is stored as an event only when an imported history holds such events.
+    """A summary that replaces forgotten events in a View. The View makes it, with the id
+    ``summary_id(c)`` for condensation ``c``. It is stored as an event only when an imported history
+    holds such events.
 
     ``content``     the summary
     ``summary_of``  the id of its condensation
@@ -544,8 +615,8 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     """An event of a kind or schema version that this version does not know, kept whole.
 
-    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are what its writer recorded: a View cannot
-    be folded over an unknown structural event, and raises an error.
+    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are what its writer
+    recorded: a View cannot be folded over an unknown structural event, and raises an error.
 
     ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
     """
@@ -581,25 +652,31 @@ KnownEvent = (
 
 Event = KnownEvent | UnknownEvent
 
-MAY_BE_STRUCTURAL: Final = frozenset(kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent)
-"""The types of structural events. Code asks whether ``map(type, events)`` is disjoint from them before it examines
-single events, because that question executes no bytecode for an event.
+MAY_BE_STRUCTURAL: Final = frozenset(
+    kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
+)
+"""The types of structural events. Code asks whether ``map(type, events)`` is disjoint from them
+before it examines single events, because that question executes no bytecode for an event.
 """
 
 _COMMON_FIELDS = """
     Fields of every event:
 
-    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic events
-    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None where the writer does not know
+    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic
+                   events
+    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None where the writer does
+                   not know
     ``source``     "user", "agent" or "environment": who said or did it
     ``shown``      whether a View shows it
     ``cause``      id of the earlier event that this one answers
     ``origin``     where an imported event comes from
     ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
-    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that one without it: they
-                   are forgotten and sent together, as thinking and the call that it led to, and start a tool loop
+    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that
+                   one without it: they are forgotten and sent together, as thinking and the call
+                   that it led to, and start a tool loop
     ``extra``      fields that a newer version wrote and this one does not know, kept whole
-    ``redacted``   that its content was erased, and by whom; None for other events. Only the store sets it
+    ``redacted``   that its content was erased, and by whom; None for other events. Only the store
+                   sets it
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"

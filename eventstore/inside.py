@@ -1,7 +1,8 @@
-"""The face for projections and tools: what one needs to write a read model, a format or the administration of a
-store.
+"""The face for projections and tools: what one needs to write a read model, a format or the
+administration of a store.
 
-Who uses a store imports from ``foldlog.eventstore``. The few who need more import it from the module that has it.
+Who uses a store imports from ``foldlog.eventstore``. The few who need more import it from the
+module that has it.
 """
 
 from types import ModuleType as _ModuleType
@@ -26,7 +27,10 @@ from foldlog.eventstore.events import (
     is_structural as is_structural,
     names_source_ids as names_source_ids,
 )
-from foldlog.eventstore.log.appending import Appending as Appending, can_append_all as can_append_all
+from foldlog.eventstore.log.appending import (
+    Appending as Appending,
+    can_append_all as can_append_all,
+)
 from foldlog.eventstore.log.finding import (
     Generation as Generation,
     Moment as Moment,
@@ -39,7 +43,10 @@ from foldlog.eventstore.log.redacted import (
     without_content as without_content,
 )
 from foldlog.eventstore.log.row import from_microseconds as from_microseconds
-from foldlog.eventstore.log.writing import InlineProjection as InlineProjection, WriteTransaction as WriteTransaction
+from foldlog.eventstore.log.writing import (
+    InlineProjection as InlineProjection,
+    WriteTransaction as WriteTransaction,
+)
 from foldlog.eventstore.recorders.types import (
     Conversation as Conversation,
     Outcome as Outcome,
@@ -61,4 +68,8 @@ from foldlog.eventstore.times import (
     parse_event_time as parse_event_time,
 )
 
-__all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]
+__all__ = [
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and not isinstance(value, _ModuleType)
+]

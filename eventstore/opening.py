@@ -28,34 +28,42 @@ def open_store(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> Store:
-    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it does not exist.
+    """Open the store that ``url`` names; a SQLite file is made, with mode 0600, if it does not
+    exist.
 
-    ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such as ``history.db``.
-    ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute, ``memory:`` lasts as long as the store
-    is open. ``?mode=ro`` opens for reading only, ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds
-    for other writers, instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
+    ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such
+    as ``history.db``. ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute,
+    ``memory:`` lasts as long as the store is open. ``?mode=ro`` opens for reading only,
+    ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds for other writers, instead
+    of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
     encrypted ones. ``postgresql://user@h1,h2/database`` takes all options of libpq, and ours:
     ``docs/POSTGRESQL.md``.
 
-    ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut may lose the newest
-    commits, each as a whole; a program that dies loses none.
+    ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut
+    may lose the newest commits, each as a whole; a program that dies loses none.
 
-    ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or ``"none"``, and encrypted
-    under the first key of the ring. Bodies that were stored otherwise can be read, and ``rekey`` changes them. By
-    default the environment decides: ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
+    ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or
+    ``"none"``, and encrypted under the first key of the ring. Bodies that were stored otherwise can
+    be read, and ``rekey`` changes them. By default the environment decides:
+    ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
-    ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are not compressed.
+    ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are
+    not compressed.
 
-    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where the store cannot be
-    opened now, ``StoreUnusable`` where the file is not a store or a newer version made it, and ``KeyUnavailable`` where
-    a key is missing or malformed.
+    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where
+    the store cannot be opened now, ``StoreUnusable`` where the file is not a store or a newer
+    version made it, and ``KeyUnavailable`` where a key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
-        raise TypeError(f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}")
+        raise TypeError(
+            f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}"
+        )
     if clock is not None and not callable(clock):
         raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
     with _telemetry.span("foldlog.open"):
-        made: Callable[..., Store] = Store if _telemetry.telemetry is None else _telemetry.telemetry.store
+        made: Callable[..., Store] = (
+            Store if _telemetry.telemetry is None else _telemetry.telemetry.store
+        )
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
         return made(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
@@ -66,7 +74,9 @@ def recorder_and_settings(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> tuple[Recorder, WriteSettings]:
-    """Return the recorder that ``url`` names, and the settings for what is written to it: see ``open_store``."""
+    """Return the recorder that ``url`` names, and the settings for what is written to it: see
+    ``open_store``.
+    """
     settings = WriteSettings.chosen(compression, keys)
     location = urls.parse_url(urls.as_url(url))
     if "plain" in location.options:
@@ -82,35 +92,50 @@ def recorder_and_settings(
     if location.scheme == "sqlite":
         from foldlog.eventstore.recorders.sqlite.recorder import SQLiteRecorder
 
-        mode, patience_s = options.get("mode", "rwc"), float(options.get("patience_s", PATIENCE_S))
+        mode = options.get("mode", "rwc")
+        patience_s = float(options.get("patience_s", PATIENCE_S))
         recorder: Recorder = SQLiteRecorder(
-            location.path, create=mode == "rwc", writable=mode != "ro", durable=durable, patience_s=patience_s
+            location.path,
+            create=mode == "rwc",
+            writable=mode != "ro",
+            durable=durable,
+            patience_s=patience_s,
         )
         return recorder, settings
     try:
         from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
     except ImportError as error:
-        raise InvalidOption(f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}") from error
+        raise InvalidOption(
+            f"PostgreSQL needs psycopg ({error}): {install_command('postgres')}"
+        ) from error
     if "stores" in options:
         return Stores(location.path, options, durable=durable), settings
     return PostgresRecorder(location.path, options, durable=durable), settings
 
 
-def restore_store(url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None) -> Restored:
-    """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``, if there is one.
+def restore_store(
+    url: str | os.PathLike[str], backup: str, *, keys: KeyRing | None = None
+) -> Restored:
+    """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``,
+    if there is one.
 
-    Processes that have the store open write nothing more: their next append raises ``StoreUnavailable``, and they open
-    it again. The previous file is kept beside it, with its log. The restored store gives no position a second time, so
-    followers go on: after the next write they read a ``StoreRestored``, which says what the store has lost.
+    Processes that have the store open write nothing more: their next append raises
+    ``StoreUnavailable``, and they open it again. The previous file is kept beside it, with its log.
+    The restored store gives no position a second time, so followers go on: after the next write
+    they read a ``StoreRestored``, which says what the store has lost.
 
-    ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of the environment are
-    used. Raises ``StoreUnavailable`` where a file cannot be read or written now, ``StoreUnusable`` where the backup is
-    not sound or not a store, or the file at ``url`` is of another program, and ``KeyUnavailable``; then nothing was
-    changed. Cost: the backup, read three times.
+    ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of
+    the environment are used. Raises ``StoreUnavailable`` where a file cannot be read or written
+    now, ``StoreUnusable`` where the backup is not sound or not a store, or the file at ``url`` is
+    of another program, and ``KeyUnavailable``; then nothing was changed. Cost: the backup, read
+    three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":
-        raise InvalidOption("only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore does it")
+        raise InvalidOption(
+            "only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore"
+            " does it"
+        )
     from foldlog.eventstore.maintenance.backup import restore
 
     return restore(backup, location.path, WriteSettings.chosen(None, keys))

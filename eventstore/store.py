@@ -62,7 +62,9 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted; default: plain."""
+        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted;
+        default: plain.
+        """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
         self.database = Database(recorder, settings, clock)
@@ -72,7 +74,8 @@ class Store:
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing
+    # ----------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -87,25 +90,38 @@ class Store:
         together: Sequence[Appending] = (),
         also: Callable[[WriteTransaction], object] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append one event or several, all or none; they get the next ids. Return them as recorded, in order.
+        """Append one event or several, all or none; they get the next ids. Return them as recorded,
+        in order.
 
-        ``expected_version`` is the version that the decision was made on, 0 for a new conversation, or ``ANY_VERSION``.
-        If the same events were appended under this ``idempotency_key`` before, nothing is appended, and the events
-        recorded then are returned, even if the expected version is stale. ``dedupe="origin"`` leaves out the events
-        whose source id (``origin.format`` and ``origin.id``) the conversation has already, and returns the others;
-        there may be none. ``guard`` is called in the transaction if the conversation exists: if it raises, its
-        exception is raised and nothing is appended. Other writers wait for it. ``generation`` names one conversation of
-        this id: once that one is erased, the append raises ``ConversationErased``, even if another conversation has the
-        id now. ``together``: appends to others, of ``Documents.prepare``, all or none; none where a key or ``dedupe``
-        finds nothing new. ``also`` writes what belongs to the events, in their transaction.
+        ``expected_version`` is the version that the decision was made on, 0 for a new conversation,
+        or ``ANY_VERSION``. If the same events were appended under this ``idempotency_key`` before,
+        nothing is appended, and the events recorded then are returned, even if the expected version
+        is stale. ``dedupe="origin"`` leaves out the events whose source id (``origin.format`` and
+        ``origin.id``) the conversation has already, and returns the others; there may be none.
+        ``guard`` is called in the transaction if the conversation exists: if it raises, its
+        exception is raised and nothing is appended. Other writers wait for it. ``generation`` names
+        one conversation of this id: once that one is erased, the append raises
+        ``ConversationErased``, even if another conversation has the id now. ``together``: appends
+        to others, of ``Documents.prepare``, all or none; none where a key or ``dedupe`` finds
+        nothing new. ``also`` writes what belongs to the events, in their transaction.
 
-        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken; its message says
-        which), ``IdempotencyConflict`` (the key stands for other events), ``ConversationErased``, ``StoreUnavailable``;
-        ``TypeError`` where an argument is of a wrong type. Durability: on disk when it returns. Cost: the events
-        appended; the length of the conversation does not matter.
+        Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken;
+        its message says which), ``IdempotencyConflict`` (the key stands for other events),
+        ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` where an argument is of a wrong
+        type. Durability: on disk when it returns. Cost: the events appended; the length of the
+        conversation does not matter.
         """
         work = prepare_append(
-            self, conversation, events, expected_version, idempotency_key, dedupe, guard, generation, together, also
+            self,
+            conversation,
+            events,
+            expected_version,
+            idempotency_key,
+            dedupe,
+            guard,
+            generation,
+            together,
+            also,
         )
         while True:
             try:
@@ -120,17 +136,18 @@ class Store:
                 raise
 
     def ingest(self, conversation: str, events: Iterable[Event | Encoded]) -> Ingested:
-        """Import a history unchanged. Of the rules for new events, only those about the form of an event apply.
+        """Import a history unchanged. Of the rules for new events, only those about the form of an
+        event apply.
 
-        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first ones are compared with those
-        that the conversation has already, and only those behind them are added: importing twice adds nothing, and a
-        grown source adds its tail. A new conversation appears whole or not at all; a long one is staged in small
-        transactions: others do not wait.
+        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first ones are
+        compared with those that the conversation has already, and only those behind them are added:
+        importing twice adds nothing, and a grown source adds its tail. A new conversation appears
+        whole or not at all; a long one is staged in small transactions: others do not wait.
 
-        Raises ``HistoryDiverged`` where an event differs from the stored one, or its content was redacted here;
-        ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and what the iterable raises. Then nothing is
-        imported, except the first part of a long tail, which the next import continues. On disk when it returns. Cost:
-        the events given.
+        Raises ``HistoryDiverged`` where an event differs from the stored one, or its content was
+        redacted here; ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and what the
+        iterable raises. Then nothing is imported, except the first part of a long tail, which the
+        next import continues. On disk when it returns. Cost: the events given.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))
@@ -145,88 +162,118 @@ class Store:
         recorded_at: int | None = None,
         secret: bytes | None = None,
     ) -> int:
-        """Append events that a source has told, with what ``also`` writes in their transaction. Return the version.
-        They are recorded now, or at ``recorded_at``, in microseconds since 1970, if no event came later. Their salts
-        are random, or made of a ``secret``: then a copy of the source gets the same heads.
+        """Append events that a source has told, with what ``also`` writes in their transaction.
+        Return the version. They are recorded now, or at ``recorded_at``, in microseconds since
+        1970, if no event came later. Their salts are random, or made of a ``secret``: then a copy
+        of the source gets the same heads.
 
-        Of the rules for new events, only those about the form of an event apply. The conversation may have records that
-        are no events yet: these are such. Raises ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. On
-        disk when it returns. Cost: the events given.
+        Of the rules for new events, only those about the form of an event apply. The conversation
+        may have records that are no events yet: these are such. Raises ``VersionConflict``,
+        ``ConversationNotFound``, ``InvalidEvent``. On disk when it returns. Cost: the events given.
         """
         batch = [self._encode(event, finite=False) for event in events]
         event_rules = (self._project, also, recorded_at, secret)
         work = partial(extend, self.database, conversation, expected_version, batch, *event_rules)
         return self._recorder.transact(work)
 
-    def fork(self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False) -> ConversationRow:
-        """Begin the conversation ``new_id``, which shares the events of another one up to version ``at``.
+    def fork(
+        self, conversation: str, at: int, new_id: str, *, replace_erased: bool = False
+    ) -> ConversationRow:
+        """Begin the conversation ``new_id``, which shares the events of another one up to version
+        ``at``.
 
-        Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an append to one of the
-        two does not change the other. Its first event commits to its parent's head at ``at``. With ``replace_erased``
-        it may use the id of an erased conversation again, whose tombstone stays.
+        Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an
+        append to one of the two does not change the other. Its first event commits to its parent's
+        head at ``at``. With ``replace_erased`` it may use the id of an erased conversation again,
+        whose tombstone stays.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the conversation does not
-        have that version, ``VersionConflict`` where ``new_id`` exists, ``StoreUnavailable``. Durability: on disk when
-        it returns. Cost: two rows, however long the past is.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the
+        conversation does not have that version, ``VersionConflict`` where ``new_id`` exists,
+        ``StoreUnavailable``. Durability: on disk when it returns. Cost: two rows, however long the
+        past is.
         """
         new = Generation(replaces_erased=replace_erased)
-        begin = partial(begin_fork, self.database, conversation=conversation, at=at, new_id=new_id, generation=new)
+        begin = partial(
+            begin_fork,
+            self.database,
+            conversation=conversation,
+            at=at,
+            new_id=new_id,
+            generation=new,
+        )
         return listed(self._recorder.transact(begin))
 
     def register(self, projection: InlineProjection) -> None:
-        """From now on, call ``projection`` in the transaction of every append with structural events. It replaces a
-        projection of the same name.
+        """From now on, call ``projection`` in the transaction of every append with structural
+        events. It replaces a projection of the same name.
         """
         self._projections[projection.name] = projection
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
     def events(
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
     ) -> Iterator[Event]:
-        """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``. With ``reverse`` the
-        newest comes first.
+        """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``.
+        With ``reverse`` the newest comes first.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, and ``ConversationErased`` also if it is
-        erased while the events are read. Raises ``CorruptEvent`` where an event is missing or unreadable: a history is
-        never returned incomplete without an error. Cost: the events yielded, read a page at a time.
+        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, and
+        ``ConversationErased`` also if it is erased while the events are read. Raises
+        ``CorruptEvent`` where an event is missing or unreadable: a history is never returned
+        incomplete without an error. Cost: the events yielded, read a page at a time.
         """
         read = events_back if reverse else ReadTransaction.page
-        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), read, reverse=reverse))
+        return chain.from_iterable(
+            pages(self.database, conversation, *_range(start, stop), read, reverse=reverse)
+        )
 
     def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[Logged]:
-        """Yield the events that ``events`` yields, each with the store's clock when it was recorded."""
-        return chain.from_iterable(pages(self.database, conversation, *_range(start, stop), _logged))
+        """Yield the events that ``events`` yields, each with the store's clock when it was
+        recorded.
+        """
+        return chain.from_iterable(
+            pages(self.database, conversation, *_range(start, stop), _logged)
+        )
 
     def version(self, conversation: str) -> int:
-        """Return the number of events, the next id; 0 for an unknown conversation. Raises ``ConversationErased``. It
-        asks nothing where the last append of this process was to the conversation.
+        """Return the number of events, the next id; 0 for an unknown conversation. Raises
+        ``ConversationErased``. It asks nothing where the last append of this process was to the
+        conversation.
         """
         left = self.database.as_left(conversation)
         if left is not None and not left.found.pending:
             return left.found.version
-        found = self.database.recorder.query(lambda reader: find_begun(self.database, reader, conversation))
+        found = self.database.recorder.query(
+            lambda reader: find_begun(self.database, reader, conversation)
+        )
         return 0 if found is None else found.version
 
-    def conversations(self, after: str | None = None, limit: int = 100) -> tuple[ConversationRow, ...]:
-        """Return at most ``limit`` conversations with ids after ``after``, in the order of their ids' UTF-8 bytes.
+    def conversations(
+        self, after: str | None = None, limit: int = 100
+    ) -> tuple[ConversationRow, ...]:
+        """Return at most ``limit`` conversations with ids after ``after``, in the order of their
+        ids' UTF-8 bytes.
 
         Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
         """
         least = max(check_whole("limit", limit), 0)
-        page = self.database.recorder.query(lambda reader: reader.conversations(start_after(after), least))
+        page = self.database.recorder.query(
+            lambda reader: reader.conversations(start_after(after), least)
+        )
         return self._listed(page)
 
     def iter_conversations(self, after: str | None = None) -> Iterator[ConversationRow]:
-        """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8 bytes.
+        """Yield every conversation with an id after ``after``, in the order of their ids' UTF-8
+        bytes.
 
         Cost: the conversations yielded, read a page at a time; memory for one page.
         """
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return one conversation as a list shows it, also an erased one; with ``pending`` also one whose source has
-        records without events. Raises ``ConversationNotFound``.
+        """Return one conversation as a list shows it, also an erased one; with ``pending`` also one
+        whose source has records without events. Raises ``ConversationNotFound``.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
         found = self.database.recorder.query(find)
@@ -235,11 +282,13 @@ class Store:
         return self._listed([found])[0]
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
-        """Return the ids of the forks that share an event of a conversation, or what a summary of this id stands in.
+        """Return the ids of the forks that share an event of a conversation, or what a summary of
+        this id stands in.
 
         Raises ``ConversationNotFound``, ``ConversationErased``. Cost: the forks.
         """
-        database, own_id = self.database, summary_of(event_id) if event_id < NOT_RECORDED else event_id
+        database = self.database
+        own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
         def read(reader: Reader) -> list[str]:
             found = find_existing(database, reader, conversation, pending=True)
@@ -248,7 +297,8 @@ class Store:
         return self._recorder.query(read)
 
     def recorded(self, conversation: str, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple where there are none.
+        """Return the events that were appended under an idempotency key; an empty tuple where there
+        are none.
 
         Raises ``ConversationNotFound``, ``ConversationErased``. Cost: these events.
         """
@@ -261,22 +311,25 @@ class Store:
             position = found.position
             logged = _logged(reading, found.first_id, found.first_id + found.events)
             return tuple(
-                Recorded(position + place, conversation, at, event) for place, (at, event) in enumerate(logged)
+                Recorded(position + place, conversation, at, event)
+                for place, (at, event) in enumerate(logged)
             )
 
         return self.query(conversation, read)
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
-        """Yield all events recorded after a position, over all conversations, in the order of positions, up to the
-        present; on PostgreSQL up to the oldest transaction of any program that still writes on the server.
+        """Yield all events recorded after a position, over all conversations, in the order of
+        positions, up to the present; on PostgreSQL up to the oldest transaction of any program that
+        still writes on the server.
 
-        Keep the last position and go on after it later: no event is missed or comes twice, and no later commit gets an
-        earlier position. A position in several stores (``?stores=``) has a number for each of them, and only the events
-        of one store come in order: keep ``str(recorded.position)``, and give this text.
+        Keep the last position and go on after it later: no event is missed or comes twice, and no
+        later commit gets an earlier position. A position in several stores (``?stores=``) has a
+        number for each of them, and only the events of one store come in order: keep
+        ``str(recorded.position)``, and give this text.
 
-        Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises ``StoreUnusable`` where
-        SQLite cannot read a page of the file: ``foldlog store copy --damaged`` copies the others.
-        Cost: the events yielded, read a page at a time.
+        Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
+        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog store copy
+        --damaged`` copies the others. Cost: the events yielded, read a page at a time.
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)
@@ -288,28 +341,34 @@ class Store:
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
-        All reads of ``work`` are of one moment. ``work`` is run again where the connection to a server breaks, so it
-        must have no other effects. Raises ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
+        All reads of ``work`` are of one moment. ``work`` is run again where the connection to a
+        server breaks, so it must have no other effects. Raises ``ConversationNotFound``,
+        ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep records beside it.
+        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep
+        records beside it.
 
-        ``work`` may be run again, so it must have no other effects. Raises ``ConversationNotFound``,
-        ``ConversationErased``, ``StoreUnavailable`` (also where the store is open for reading only).
+        ``work`` may be run again, so it must have no other effects. Raises
+        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable`` (also where the store
+        is open for reading only).
         """
         database = self.database
 
         def in_transaction(transaction: Transaction) -> T:
-            writing = WriteTransaction(transaction, find_existing(database, transaction, conversation), database)
+            writing = WriteTransaction(
+                transaction, find_existing(database, transaction, conversation), database
+            )
             result = work(writing)
             writing.end()
             return result
 
         return self._recorder.transact(in_transaction)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the database. Any later use of the store raises ``StoreUnusable``."""
@@ -321,7 +380,8 @@ class Store:
     def __exit__(self, *error: object) -> None:
         self.close()
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         encoded = event if type(event) is Encoded else encode(event, finite=finite)  # type: ignore[arg-type]
@@ -334,7 +394,9 @@ class Store:
             )
         return encoded
 
-    def _encode_all(self, events: Iterable[Event | Encoded], of: str, *, finite: bool = True) -> Iterator[Encoded]:
+    def _encode_all(
+        self, events: Iterable[Event | Encoded], of: str, *, finite: bool = True
+    ) -> Iterator[Encoded]:
         """Encode events. An error names its event by its place in what they are events ``of``."""
         for place, event in enumerate(events):
             try:
@@ -350,10 +412,13 @@ class Store:
         def read(reader: Reader) -> tuple[ConversationRow, ...]:
             pending = reader.value("bytes_pending") != ""
             unconfirmed = [
-                () if found.erasure is None else behind(reader, found.erasure.position or 0) for found in page
+                () if found.erasure is None else behind(reader, found.erasure.position or 0)
+                for found in page
             ]
             generations = [len(tombstones_before(reader, found)) for found in page]
-            return tuple(map(partial(listed, bytes_pending=pending), page, generations, unconfirmed))
+            return tuple(
+                map(partial(listed, bytes_pending=pending), page, generations, unconfirmed)
+            )
 
         return self.database.recorder.query(read)
 
@@ -374,7 +439,9 @@ def prepare_append(
     together: Sequence[Appending] = (),
     also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
-    """Encode the events of an append, and return its work. Raises what ``Store.append`` raises before it writes."""
+    """Encode the events of an append, and return its work. Raises what ``Store.append`` raises
+    before it writes.
+    """
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
     if idempotency_key is not None:
@@ -382,33 +449,65 @@ def prepare_append(
     if dedupe not in (None, "origin"):
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
-        raise InvalidArgument("an append with dedupe has no idempotency_key: the source ids of its events are keys")
-    batch = [store._encode(events)] if isinstance(events, Event) else [*store._encode_all(events, "this append")]
+        raise InvalidArgument(
+            "an append with dedupe has no idempotency_key: the source ids of its events are keys"
+        )
+    if isinstance(events, Event):
+        batch = [store._encode(events)]
+    else:
+        batch = [*store._encode_all(events, "this append")]
     structural = any(map(_is_structural, batch))
-    work = Appending(store.database, conversation, batch, expected_version, generation, any_thread=store._own_clock)
-    asked = idempotency_key is not None or dedupe is not None or guard is not None or also is not None or together
+    work = Appending(
+        store.database,
+        conversation,
+        batch,
+        expected_version,
+        generation,
+        any_thread=store._own_clock,
+    )
+    asked = (
+        idempotency_key is not None
+        or dedupe is not None
+        or guard is not None
+        or also is not None
+        or together
+    )
     if asked or structural or _DOCUMENT_CHANGES in map(_kind, batch):
         project = store._project if structural and store._projections else None
         work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
-        calls_others = project or also or together or not (guard is None or isinstance(guard, DocumentsUnchanged))
+        calls_others = (
+            project
+            or also
+            or together
+            or not (guard is None or isinstance(guard, DocumentsUnchanged))
+        )
         work.any_thread = store._own_clock and not calls_others
     return work
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
-    """Yield the events of a history. Raises ``InvalidEvent`` where one has the id of another place."""
+    """Yield the events of a history. Raises ``InvalidEvent`` where one has the id of another
+    place.
+    """
     for place, event in enumerate(events):
         if not isinstance(event, Encoded) and event.id not in (place, NOT_RECORDED):
-            raise InvalidEvent(f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given")
+            raise InvalidEvent(
+                f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given"
+            )
         yield event
 
 
 def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]:
     rows = reading.rows(start, stop, stop - start)
     events = dense_events(reading.conversation, rows, start, stop)
-    return (Logged(from_microseconds(row.recorded_at), event) for event, row in zip(events, rows, strict=True))
+    return (
+        Logged(from_microseconds(row.recorded_at), event)
+        for event, row in zip(events, rows, strict=True)
+    )
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
     """Return the range of ids; a missing end is the end of the conversation."""
-    return max(check_whole("start", start), 0), NUMBER_MAX if stop is None else check_whole("stop", stop)
+    return max(check_whole("start", start), 0), (
+        NUMBER_MAX if stop is None else check_whole("stop", stop)
+    )

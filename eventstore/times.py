@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
-"""When something happened, as its source says: a time that every reader can turn into UTC and write as ISO 8601.
-Without a zone where its source names none.
+"""When something happened, as its source says: a time that every reader can turn into UTC and write
+as ISO 8601. Without a zone where its source names none.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -29,7 +29,8 @@ def event_time(time: datetime) -> EventTime:
         in_utc = time.astimezone(UTC)
     except OverflowError:
         raise ValueError(
-            f"the time {time.isoformat()} is in no year from 1 to 9999 in UTC; give another time, or none"
+            f"the time {time.isoformat()} is in no year from 1 to 9999 in UTC; give another time,"
+            " or none"
         ) from None
     return EventTime(in_utc if offset % _MINUTE else time)
 
@@ -37,13 +38,17 @@ def event_time(time: datetime) -> EventTime:
 def parse_event_time(text: Any) -> EventTime | None:
     """Return the time in a text of a source; None for any other text or value."""
     try:
-        return event_time(datetime.fromisoformat(text)) if isinstance(text, str) else None
+        if isinstance(text, str):
+            return event_time(datetime.fromisoformat(text))
+        return None
     except ValueError:
         return None
 
 
 def in_utc(time: EventTime) -> EventTime:
-    """Return a time to compare with others: one without a zone counts as if it were in UTC, in every place."""
+    """Return a time to compare with others: one without a zone counts as if it were in UTC, in
+    every place.
+    """
     return time if time.tzinfo else EventTime(time.replace(tzinfo=UTC))
 
 

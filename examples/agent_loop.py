@@ -1,14 +1,15 @@
 """A small agent that works in a folder with a shell, and never outgrows its model's context.
 
-    python examples/agent_loop.py "why does the test fail? fix it" --model openai/gpt-4o-mini --folder .
-    python examples/agent_loop.py "anything" --rehearse
+    python examples/agent_loop.py "why does the test fail? fix it" --model openai/gpt-4o-mini
+    --folder . python examples/agent_loop.py "anything" --rehearse
 
-Everything that happens is appended to a history, and what the model is shown is that history's View. Before each call
-of the model a condenser may forget: because the View has grown too large, because the model asked for it with a tool,
-or because its server refused the prompt as too long. Nothing is lost by that: the log keeps it all, and
-`foldlog log agent` shows it. Started again with the same conversation, the agent goes on where it stood; a call that
-was running when it died is not made again: the model is told that it may have run, and looks. The second line asks
-no model and needs no key: a script stands in for one, so that everything else can be seen at work.
+Everything that happens is appended to a history, and what the model is shown is that history's
+View. Before each call of the model a condenser may forget: because the View has grown too large,
+because the model asked for it with a tool, or because its server refused the prompt as too long.
+Nothing is lost by that: the log keeps it all, and `foldlog log agent` shows it. Started again with
+the same conversation, the agent goes on where it stood; a call that was running when it died is not
+made again: the model is told that it may have run, and looks. The second line asks no model and
+needs no key: a script stands in for one, so that everything else can be seen at work.
 """
 
 from __future__ import annotations
@@ -53,18 +54,23 @@ RUN_TOOL = {
 }
 TOOLS = [RUN_TOOL, request_condensation_tool()]
 PROMPT = (
-    "You solve the user's task with the tool run, step by step. When it is solved, say so in words, without a tool."
+    "You solve the user's task with the tool run, step by step. When it is solved, say so in words,"
+    " without a tool."
 )
 
 
 class Model(Protocol):
     """What answers the agent: an ``LLM``, or what stands in for one."""
 
-    def complete(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]) -> Reply: ...
+    def complete(
+        self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]
+    ) -> Reply: ...
 
 
 class Rehearsal:
-    """Stands in for a model: looks around, asks for a condensation, and says that it was a rehearsal."""
+    """Stands in for a model: looks around, asks for a condensation, and says that it was a
+    rehearsal.
+    """
 
     def __init__(self) -> None:
         commands = ["pwd", *(f"echo step {number} of a rehearsal" for number in range(1, 7))]
@@ -72,23 +78,36 @@ class Rehearsal:
         self._script.append((request_condensation_tool()["function"]["name"], "{}"))
         self._said = 0
 
-    def complete(self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]) -> Reply:
+    def complete(
+        self, messages: Sequence[dict[str, Any]], *, tools: Sequence[dict[str, Any]]
+    ) -> Reply:
         self._said += 1
         if self._said > len(self._script):
-            return Reply(text=f"This was a rehearsal: the last prompt had {len(messages)} messages.", model="rehearsal")
+            return Reply(
+                text=f"This was a rehearsal: the last prompt had {len(messages)} messages.",
+                model="rehearsal",
+            )
         name, arguments = self._script[self._said - 1]
         call = ToolCall(name, arguments, id=f"rehearsed-{self._said}")
-        return Reply(text=None, model="rehearsal", tool_calls=(call,), response_id=f"rehearsed-{self._said}")
+        return Reply(
+            text=None, model="rehearsal", tool_calls=(call,), response_id=f"rehearsed-{self._said}"
+        )
 
 
 def run_agent(
-    history: History, model: Model, folder: Path, *, steps_max: int = 100, say: Callable[[str], None] = print
+    history: History,
+    model: Model,
+    folder: Path,
+    *,
+    steps_max: int = 100,
+    say: Callable[[str], None] = print,
 ) -> str:
-    """Work until the model answers in words, and return that answer. The caller has the lease of the history.
+    """Work until the model answers in words, and return that answer. The caller has the lease of
+    the history.
 
-    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten, ``InvalidCondenser``
-    where it is full and the condenser answers no requests, ``ModelCallFailed`` where the model cannot be reached, and
-    ``TimeoutError`` after ``steps_max`` steps.
+    Raises ``NoCondensationAvailable`` where the context is full and nothing can be forgotten,
+    ``InvalidCondenser`` where it is full and the condenser answers no requests, ``ModelCallFailed``
+    where the model cannot be reached, and ``TimeoutError`` after ``steps_max`` steps.
     """
     act(history, folder, say)
     for _ in range(steps_max):
@@ -103,7 +122,10 @@ def run_agent(
         except ModelCallFailed as error:
             if not is_context_window_error(error):
                 raise
-            say(f"  the prompt of {len(view)} events is too long for the model: asking for a condensation")
+            say(
+                f"  the prompt of {len(view)} events is too long for the model: asking for a"
+                " condensation"
+            )
             condense(history, "the prompt was too long", say)
             continue
         if not reply.tool_calls:
@@ -114,13 +136,16 @@ def run_agent(
         act(history, folder, say)
         if any(isinstance(each.event, CondensationRequest) for each in recorded):
             say("  the model asks for a condensation")  # which the next step makes
-    raise TimeoutError(f"no answer after {steps_max} steps; the history is kept, start again to go on")
+    raise TimeoutError(
+        f"no answer after {steps_max} steps; the history is kept, start again to go on"
+    )
 
 
 def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
     """Ask for a condensation and have it made: an unanswered request would be made again for ever.
 
-    Raises ``InvalidCondenser`` where the condenser answers no requests, besides what ``history.step`` raises.
+    Raises ``InvalidCondenser`` where the condenser answers no requests, besides what
+    ``history.step`` raises.
     """
     match history.condense(reason):
         case Condensation(action=action):
@@ -128,8 +153,8 @@ def condense(history: History, reason: str, say: Callable[[str], None]) -> None:
 
 
 def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
-    """Make each call that waits, of this turn or left by a run that died, and record its result. A call that had begun
-    there is not made again: the model is told that it may have run.
+    """Make each call that waits, of this turn or left by a run that died, and record its result. A
+    call that had begun there is not made again: the model is told that it may have run.
     """
     for call in history.open_calls():
         recorded = history.run(call, partial(run, folder))
@@ -139,14 +164,29 @@ def act(history: History, folder: Path, say: Callable[[str], None]) -> None:
 def run(folder: Path, command: str) -> str:
     """Return what the command printed, and how it ended."""
     done = subprocess.run(
-        command, shell=True, cwd=folder, capture_output=True, text=True, errors="replace", timeout=120, check=False
+        command,
+        shell=True,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        errors="replace",
+        timeout=120,
+        check=False,
     )
     status = f"(exit status {done.returncode})" if done.returncode else ""
     return done.stdout + done.stderr + status or "(no output)"
 
 
 def _account(metadata: dict[str, Any]) -> str:
-    told = ("condenser", "reason", "events_before", "events_after", "tokens_before", "tokens_after", "outcome")
+    told = (
+        "condenser",
+        "reason",
+        "events_before",
+        "events_after",
+        "tokens_before",
+        "tokens_after",
+        "outcome",
+    )
     return ", ".join(f"{name} {metadata[name]}" for name in told if metadata.get(name) is not None)
 
 
@@ -155,11 +195,17 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("task")
     parser.add_argument(
-        "--model", default="openai/gpt-4o-mini", help="as litellm knows it; its key from the environment"
+        "--model",
+        default="openai/gpt-4o-mini",
+        help="as litellm knows it; its key from the environment",
     )
-    parser.add_argument("--rehearse", action="store_true", help="ask no model: a script stands in for it")
+    parser.add_argument(
+        "--rehearse", action="store_true", help="ask no model: a script stands in for it"
+    )
     parser.add_argument("--base-url", help="a server of your own")
-    parser.add_argument("--config", type=Path, help="a TOML file with [condenser]; else one that needs no model")
+    parser.add_argument(
+        "--config", type=Path, help="a TOML file with [condenser]; else one that needs no model"
+    )
     parser.add_argument("--folder", type=Path, default=Path(), help="where commands run")
     parser.add_argument("--db", default="sqlite:///foldlog.db")
     parser.add_argument("--conversation", default="agent")

@@ -1,4 +1,5 @@
-"""Claude Code's session in foldlog: run it, look at it, resume it on any machine that has the store.
+"""Claude Code's session in foldlog: run it, look at it, resume it on any machine that has the
+store.
 
 pip install '.[claude-agent]'
 python examples/claude_agent_foldlog.py "What is in this folder?"
@@ -24,7 +25,10 @@ async def main(prompt: str, resume: str | None = None) -> None:
         options = ClaudeAgentOptions(session_store=store, resume=resume)
         async for message in query(prompt=prompt, options=options):
             if isinstance(message, ResultMessage):
-                key = {"project_key": project_key_for_directory(os.getcwd()), "session_id": message.session_id}
+                key = {
+                    "project_key": project_key_for_directory(os.getcwd()),
+                    "session_id": message.session_id,
+                }
                 view = await store.histories[store.conversation(key)].view()
                 print(message.result)
                 print(f"{len(view)} events are shown; resume with: {message.session_id}")

@@ -3,14 +3,14 @@
     python examples/cost_by_day.py sqlite:///history.db costs.db
     python examples/cost_by_day.py sqlite:///history.db costs.db --follow
 
-This is a projection of one's own. The eventsourcing library's runner follows the store and gives each event to
-``CountCosts``, which writes its calls of models to a table in ``costs.db``. The table and the position of the event
-are written in one transaction, so every event is counted once, also after a crash. Run it again: it goes on
-after the last event.
+This is a projection of one's own. The eventsourcing library's runner follows the store and gives
+each event to ``CountCosts``, which writes its calls of models to a table in ``costs.db``. The table
+and the position of the event are written in one transaction, so every event is counted once, also
+after a crash. Run it again: it goes on after the last event.
 
-A call whose tokens or cost are not recorded counts as a call, and what is not known is not counted as nothing: the line
-says of how many calls the sum is. Of the imports of Codex, Copilot and OpenHands, whose usage adds up over events, and
-at the prices of a table, ``foldlog stats`` counts.
+A call whose tokens or cost are not recorded counts as a call, and what is not known is not counted
+as nothing: the line says of how many calls the sum is. Of the imports of Codex, Copilot and
+OpenHands, whose usage adds up over events, and at the prices of a table, ``foldlog stats`` counts.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ PATIENCE_S = 60.0
 
 
 class Call(NamedTuple):
-    """A call of a model. Replies of one name are one call: an import may have it in several events, and histories."""
+    """A call of a model. Replies of one name are one call: an import may have it in several events,
+    and histories.
+    """
 
     name: str
     model: str
@@ -48,7 +50,10 @@ class Costs(SQLiteTrackingRecorder):
     def construct_create_table_statements(self) -> list[str]:
         return [
             *super().construct_create_table_statements(),
-            "CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, day TEXT, model TEXT, tokens INTEGER, cost REAL)",
+            (
+                "CREATE TABLE IF NOT EXISTS calls (name TEXT PRIMARY KEY, day TEXT, model TEXT,"
+                " tokens INTEGER, cost REAL)"
+            ),
         ]
 
     def add(self, day: str, calls: Sequence[Call], tracking: Tracking) -> None:
@@ -61,8 +66,8 @@ class Costs(SQLiteTrackingRecorder):
     def rows(self) -> list[tuple[Any, ...]]:
         with self.datastore.transaction(commit=False) as cursor:
             cursor.execute(
-                "SELECT day, model, count(*), sum(tokens), count(tokens), sum(cost), count(cost) FROM calls"
-                " GROUP BY day, model ORDER BY day, model"
+                "SELECT day, model, count(*), sum(tokens), count(tokens), sum(cost), count(cost)"
+                " FROM calls GROUP BY day, model ORDER BY day, model"
             )
             return [tuple(row) for row in cursor.fetchall()]
 
@@ -85,8 +90,8 @@ class CountCosts(Projection[Costs]):
 
 
 def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return the model of each call that an event stands for, and what is told of it: a condenser has it in its
-    reports, a reply that ``append_reply`` or an import recorded in ``meta``.
+    """Return the model of each call that an event stands for, and what is told of it: a condenser
+    has it in its reports, a reply that ``append_reply`` or an import recorded in ``meta``.
     """
     if reports := on_a_model(reports_of(event)):
         return [(model_of(report), report["metrics"]) for report in reports]
@@ -96,14 +101,22 @@ def calls_in(event: Event) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def tokens_of(told: Mapping[str, Any]) -> int | None:
-    """Return the tokens of a call, those of its prompt and of its reply; None if neither is told."""
+    """Return the tokens of a call, those of its prompt and of its reply; None if neither is
+    told.
+    """
     usage = told.get("usage") or told
-    known = [usage[name] for name in ("prompt_tokens", "completion_tokens") if usage.get(name) is not None]
+    known = [
+        usage[name]
+        for name in ("prompt_tokens", "completion_tokens")
+        if usage.get(name) is not None
+    ]
     return sum(known) if known else usage.get("total_tokens")
 
 
 def runner(url: str, table: str) -> ProjectionRunner[Conversations, Costs]:
-    """Return a runner that follows the store at ``url`` and keeps the table in the SQLite file ``table``."""
+    """Return a runner that follows the store at ``url`` and keeps the table in the SQLite file
+    ``table``.
+    """
     return ProjectionRunner(
         application_class=Conversations,
         projection_class=CountCosts,
@@ -129,8 +142,16 @@ def main() -> int:
             with contextlib.suppress(KeyboardInterrupt):
                 following.run_forever()
         for day, model, calls, tokens, tokens_known, cost, costs_known in following.view.rows():
-            used = "unknown" if tokens is None else f"{tokens:,}" + f" of {tokens_known:,}" * (tokens_known < calls)
-            spent = "unknown" if cost is None else f"{cost:.4f}" + f" of {costs_known:,}" * (costs_known < calls)
+            used = (
+                "unknown"
+                if tokens is None
+                else f"{tokens:,}" + f" of {tokens_known:,}" * (tokens_known < calls)
+            )
+            spent = (
+                "unknown"
+                if cost is None
+                else f"{cost:.4f}" + f" of {costs_known:,}" * (costs_known < calls)
+            )
             print(f"{day}  {model:30}  {calls:6,} calls  {used:>12} tokens  {spent:>10}")
     return 0
 

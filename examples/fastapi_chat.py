@@ -1,13 +1,15 @@
-"""A chat server for many users: replies are streamed, and a user who goes away leaves a valid history.
+"""A chat server for many users: replies are streamed, and a user who goes away leaves a valid
+history.
 
-    CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3
-    curl --no-buffer --json '{"text": "what time is it?"}' http://127.0.0.1:8000/users/ann/chats/first
+    CHAT_DB=chat.db uvicorn --app-dir examples --factory fastapi_chat:chat_app --workers 3 curl
+    --no-buffer --json '{"text": "what time is it?"}' http://127.0.0.1:8000/users/ann/chats/first
 
-Messages to one chat are answered one after the other, by any worker process; one that waits for too long gets a 409,
-one to an erased chat a 410. While nothing can be recorded, as on a full disk, both ``/healthz`` and messages get a 503;
-the workers go on by themselves when it can. ``CHAT_DB`` may be a PostgreSQL URL. Where a worker is killed in the middle
-of a reply, the next message goes on after at most ``TTL_S``. Take the user from your login, not from the path.
-``rehearsal`` stands in for a function that streams from your model.
+Messages to one chat are answered one after the other, by any worker process; one that waits for too
+long gets a 409, one to an erased chat a 410. While nothing can be recorded, as on a full disk, both
+``/healthz`` and messages get a 503; the workers go on by themselves when it can. ``CHAT_DB`` may be
+a PostgreSQL URL. Where a worker is killed in the middle of a reply, the next message goes on after
+at most ``TTL_S``. Take the user from your login, not from the path. ``rehearsal`` stands in for a
+function that streams from your model.
 """
 
 import os
@@ -24,7 +26,8 @@ from fastapi.responses import JSONResponse, StreamingResponse
 import foldlog.aio
 from foldlog import ConversationErased, LeaseTaken, Message, StoreUnavailable
 
-Model = Callable[[list[dict[str, Any]]], AsyncGenerator[Any, None]]  # yields texts, and tool calls as in OpenAI's chat
+# yields texts, and tool calls as in OpenAI's chat
+Model = Callable[[list[dict[str, Any]]], AsyncGenerator[Any, None]]
 Run = Callable[[str, Any], Awaitable[str]]
 Name = Annotated[str, Path(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 DB = os.environ.get("CHAT_DB", "chat.db")
@@ -37,25 +40,35 @@ REFUSALS = {
 
 
 async def rehearsal(messages: list[dict[str, Any]]) -> AsyncGenerator[Any, None]:
-    yield "Let me look. " if messages[-1]["role"] == "user" else f"It is {messages[-1]['content']}.\n"
+    yield (
+        "Let me look. " if messages[-1]["role"] == "user" else f"It is {messages[-1]['content']}.\n"
+    )
     if messages[-1]["role"] == "user":
-        yield {"id": f"call-{len(messages)}", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+        yield {
+            "id": f"call-{len(messages)}",
+            "type": "function",
+            "function": {"name": "clock", "arguments": "{}"},
+        }
 
 
 async def clock(tool: str, arguments: Any) -> str:
     return time.strftime("%H:%M")
 
 
-async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run: Run) -> AsyncGenerator[str, None]:
-    """Yield an empty text once the message is recorded, and then the reply in pieces. However it ends, what was said
-    is recorded and no call stays open.
+async def answer(
+    history: foldlog.aio.AsyncHistory, text: str, model: Model, run: Run
+) -> AsyncGenerator[str, None]:
+    """Yield an empty text once the message is recorded, and then the reply in pieces. However it
+    ends, what was said is recorded and no call stays open.
     """
     said, calls = list[str](), [{}]
     async with history.lease(ttl_s=TTL_S, wait_s=WAIT_S):
         try:
-            await history.close_open_calls("the server was stopped")  # what an earlier process left open
+            # what an earlier process left open
+            await history.close_open_calls("the server was stopped")
             await history.append(Message(source="user", content=text))
-            await history.set_attributes(user=history.id.partition("/")[0])  # to list, keep or erase what is Ann's
+            # to list, keep or erase what is Ann's
+            await history.set_attributes(user=history.id.partition("/")[0])
             yield ""
             while calls:
                 calls = []
@@ -64,8 +77,11 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
                         (said if isinstance(part, str) else calls).append(part)
                         if isinstance(part, str):
                             yield part
-                with CancelScope(shield=True):  # the reply is recorded once, whenever the user goes away
-                    await history.append_reply({"role": "assistant", "content": "".join(said), "tool_calls": calls})
+                # the reply is recorded once, whenever the user goes away
+                with CancelScope(shield=True):
+                    await history.append_reply(
+                        {"role": "assistant", "content": "".join(said), "tool_calls": calls}
+                    )
                     said.clear()
                 for call in await history.open_calls():
                     await history.append_tool_result(call, await run(call.tool, call.arguments))
@@ -78,7 +94,8 @@ async def answer(history: foldlog.aio.AsyncHistory, text: str, model: Model, run
 
 class Reply(StreamingResponse):
     async def __call__(self, *asgi: Any) -> None:
-        async with aclosing(self.body_iterator):  # a server that sees the user go away leaves it in the middle
+        # a server that sees the user go away leaves it in the middle
+        async with aclosing(self.body_iterator):
             await super().__call__(*asgi)
 
 
@@ -97,7 +114,8 @@ def chat_app(url: str = DB, model: Model = rehearsal, run: Run = clock) -> FastA
 
     @app.get("/healthz")
     async def healthz() -> str:
-        async with app.state.histories[f"healthz {uuid4()}"].lease():  # a lease is written, and leaves no conversation
+        # a lease is written, and leaves no conversation
+        async with app.state.histories[f"healthz {uuid4()}"].lease():
             return "ok"
 
     @app.post("/users/{user}/chats/{chat}")

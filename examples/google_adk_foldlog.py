@@ -1,4 +1,5 @@
-"""An agent of Google's Agent Development Kit whose sessions are in foldlog: run it again, and it goes on.
+"""An agent of Google's Agent Development Kit whose sessions are in foldlog: run it again, and it
+goes on.
 
 pip install '.[google-adk]'
 GOOGLE_API_KEY=... python examples/google_adk_foldlog.py "How far is the moon?"
@@ -21,7 +22,9 @@ from foldlog.adapters.google_adk import FoldlogSessionService
 
 async def main(prompt: str, model: Any = "gemini-flash-latest") -> None:
     """Ask, and print the answer and how much there is of the session."""
-    async with FoldlogSessionService(os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")) as service:
+    async with FoldlogSessionService(
+        os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
+    ) as service:
         agent = LlmAgent(name="assistant", model=model, instruction="Answer briefly.")
         runner = Runner(agent=agent, app_name="example", session_service=service)
         names = {"user_id": "you", "session_id": "moon"}

@@ -1,4 +1,5 @@
-"""A long conversation with a graph of LangGraph, condensed where the model is called; the state keeps every message.
+"""A long conversation with a graph of LangGraph, condensed where the model is called; the state
+keeps every message.
 
 pip install '.[langgraph]' langgraph langchain-openai
 OPENAI_API_KEY=... python examples/langgraph_foldlog.py "What did we speak of?"
@@ -25,13 +26,29 @@ def main(prompt: str, model: Any) -> None:
         saver = FoldlogSaver(histories, condense=True)
 
         def answer(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
-            return {"messages": [model.invoke(saver.pre_model_hook(state, config)["llm_input_messages"])]}
+            return {
+                "messages": [
+                    model.invoke(saver.pre_model_hook(state, config)["llm_input_messages"])
+                ]
+            }
 
-        graph = StateGraph(MessagesState).add_node(answer).add_edge(START, "answer").compile(checkpointer=saver)
+        graph = (
+            StateGraph(MessagesState)
+            .add_node(answer)
+            .add_edge(START, "answer")
+            .compile(checkpointer=saver)
+        )
         config: RunnableConfig = {"configurable": {"thread_id": "example"}}
-        print(graph.invoke({"messages": [("user", prompt)]}, config, durability="sync")["messages"][-1].content)
+        print(
+            graph.invoke({"messages": [("user", prompt)]}, config, durability="sync")["messages"][
+                -1
+            ].content
+        )
         history = saver.history(config)
-        print(f"{len(list(graph.get_state_history(config)))} checkpoints, {len(history.view())} messages for the model")
+        print(
+            f"{len(list(graph.get_state_history(config)))} checkpoints, {len(history.view())}"
+            " messages for the model"
+        )
 
 
 if __name__ == "__main__":

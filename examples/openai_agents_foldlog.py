@@ -1,4 +1,5 @@
-"""A long conversation with an agent of the OpenAI Agents SDK, condensed within its runs; nothing is lost.
+"""A long conversation with an agent of the OpenAI Agents SDK, condensed within its runs; nothing is
+lost.
 
 pip install '.[openai-agents]'
 OPENAI_API_KEY=... python examples/openai_agents_foldlog.py "What did we speak of?"

@@ -1,4 +1,5 @@
-"""A conversation of the OpenHands SDK that goes on where it ended, condensed by foldlog; nothing is lost.
+"""A conversation of the OpenHands SDK that goes on where it ended, condensed by foldlog; nothing is
+lost.
 
 pip install '.[openhands]'
 OPENAI_API_KEY=... python examples/openhands_foldlog.py "What did we speak of?"
@@ -24,7 +25,9 @@ def main(prompt: str, llm: LLM | None = None) -> None:
     llm = llm or LLM(model="openai/gpt-4o", api_key=os.environ["OPENAI_API_KEY"])
     agent = Agent(llm=llm, condenser=FoldlogCondenser(config={"type": "digest", "max_size": 60}))
     with FoldlogFileStore(URL, ID) as store:
-        conversation = LocalConversation(agent, os.getcwd(), conversation_id=ID, file_store=store, visualizer=None)
+        conversation = LocalConversation(
+            agent, os.getcwd(), conversation_id=ID, file_store=store, visualizer=None
+        )
         conversation.send_message(prompt)
         conversation.run()
         conversation.close()

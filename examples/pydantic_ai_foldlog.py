@@ -1,4 +1,5 @@
-"""An agent of pydantic-ai whose messages are saved in foldlog as they come: run it again, and it goes on.
+"""An agent of pydantic-ai whose messages are saved in foldlog as they come: run it again, and it
+goes on.
 
 pip install '.[pydantic-ai]' 'pydantic-ai-slim[openai]'
 OPENAI_API_KEY=... python examples/pydantic_ai_foldlog.py "How far is the moon?"
@@ -20,7 +21,9 @@ from foldlog.adapters.pydantic_ai import FoldlogConversationStore, FoldlogSteps
 
 async def main(prompt: str, model: Any = "openai:gpt-5-mini") -> None:
     """Ask, and print the answer and how much there is of the conversation."""
-    async with FoldlogConversationStore(os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")) as store:
+    async with FoldlogConversationStore(
+        os.environ.get("FOLDLOG_DB", "sqlite:///foldlog.db")
+    ) as store:
         agent = Agent(model, capabilities=[FoldlogSteps(store)])
         conversation = await store.load("moon") or Conversation(conversation_id="moon")
         result = await agent.run(prompt, conversation=conversation)

@@ -8,43 +8,59 @@
         history.append(Message(source="user", content="hi"))
         messages = history.prepare().to_messages()          # what the model is to be shown
         reply = client.chat.completions.create(model=..., messages=messages, tools=...)
-        history.append_reply(reply)                         # a message, or an action for each tool call
+        history.append_reply(reply)                         # a message, or an action for each call
         for call in history.open_calls():
             history.append_tool_result(call, run(call.tool, call.arguments))
 
-Open           open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, Store; Lease (which
+Open           open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, Store;
+               Lease (which
                worker drives a history)
-Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
-               CondensationAction, CondensationRequest, CondensationSummary; Event is any of them; from_openai makes
-               events of a model's reply. ANY_VERSION appends whatever others appended; DELETED removes a document
+Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction,
+               Erased,
+               CondensationAction, CondensationRequest, CondensationSummary; Event is any of them;
+               from_openai makes events of a model's reply. ANY_VERSION appends whatever others
+               appended; DELETED removes a document
 Views          View (the events that the model is shown), Difference, Why, Fact, Dropped
-Forgetting     Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool, request_condensation_tool,
+Forgetting     Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool,
+               request_condensation_tool,
                is_context_window_error
 Effects        effect (mark a tool), Effect (what is known of a call)
-Errors         EventStoreError is the base of all: VersionConflict, ConversationNotFound, ConversationErased,
+Errors         EventStoreError is the base of all: VersionConflict, ConversationNotFound,
+               ConversationErased,
                StoreUnavailable, LeaseTaken, NoCondensationAvailable; foldlog.errors has all of them
-More           foldlog.types and foldlog.maintenance (arguments and results that programs seldom name), foldlog.aio
-               (the same names for asyncio and trio), foldlog.formats (import and export, with their errors),
-               foldlog.otel (traces and metrics), foldlog.replays (another condenser over a history),
-               foldlog.commands (for a command of your own); the packages below: foldlog.eventstore,
-               foldlog.projections, foldlog.condensers.
-               help(foldlog.History) lists the methods.
+More           foldlog.types and foldlog.maintenance (arguments and results that programs seldom
+               name), foldlog.aio
+               (the same names for asyncio and trio), foldlog.formats (import and export, with their
+               errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
+               history), foldlog.commands (for a command of your own); the packages below:
+               foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
+               lists the methods.
 
     _history/ _bound_store.py        the face for runtimes
     aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
-    _cli/ _words/ _labels.py         the command; events in words; _documents.py: its JSON; commands.py
+    _cli/ _words/ _labels.py         the command; events in words; _documents.py: its JSON;
+                                     commands.py
     _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came; runtimes.py: for adapters
-    _redacting.py _matching.py       redact events; a text wherever a conversation has it; _written_files.py
-    _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the place of a part
-    _telemetry.py _usage.py          messages of the log, and the hook of telemetry; the tokens of a call
-    _values.py _lazy.py              what is in a value of JSON, at any depth; names that are imported at first use
+    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came;
+                                     runtimes.py: for adapters
+    _redacting.py _matching.py       redact events; a text wherever a conversation has it;
+                                     _written_files.py
+    _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the
+                                     place of a part
+    _telemetry.py _usage.py          messages of the log, and the hook of telemetry; the tokens of a
+                                     call
+    _values.py _lazy.py              what is in a value of JSON, at any depth; names that are
+                                     imported at first use
     _open_files.py                   read a file that may be open in this process
     _compressed.py                   read a file that is compressed with zstd
-    _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in texts
-    _figures/ _cached_values.py      figures in the store, lists and totals of them; values kept beside conversations
-    _reports/ _search.py             comparisons, audits and search; _derived.py: the rule for what follows a store;
-                                     _follower.py: in a thread; _whole_file.py; _unreadable.py: read around damage
+    _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in
+                                     texts
+    _figures/ _cached_values.py      figures in the store, lists and totals of them; values kept
+                                     beside conversations
+    _reports/ _search.py             comparisons, audits and search; _derived.py: the rule for what
+                                     follows a store;
+                                     _follower.py: in a thread; _whole_file.py; _unreadable.py: read
+                                     around damage
 """
 
 __version__ = "0.1.0"
@@ -54,7 +70,8 @@ from foldlog import _lazy
 _HOMES = _lazy.homes_of(__path__[0])
 """The module of each public name: type checkers read the same file, ``__init__.pyi``."""
 
-__all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]  # a star leaves Python's own
+# a star leaves Python's own
+__all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]
 
 __getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
 

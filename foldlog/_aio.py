@@ -1,4 +1,6 @@
-"""The async face, ``foldlog.aio``: each method runs the sync one in a thread, and appends that wait share a commit."""
+"""The async face, ``foldlog.aio``: each method runs the sync one in a thread, and appends that wait
+share a commit.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,18 @@ from functools import partial, update_wrapper
 from inspect import iscoroutinefunction, signature
 from itertools import islice
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, Literal, ParamSpec, Self, TypeVar, cast
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Final,
+    Generic,
+    Literal,
+    ParamSpec,
+    Self,
+    TypeVar,
+    cast,
+)
 
 from foldlog import _telemetry
 from foldlog._history import effects, histories as sync
@@ -33,8 +46,11 @@ _PAGE = 500
 _THREADS = 32
 """The most calls that run at the same time, besides steps and the appends that share commits."""
 _STEPPING_THREADS = 256
-"""The most steps at the same time. One that waits for a model takes 50 KB; one that reads, a connection."""
-_POLL_S, _POLL_MAX_S = 0.005, 0.1
+"""The most steps at the same time. One that waits for a model takes 50 KB; one that reads, a
+connection.
+"""
+_POLL_S = 0.005
+_POLL_MAX_S = 0.1
 _EVENTS_MAX: Final = 100
 """The most events of an append that other appends wait for: encoding them takes a millisecond."""
 _OF_SHORT: Final = {"expected_version", "idempotency_key"}
@@ -75,7 +91,9 @@ class _Opening:
 def _method(
     method: Callable[Concatenate[_S, _P], _T], *, writes: bool = False, steps: bool = False
 ) -> Callable[Concatenate[Any, _P], Coroutine[Any, Any, _T]]:
-    """Return the async form of a method of a history, or of histories, with the same arguments and docstring."""
+    """Return the async form of a method of a history, or of histories, with the same arguments and
+    docstring.
+    """
 
     def call(self: Any, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, _T]:
         histories: AsyncHistories = self._histories
@@ -100,12 +118,19 @@ def _pages(
 def _append(
     method: Callable[Concatenate[SyncHistory, _P], _T],
 ) -> Callable[Concatenate[AsyncHistory, _P], Coroutine[Any, Any, _T]]:
-    """Return the async form of ``History.append``, in which appends that wait at the same time share a commit."""
+    """Return the async form of ``History.append``, in which appends that wait at the same time
+    share a commit.
+    """
 
-    def call(self: AsyncHistory, /, *args: _P.args, **kwargs: _P.kwargs) -> Coroutine[Any, Any, Any]:
+    def call(
+        self: AsyncHistory, /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Coroutine[Any, Any, Any]:
         arguments: Mapping[str, Any] = kwargs
         append = PendingAppend(self.sync, *args, **arguments)
-        pool = self._histories._appending if append.is_short else self._histories.pool
+        if append.is_short:
+            pool = self._histories._appending
+        else:
+            pool = self._histories.pool
         return pool.run(append, finish=True)
 
     return _described(call, method)
@@ -113,7 +138,10 @@ def _append(
 
 def _described(call: _C, method: Callable[..., Any]) -> _C:
     update_wrapper(call, method, assigned=("__name__", "__doc__"))
-    call.__qualname__ = f"Async{method.__qualname__}" if "." in method.__qualname__ else method.__qualname__
+    if "." in method.__qualname__:
+        call.__qualname__ = f"Async{method.__qualname__}"
+    else:
+        call.__qualname__ = method.__qualname__
     return call
 
 
@@ -130,8 +158,9 @@ def _opening(opened: Callable[_P, sync.Histories]) -> Callable[_P, _Opening]:
 
 
 open = _opening(sync.open)
-open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or ``histories = await
-foldlog.aio.open(url)`` and ``await histories.close()`` at the end. Arguments and errors are those of ``foldlog.open``.
+open.__doc__ = """Open a store: ``async with foldlog.aio.open(url) as histories``, or
+``histories = await foldlog.aio.open(url)`` and ``await histories.close()`` at the end. It takes the
+arguments of ``foldlog.open``, and raises its errors.
 """
 
 
@@ -139,48 +168,67 @@ class PendingAppend:
     """An append to a history, with the arguments of ``History.append``."""
 
     def __init__(self, history: SyncHistory, events: Any, **how: Any) -> None:
-        self.history, self.events, self.how = history, events, how
+        self.history = history
+        self.events = events
+        self.how = how
 
     def __call__(self) -> tuple[Recorded, ...]:
         return self.history.append(self.events, **self.how)
 
     @property
     def is_short(self) -> bool:
-        """Whether it reads nothing first and runs only foldlog's code, so that other appends may wait for it."""
+        """Whether it reads nothing first and runs only foldlog's code, so that other appends may
+        wait for it.
+        """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX
-        few = few and not any(isinstance(each, Mapping) for each in events)  # a chat message may need the View
+        # a chat message may need the View
+        few = few and not any(isinstance(each, Mapping) for each in events)
         if _telemetry.telemetry is not None:  # it has a span of its own
             return False
         may_reply = self.history._asked_at is not None  # then it may be appended twice
         return self.how.keys() <= _OF_SHORT and (few or isinstance(events, Event)) and not may_reply
 
     def prepare(self) -> Appending:
-        history, how = self.history, {"expected_version": ANY_VERSION, **self.how}
+        history = self.history
+        how = {"expected_version": ANY_VERSION, **self.how}
         appended = history._appendable(self.events, None)
-        return prepare_append(history._store, history.id, appended, **how, generation=history._generation)
+        return prepare_append(
+            history._store, history.id, appended, **how, generation=history._generation
+        )
 
 
-def append_all(store: Store, appends: Sequence[PendingAppend]) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make short appends to histories of a store, in their order. Return the outcome of each, as if it were alone."""
+def append_all(
+    store: Store, appends: Sequence[PendingAppend]
+) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Make short appends to histories of a store, in their order. Return the outcome of each, as if
+    it were alone.
+    """
     prepared = [Outcome.of(append.prepare) for append in appends]
     works = [outcome.value for outcome in prepared if outcome.value is not None]
     appended = iter(appending.append_all(store.database, works))
-    return [Outcome(error=before.error) if before.value is None else next(appended) for before in prepared]
+    return [
+        Outcome(error=before.error) if before.value is None else next(appended)
+        for before in prepared
+    ]
 
 
 def _only_async_for(self: object) -> Any:
-    """Refuse to iterate. Without it Python would ask histories for 0, 1, 2 and so on, without end."""
+    """Refuse to iterate. Without it Python would ask histories for 0, 1, 2 and so on, without
+    end.
+    """
     raise TypeError(
-        "it cannot be iterated over with 'for' or 'list'; write 'async for', or '[each async for each in …]'"
+        "it cannot be iterated over with 'for' or 'list'; write 'async for', or '[each async for"
+        " each in …]'"
     )
 
 
 class _Pages(Generic[_T]):
     """An async iterator over what a blocking iterator yields, read a page at a time.
 
-    A page, or the error of reading it, is kept until a step takes it: a step that is cancelled loses nothing. It is a
-    class because an async generator that a loop leaves early must be closed in the loop that ran it.
+    A page, or the error of reading it, is kept until a step takes it: a step that is cancelled
+    loses nothing. It is a class because an async generator that a loop leaves early must be closed
+    in the loop that ran it.
     """
 
     def __init__(self, pool: ThreadPool, iterate: Callable[[], Iterator[_T]]) -> None:
@@ -210,7 +258,9 @@ class _Pages(Generic[_T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration, and keep no page. A page is read in a transaction of its own: nothing else is held."""
+        """End the iteration, and keep no page. A page is read in a transaction of its own: nothing
+        else is held.
+        """
         self._is_closed, self._page, self._iterator, self._read_ahead = True, iter(()), None, None
 
     def _read(self) -> Outcome[list[_T]]:
@@ -230,7 +280,9 @@ class _Following(_Pages[Recorded]):
 
     def __init__(self, pool: ThreadPool, store: Store, after_position: int) -> None:
         super().__init__(pool, lambda: store.follow(self._position))
-        self._data_version, self._position, self._seen = store.database.data_version, after_position, -1
+        self._data_version = store.database.data_version
+        self._position = after_position
+        self._seen = -1
 
     async def __anext__(self) -> Recorded:
         wait_s = _POLL_S
@@ -254,17 +306,22 @@ class _Following(_Pages[Recorded]):
 
 
 def _elsewhere(of: type, remedy: str) -> Callable[[Any, str], Any]:
-    """Return a ``__getattr__`` that says how to reach what only the objects of another class have."""
+    """Return a ``__getattr__`` that says how to reach what only the objects of another class
+    have.
+    """
 
     def missing(self: object, name: str) -> Any:
         hint = f"; write '{remedy.format(name)}'" if hasattr(of, name) else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+        raise AttributeError(
+            f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self
+        )
 
     return missing
 
 
 def face_of(histories: sync.Histories) -> AsyncHistories:
-    """Return the async face of open histories. They have only one, and closing either of the two closes both.
+    """Return the async face of open histories. They have only one, and closing either of the two
+    closes both.
 
     Cost: only the first call costs time; its threads begin with the first calls.
     """
@@ -280,8 +337,8 @@ _forked = _method(SyncHistory.fork, writes=True)
 class AsyncHistories:
     """The histories of a store, by id. ``sync`` is the ``Histories`` of the sync face.
 
-    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work)`` runs a function that
-    uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
+    Any number of tasks, in any number of loops, may use it. ``await histories.pool.run(work)`` runs
+    a function that uses ``sync`` in a thread of this face; see ``ThreadPool.run``.
     """
 
     def __init__(self, histories: sync.Histories, pool: ThreadPool) -> None:
@@ -289,11 +346,10 @@ class AsyncHistories:
         self.pool = pool
         self._stepping = ThreadPool("foldlog-steps", _STEPPING_THREADS)
         store = histories.store
-        self._appending = (
-            ThreadPool("foldlog-appends", 1, partial(append_all, store))
-            if appending.can_append_all(store.database)
-            else pool
-        )
+        if appending.can_append_all(store.database):
+            self._appending = ThreadPool("foldlog-appends", 1, partial(append_all, store))
+        else:
+            self._appending = pool
         histories._async_face = self
 
     @property
@@ -306,7 +362,10 @@ class AsyncHistories:
     __iter__ = _only_async_for
 
     def __contains__(self, conversation: object) -> bool:
-        raise TypeError("'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no event")
+        raise TypeError(
+            "'in' cannot be awaited; ask for 'await histories[id].version()', 0 where there is no"
+            " event"
+        )
 
     def __len__(self) -> int:
         raise TypeError("'len' cannot be awaited; count with 'len([id async for id in histories])'")
@@ -315,18 +374,21 @@ class AsyncHistories:
         return True
 
     if not TYPE_CHECKING:
-        __getattr__ = _elsewhere(sync.Histories, "await histories.pool.run(lambda: histories.sync.{}…)")
+        __getattr__ = _elsewhere(
+            sync.Histories, "await histories.pool.run(lambda: histories.sync.{}…)"
+        )
 
     def __aiter__(self) -> _Pages[str]:
         """Yield the ids of all histories that have events, in the order of their UTF-8 bytes."""
         return _Pages(self.pool, lambda: iter(self.sync))
 
     def follow(self, after_position: int = 0, *, forever: bool = True) -> _Pages[Recorded]:
-        """Yield everything recorded after a position, over all histories, in the order of positions.
+        """Yield everything recorded after a position, over all histories, in the order of
+        positions.
 
-        ``forever`` waits for more, else it ends where ``Store.follow`` does. Keep the last position and resume after
-        it: no event is missed or repeated. Raises what ``Store.follow`` raises. Cost: the events, and while it waits a
-        query of some microseconds every 5 to 100 ms.
+        ``forever`` waits for more, else it ends where ``Store.follow`` does. Keep the last position
+        and resume after it: no event is missed or repeated. Raises what ``Store.follow`` raises.
+        Cost: the events, and while it waits a query of some microseconds every 5 to 100 ms.
         """
         follow = self.sync.store.follow
         if not forever:
@@ -341,7 +403,11 @@ class AsyncHistories:
     to_resume = _pages(sync.Histories.to_resume)
 
     async def create(
-        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+        self,
+        conversation: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        replace_erased: bool = False,
     ) -> AsyncHistory:
         history = self[conversation]
         history.sync = await _created(self, conversation, attributes, replace_erased=replace_erased)
@@ -351,8 +417,12 @@ class AsyncHistories:
 
     async def close(self) -> None:
         """Wait for the running calls, then close the store."""
-        # One thread of the pool waits until the others have ended: a thread of its own took a tenth of an opening.
-        closing = self.pool if self.pool.is_open else ThreadPool("foldlog-close", 1)
+        # One thread of the pool waits until the others have ended: a thread of its own took a tenth
+        # of an opening.
+        if self.pool.is_open:
+            closing = self.pool
+        else:
+            closing = ThreadPool("foldlog-close", 1)
         await closing.run(self._close, finish=True)
         closing.close()
 
@@ -369,11 +439,16 @@ class AsyncHistories:
 
 
 class AsyncRecallTool:
-    """The tool ``recall`` over one conversation. ``sync`` is its ``RecallTool``, which has ``schema`` and ``hint``."""
+    """The tool ``recall`` over one conversation. ``sync`` is its ``RecallTool``, which has
+    ``schema`` and ``hint``.
+    """
 
     def __init__(self, pool: ThreadPool, tool: RecallTool) -> None:
-        self._pool, self.sync = pool, tool
-        self.schema, self.hint, self.name = tool.schema, tool.hint, tool.name
+        self._pool = pool
+        self.sync = tool
+        self.schema = tool.schema
+        self.hint = tool.hint
+        self.name = tool.name
 
     async def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
         return await self._pool.run(lambda: self.sync(call), finish=False)
@@ -385,10 +460,13 @@ class AsyncRecallTool:
 
 
 class _AsyncLeaseBlock:
-    """The async form of ``LeaseBlock``. A task that waits uses no thread, and leaving is never cancelled."""
+    """The async form of ``LeaseBlock``. A task that waits uses no thread, and leaving is never
+    cancelled.
+    """
 
     def __init__(self, pool: ThreadPool, block: LeaseBlock) -> None:
-        self._pool, self._block = pool, block
+        self._pool = pool
+        self._block = block
 
     async def __aenter__(self) -> Lease:
         try:
@@ -475,7 +553,9 @@ class AsyncHistory:
             work = partial(effects.run, self.sync, call, tool, rule, by, reason)
             return await self._histories._stepping.run(work, finish=True)
         with effects.alone(self.sync, call):
-            attempt = await pool.run(partial(effects.Attempt, self.sync, call, tool, rule, by, reason))
+            attempt = await pool.run(
+                partial(effects.Attempt, self.sync, call, tool, rule, by, reason)
+            )
             ended = await pool.run(attempt.ended_before)
             if ended is None and rule.check is not None and attempt.is_in_doubt:
                 outcome = await self._called(partial(rule.check, attempt.key, call))
@@ -487,7 +567,8 @@ class AsyncHistory:
                 content = await self._called(partial(tool, **attempt.arguments))
             except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
                 return await pool.run(partial(attempt.failed, error), may_withdraw=False)
-            return await pool.run(partial(attempt.end, content), may_withdraw=False)  # cancelled or not, it has run
+            # cancelled or not, it has run
+            return await pool.run(partial(attempt.end, content), may_withdraw=False)
 
     run.__doc__ = SyncHistory.run.__doc__
 

@@ -1,5 +1,5 @@
-"""The store as one ``History`` sees it. Its id stands for one conversation, also where that is erased and another one
-has the id: see ``docs/internals/decisions/0036-generations.md``.
+"""The store as one ``History`` sees it. Its id stands for one conversation, also where that is
+erased and another one has the id: see ``docs/internals/decisions/0036-generations.md``.
 """
 
 from __future__ import annotations
@@ -15,28 +15,34 @@ from foldlog.projections import Views
 
 
 class BoundDatabase(Database):
-    """A database with one conversation for an id: the first one that was read, or appended to. All that a ``History``
-    reads or changes is found here, in its own transaction.
+    """A database with one conversation for an id: the first one that was read, or appended to. All
+    that a ``History`` reads or changes is found here, in its own transaction.
     """
 
     def __init__(self, database: Database, conversation: str) -> None:
         vars(self).update(vars(database))
         self.id, self.generation = conversation, Generation()
 
-    def find(self, reader: Reader, conversation: str, *, pending: bool = False) -> Conversation | None:
-        found, key = super().find(reader, conversation, pending=pending), self.generation.key
+    def find(
+        self, reader: Reader, conversation: str, *, pending: bool = False
+    ) -> Conversation | None:
+        found = super().find(reader, conversation, pending=pending)
+        key = self.generation.key
         if conversation != self.id or found is None or found.key == key:
             return found
         if key is not None:  # another conversation has the id
             not_erased(reader.conversation(key), found)
             raise ConversationNotFound(conversation)
-        if found.erasure is None and not isinstance(reader, Transaction):  # a transaction may be rolled back
+        # a transaction may be rolled back
+        if found.erasure is None and not isinstance(reader, Transaction):
             self.generation.key = found.key
         return found
 
     def as_left(self, conversation: str) -> Left | None:
         left = super().as_left(conversation)
-        return left if left is not None and left.found.key == self.generation.key else None
+        if left is not None and left.found.key == self.generation.key:
+            return left
+        return None
 
 
 def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
@@ -47,7 +53,9 @@ def bound_store(store: Store, conversation: str) -> tuple[BoundDatabase, Store]:
 
 
 def views_of(own: Store, views: Views) -> Views:
-    """Return the Views of a store that ``bound_store`` made. They are in memory with those of ``views``."""
+    """Return the Views of a store that ``bound_store`` made. They are in memory with those of
+    ``views``.
+    """
     made = copy(views)
     made._store = own
     return made

@@ -14,7 +14,9 @@ from foldlog.eventstore.errors import install_command
 ZSTD = b"\x28\xb5\x2f\xfd"
 """The first bytes of what is compressed."""
 _PART_BYTES = 4096
-"""What is unpacked at once: even a file of one character is then no more than a hundred megabytes in memory."""
+"""What is unpacked at once: even a file of one character is then no more than a hundred megabytes
+in memory.
+"""
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
@@ -24,8 +26,8 @@ def unpacked(path: Path | str) -> Iterator[bytes]:
 
 
 def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what these parts hold together. Raises ``OSError`` where they are cut off or damaged, and without the
-    package for it.
+    """Yield what these parts hold together. Raises ``OSError`` where they are cut off or damaged,
+    and without the package for it.
     """
     try:
         import zstandard
@@ -37,7 +39,8 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
             while packed:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 yield frame.decompress(packed)
-                packed, frame = frame.unused_data, None if frame.eof else frame
+                packed = frame.unused_data
+                frame = None if frame.eof else frame
     except zstandard.ZstdError as error:
         raise OSError(EIO, f"what is compressed in it is damaged: {error}") from error
     if frame is not None:
@@ -45,7 +48,9 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open what a file holds, to be read once from its beginning. Reading raises as ``unpacked``."""
+    """Open what a file holds, to be read once from its beginning. Reading raises as
+    ``unpacked``.
+    """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 
 

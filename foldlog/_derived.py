@@ -1,7 +1,9 @@
-"""What is derived from a store and kept outside of it, such as an audit database, and the rule by which it follows.
+"""What is derived from a store and kept outside of it, such as an audit database, and the rule by
+which it follows.
 
-Removals come first: what was erased or redacted is removed before the text of any event is looked at. Then come the
-events, one by one: an event that cannot be taken is left out and named, and stops no other one.
+Removals come first: what was erased or redacted is removed before the text of any event is looked
+at. Then come the events, one by one: an event that cannot be taken is left out and named, and stops
+no other one.
 """
 
 from __future__ import annotations
@@ -37,8 +39,8 @@ REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
 
 
 class Removal(NamedTuple):
-    """What was erased: all events of a conversation at positions before ``position``; with ``ids``, the content of
-    these.
+    """What was erased: all events of a conversation at positions before ``position``; with ``ids``,
+    the content of these.
     """
 
     conversation: str
@@ -46,7 +48,9 @@ class Removal(NamedTuple):
     ids: frozenset[int] | None = None
 
     def covers(self, recorded: Recorded) -> bool:
-        return recorded.position < self.position and (self.ids is None or recorded.event.id in self.ids)
+        return recorded.position < self.position and (
+            self.ids is None or recorded.event.id in self.ids
+        )
 
 
 class OmittedEvent(NamedTuple):
@@ -62,7 +66,9 @@ class OmittedEvent(NamedTuple):
 
     @classmethod
     def of(cls, recorded: Recorded, error: Exception) -> OmittedEvent:
-        return cls(recorded.conversation, recorded.event.id, f"it cannot be taken ({type(error).__name__})")
+        return cls(
+            recorded.conversation, recorded.event.id, f"it cannot be taken ({type(error).__name__})"
+        )
 
 
 class Changes(NamedTuple, Generic[R]):
@@ -75,7 +81,9 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """Tables that follow a store. A subclass says how an event becomes a row, and writes rows; the rule stands here."""
+    """Tables that follow a store. A subclass says how an event becomes a row, and writes rows; the
+    rule stands here.
+    """
 
     batch_size: int
     """The most events in one transaction."""
@@ -90,14 +98,14 @@ class Derived(ABC, Generic[R]):
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return the row of an event; None for an event without one. After any error of its own the event is left
-        out.
+        """Return the row of an event; None for an event without one. After any error of its own the
+        event is left out.
         """
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """Remove, add (``add_each``), and set the position, in one transaction. Return the number of added rows; None,
-        without a change, where it is not complete up to exactly ``after``.
+        """Remove, add (``add_each``), and set the position, in one transaction. Return the number
+        of added rows; None, without a change, where it is not complete up to exactly ``after``.
         """
 
     @abstractmethod
@@ -121,12 +129,20 @@ class Derived(ABC, Generic[R]):
             new = self.apply(batch, batch[-1].position or after, after=after)
             if new is not None:
                 added += new
-                on_events(sum(isinstance(one, CorruptEvent) or not isinstance(one.event, Entry) for one in batch))
+                on_events(
+                    sum(
+                        isinstance(one, CorruptEvent) or not isinstance(one.event, Entry)
+                        for one in batch
+                    )
+                )
         return added
 
-    def apply(self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int) -> int | None:
-        """Apply what the store has between two positions. Return the number of added events; None where it is not
-        complete up to ``after``, because another process has changed it, or it was emptied here: then ``catch_up``.
+    def apply(
+        self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
+    ) -> int | None:
+        """Apply what the store has between two positions. Return the number of added events; None
+        where it is not complete up to ``after``, because another process has changed it, or it was
+        emptied here: then ``catch_up``.
         """
         if self.position != after:
             return None
@@ -145,7 +161,8 @@ class Derived(ABC, Generic[R]):
         of = defaultdict[str, list[Removal]](list)
         for removal in removals:
             of[removal.conversation].append(removal)
-        rows, left_out = list[tuple[Recorded, R]](), list[OmittedEvent]()
+        rows = list[tuple[Recorded, R]]()
+        left_out = list[OmittedEvent]()
         for one in batch:
             if isinstance(one, CorruptEvent):
                 left_out.append(OmittedEvent.damaged(one))
@@ -159,7 +176,11 @@ class Derived(ABC, Generic[R]):
                 left_out.append(OmittedEvent.damaged(error))
             except StoreDamaged as error:
                 left_out.append(OmittedEvent.of(one, error))
-            except (StoreUnavailable, StoreUnusable, MemoryError):  # not because of this event: the batch waits
+            except (
+                StoreUnavailable,
+                StoreUnusable,
+                MemoryError,
+            ):  # not because of this event: the batch waits
                 raise
             except Exception as error:  # noqa: BLE001 - whatever it is, the other events are taken
                 left_out.append(OmittedEvent.of(one, error))
@@ -169,7 +190,8 @@ class Derived(ABC, Generic[R]):
         return Changes(frozenset(one.conversation for one in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        """Return an event as it is now, if it was read before a removal of the same batch; None for an erased one.
+        """Return an event as it is now, if it was read before a removal of the same batch; None for
+        an erased one.
 
         ``removals`` are those of its conversation.
         """
@@ -187,7 +209,9 @@ class Derived(ABC, Generic[R]):
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, except these errors."""
+    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, except
+    these errors.
+    """
     while True:
         try:
             yield from store.follow(position)
@@ -219,7 +243,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add rows together. Where the database refuses one of them, add each by itself, and return those that it refuses.
+    """Add rows together. Where the database refuses one of them, add each by itself, and return
+    those that it refuses.
 
     ``refused`` are the errors by which it says that the row is to blame, and no others.
     """

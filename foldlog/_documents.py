@@ -1,8 +1,8 @@
 """The JSON documents that the command prints for ``--json`` and the server sends below ``/api``.
 
-One word stands for one thing: a conversation is ``conversation``, a length ``version``, an event ``event``. Times are
-texts in ISO 8601, without a zone where their source names none. ``docs/json-schema.json`` is made of these classes by
-``scripts/json-schema``.
+One word stands for one thing: a conversation is ``conversation``, a length ``version``, an event
+``event``. Times are texts in ISO 8601, without a zone where their source names none.
+``docs/json-schema.json`` is made of these classes by ``scripts/json-schema``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, told: object, **others: Any) -> Self:
         """Return the document with its fields of an object, and ``others``."""
-        names = (name for name in cls.__struct_fields__ if name not in others and hasattr(told, name))
+        names = (
+            name for name in cls.__struct_fields__ if name not in others and hasattr(told, name)
+        )
         return cls(**{name: getattr(told, name) for name in names}, **others)
 
 
@@ -34,24 +36,28 @@ class OfConversation(Document, frozen=True, kw_only=True):
 
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
-    """What a document that tells of all its events starts with: ``version`` is how many they are."""
+    """What a document that tells of all its events starts with: ``version`` is how many they
+    are.
+    """
 
     version: int
 
 
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
-    """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose ``version`` is how
-    many events were erased. Fields from ``attributes`` on need its events: the list of the server leaves out those that
-    are not counted yet, a short list the figures of the View and of calls. ``events`` are those that figures count,
-    without those that an import took back. A figure that is not known is null. A fork's are of what it did itself.
+    """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose
+    ``version`` is how many events were erased. Fields from ``attributes`` on need its events: the
+    list of the server leaves out those that are not counted yet, a short list the figures of the
+    View and of calls. ``events`` are those that figures count, without those that an import took
+    back. A figure that is not known is null. A fork's are of what it did itself.
 
-    ``last_recorded_at`` is when its last event was recorded, ``first_event_at`` and ``last_event_at`` when the first
-    and the last one happened, None where an imported event does not say. ``state`` is what it ends with: ``error`` or
-    ``result`` of a call, ``open_call`` without one, ``answer`` of the agent, ``request`` of a user. ``first_error`` is
-    the beginning of its text, ``context`` the tokens of the prompts of the agent's calls, of many the highest of
+    ``last_recorded_at`` is when its last event was recorded, ``first_event_at`` and
+    ``last_event_at`` when the first and the last one happened, None where an imported event does
+    not say. ``state`` is what it ends with: ``error`` or ``result`` of a call, ``open_call``
+    without one, ``answer`` of the agent, ``request`` of a user. ``first_error`` is the beginning of
+    its text, ``context`` the tokens of the prompts of the agent's calls, of many the highest of
     several each. ``errors`` is None where its source marks none. ``tokens`` are those of the View;
-    ``last_prompt_tokens`` those of the prompt of the last call; ``longest_wait_s`` is the longest time from one event
-    to the next that a model or a tool made.
+    ``last_prompt_tokens`` those of the prompt of the last call; ``longest_wait_s`` is the longest
+    time from one event to the next that a model or a tool made.
     """
 
     created_at: str
@@ -86,7 +92,9 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
-        """Return the document of a conversation, with fields that need its events, or that stand for those without."""
+        """Return the document of a conversation, with fields that need its events, or that stand
+        for those without.
+        """
         from foldlog._written_files import may_hold  # few documents need the store
 
         fields = {
@@ -114,8 +122,8 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 
 
 class HomeDocument(Document, frozen=True, kw_only=True):
-    """``foldlog`` without a command: the store that is here, None without one. ``recent`` are the conversations that
-    were active last; ``uncounted`` ones are not in the sums yet.
+    """``foldlog`` without a command: the store that is here, None without one. ``recent`` are the
+    conversations that were active last; ``uncounted`` ones are not in the sums yet.
     """
 
     db: str | None
@@ -128,7 +136,9 @@ class HomeDocument(Document, frozen=True, kw_only=True):
 
 
 class ServedPageDocument(Document, frozen=True, kw_only=True):
-    """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total`` have figures."""
+    """``/api/conversations``: a page of the list, the last recorded first. ``counted`` of ``total``
+    have figures.
+    """
 
     conversations: tuple[ConversationDocument, ...]
     total: int
@@ -136,10 +146,12 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
 
 
 class SavingsDocument(Document, frozen=True, kw_only=True):
-    """What condensations saved and cost. A declined one is not counted and saves nothing, but may cost.
+    """What condensations saved and cost. A declined one is not counted and saves nothing, but may
+    cost.
 
     ``condensations``   how many were made, whether or not they were taken back later
-    ``tokens_saved``    the tokens of the Views before them, less those after them; None if they are not known of any
+    ``tokens_saved``    the tokens of the Views before them, less those after them; None if they are
+                        not known of any
     ``cost``            the sum of the recorded costs; None if no condensation recorded one
     """
 
@@ -155,9 +167,9 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to their last event,
-    but for ``needs_key``, whose keys are not given: no figure has these. ``without_usage`` and ``without_cost``: see
-    ``StatsDocument``.
+    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to
+    their last event, but for ``needs_key``, whose keys are not given: no figure has these.
+    ``without_usage`` and ``without_cost``: see ``StatsDocument``.
     """
 
     conversations: int
@@ -174,8 +186,9 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FacetDocument(Document, frozen=True):
-    """How many of the chosen conversations have a name in their figures: a state, a program, a tool with errors, a
-    model, or an attribute with its value. ``number`` is the sum of what is counted under it.
+    """How many of the chosen conversations have a name in their figures: a state, a program, a tool
+    with errors, a model, or an attribute with its value. ``number`` is the sum of what is counted
+    under it.
     """
 
     what: str
@@ -185,7 +198,9 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The chosen conversations whose last activity was on a day, their errors, and how many ended with one."""
+    """The chosen conversations whose last activity was on a day, their errors, and how many ended
+    with one.
+    """
 
     day: str
     conversations: int
@@ -194,7 +209,9 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """Sums over the chosen conversations. ``without_usage`` and ``without_cost``: see ``StatsDocument``."""
+    """Sums over the chosen conversations. ``without_usage`` and ``without_cost``: see
+    ``StatsDocument``.
+    """
 
     conversations: int
     ended_with_error: int
@@ -205,8 +222,8 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
-    """``/api/overview``: what the search line ``q`` chooses of ``conversations``, of which ``counted`` have figures.
-    ``spent`` is by all calls of models, in all of them.
+    """``/api/overview``: what the search line ``q`` chooses of ``conversations``, of which
+    ``counted`` have figures. ``spent`` is by all calls of models, in all of them.
     """
 
     conversations: int
@@ -226,14 +243,18 @@ class GistsDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """Why a request to the server failed, or why the stream of ``/api/follow`` ends: then with the ``status``."""
+    """Why a request to the server failed, or why the stream of ``/api/follow`` ends: then with the
+    ``status``.
+    """
 
     error: str
     status: int | UnsetType = UNSET
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: what differs whenever the page of a conversation has to change; of a store, its ``version``."""
+    """``/api/follow``: what differs whenever the page of a conversation has to change; of a store,
+    its ``version``.
+    """
 
     version: int
     redactions: int | UnsetType = UNSET
@@ -254,8 +275,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is when it happened, without a zone where its source
-    names none; None where the event does not say.
+    """An event that a search found. ``timestamp`` is when it happened, without a zone where its
+    source names none; None where the event does not say.
     """
 
     event: int
@@ -267,9 +288,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. Of the
-    ``conversations``, ``read`` were read until there were enough hits, or the time was over; ``unread`` names those
-    that could not be.
+    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. Of
+    the ``conversations``, ``read`` were read until there were enough hits, or the time was over;
+    ``unread`` names those that could not be.
     """
 
     words: str
@@ -320,7 +341,9 @@ class AppendedDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog retract``: ``event`` is the retraction, ``shown`` how many events the View has now."""
+    """``foldlog retract``: ``event`` is the retraction, ``shown`` how many events the View has
+    now.
+    """
 
     event: int
     to: int
@@ -347,8 +370,8 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store copy``. ``grown_since`` names conversations with events that came while the copy was made;
-    ``records`` are those that are no events yet.
+    """``foldlog store copy``. ``grown_since`` names conversations with events that came while the
+    copy was made; ``records`` are those that are no events yet.
     """
 
     conversations: int
@@ -393,8 +416,8 @@ class SummaryLineDocument(Document, frozen=True):
 
 
 class DroppedTermDocument(Document, frozen=True):
-    """A term that no shown event has after a condensation: the last of the dropped events that had it, and the first
-    later event in which the agent wrote it again.
+    """A term that no shown event has after a condensation: the last of the dropped events that had
+    it, and the first later event in which the agent wrote it again.
     """
 
     term: str
@@ -403,8 +426,8 @@ class DroppedTermDocument(Document, frozen=True):
 
 
 class DroppedDocument(Document, frozen=True, kw_only=True):
-    """What a condensation took out of the View: ``events`` by id, their estimated ``tokens``, and terms that no shown
-    event has after it.
+    """What a condensation took out of the View: ``events`` by id, their estimated ``tokens``, and
+    terms that no shown event has after it.
     """
 
     condensation: int
@@ -414,8 +437,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """What the agent needed again of what a condensation dropped: ``events`` with ``tokens`` left the View, and with
-    them ``dropped`` terms that no shown event had then. ``terms`` are those that the agent wrote again, in that order.
+    """What the agent needed again of what a condensation dropped: ``events`` with ``tokens`` left
+    the View, and with them ``dropped`` terms that no shown event had then. ``terms`` are those that
+    the agent wrote again, in that order.
     """
 
     condensation: int
@@ -426,14 +450,16 @@ class NeededDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededListDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/dropped``: of each of the newest 50 condensations what was needed again, oldest first."""
+    """``/api/dropped``: of each of the newest 50 condensations what was needed again, oldest
+    first.
+    """
 
     condensations: tuple[NeededDocument, ...]
 
 
 class NoteDocument(Document, frozen=True, kw_only=True):
-    """A note of a reader of the page, beside an event, or beside the conversation where ``event`` is None. One without
-    a text is a bookmark.
+    """A note of a reader of the page, beside an event, or beside the conversation where ``event``
+    is None. One without a text is a bookmark.
     """
 
     event: int | None
@@ -448,15 +474,17 @@ class NotesDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class EventsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/events``: events in full from ``start`` on, fewer than were asked for where they are long."""
+    """``/api/events``: events in full from ``start`` on, fewer than were asked for where they are
+    long.
+    """
 
     start: int
     events: tuple[dict[str, Any], ...]
 
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/progress``: how many events of a conversation are ``made`` from the records of its source, and once all
-    are, how many are ``read`` for its page.
+    """``/api/progress``: how many events of a conversation are ``made`` from the records of its
+    source, and once all are, how many are ``read`` for its page.
     """
 
     step: str
@@ -465,7 +493,9 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """Whether words are known, that is in an event or a summary that a model is sent. See ``foldlog.Fact``."""
+    """Whether words are known, that is in an event or a summary that a model is sent. See
+    ``foldlog.Fact``.
+    """
 
     words: str
     is_known: bool
@@ -478,10 +508,11 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back", "never shown"), and
-    which event ``by`` hid it. ``dropped`` are its terms that no shown event had then. For words, ``fact`` says whether
-    they are known, and the event is one that has them. ``compacting`` is when a compaction began that the program has
-    not written yet: the answer is from before it.
+    """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
+    "never shown"), and which event ``by`` hid it. ``dropped`` are its terms that no shown event had
+    then. For words, ``fact`` says whether they are known, and the event is one that has them.
+    ``compacting`` is when a compaction began that the program has not written yet: the answer is
+    from before it.
     """
 
     event: int
@@ -502,9 +533,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
-    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts that are not in the store as
-    they are now; ``soon`` is how many it deletes within a week; ``days_kept`` is None where it deletes none.
-    ``problem`` says why its settings cannot be read.
+    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts that are not
+    in the store as they are now; ``soon`` is how many it deletes within a week; ``days_kept`` is
+    None where it deletes none. ``problem`` says why its settings cannot be read.
     """
 
     program: str
@@ -547,8 +578,8 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog diff ID A B``: the events that entered a View and left it, and what the condensations between
-    dropped.
+    """``foldlog diff ID A B``: the events that entered a View and left it, and what the
+    condensations between dropped.
     """
 
     before: int
@@ -560,7 +591,9 @@ class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class DivergenceDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER``: where two conversations with a common past diverge. ``runs`` have that past too."""
+    """``foldlog diff ID OTHER``: where two conversations with a common past diverge. ``runs`` have
+    that past too.
+    """
 
     other: str
     other_version: int
@@ -580,8 +613,9 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
-    """One of two conversations beside each other: ``replies`` of the model, which made these ``calls``, of ``tools`` as
-    often as it says; and the last ``answer`` in words to its last request, None where it has none.
+    """One of two conversations beside each other: ``replies`` of the model, which made these
+    ``calls``, of ``tools`` as often as it says; and the last ``answer`` in words to its last
+    request, None where it has none.
     """
 
     requests: int
@@ -594,7 +628,9 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):
-    """What a model was shown at this version: events and estimated tokens; ``alone``: what the other one was not."""
+    """What a model was shown at this version: events and estimated tokens; ``alone``: what the
+    other one was not.
+    """
 
     version: int
     events: int
@@ -613,9 +649,9 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class RunsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations that share no past. The first ``same_first``
-    requests and calls say the same, and ``same`` of all, in any order. Of ``redacted_first`` of the first ones nothing
-    is known, since they are redacted.
+    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations that share no past. The
+    first ``same_first`` requests and calls say the same, and ``same`` of all, in any order. Of
+    ``redacted_first`` of the first ones nothing is known, since they are redacted.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -650,7 +686,9 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog export --to``: what was added. ``rebuilt``: it was emptied first, since the store was restored."""
+    """``foldlog export --to``: what was added. ``rebuilt``: it was emptied first, since the store
+    was restored.
+    """
 
     events: int
     condensations: int
@@ -679,7 +717,9 @@ class SizesDocument(Document, frozen=True, kw_only=True):
 
 
 class CondensedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog condense``. Where ``outcome`` is ``declined``, only ``problem`` and ``model`` follow."""
+    """``foldlog condense``. Where ``outcome`` is ``declined``, only ``problem`` and ``model``
+    follow.
+    """
 
     dry_run: bool
     outcome: str
@@ -699,9 +739,9 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model, ``before`` this event.
 
-    ``hidden`` counts events of the View that the condenser left out this time. ``repeated`` counts the tokens with
-    which the prompt before began as well, so that a provider may have cached them. Tokens are None if they could not
-    be counted.
+    ``hidden`` counts events of the View that the condenser left out this time. ``repeated`` counts
+    the tokens with which the prompt before began as well, so that a provider may have cached them.
+    Tokens are None if they could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -714,8 +754,9 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term in the agent's reply with event ``used`` that its prompt did not show.
 
-    ``occurred`` has the last events in which the term stood before, the newest first, at most three. ``named`` says
-    whether a line of a digest in the prompt ends with the id of an event that has it, so that it could be recalled.
+    ``occurred`` has the last events in which the term stood before, the newest first, at most
+    three. ``named`` says whether a line of a digest in the prompt ends with the id of an event that
+    has it, so that it could be recalled.
     """
 
     term: str
@@ -725,9 +766,9 @@ class MissingDocument(Document, frozen=True):
 
 
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
-    """A strategy over a history. Figures that could not be counted are None, as is a cost without a known price.
-    ``events_max`` and ``tokens_max``: above them the ``condenser`` condenses a View; ``parameters`` as they were given.
-    What was recorded has none of these.
+    """A strategy over a history. Figures that could not be counted are None, as is a cost without a
+    known price. ``events_max`` and ``tokens_max``: above them the ``condenser`` condenses a View;
+    ``parameters`` as they were given. What was recorded has none of these.
     """
 
     strategy: str
@@ -765,8 +806,9 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
-    """A point of ``foldlog compare --curve``: a strategy of a size, the tokens of its prompts on average, and the
-    percentages of the terms and of the facts needed again that these show. Recorded condensations have no size.
+    """A point of ``foldlog compare --curve``: a strategy of a size, the tokens of its prompts on
+    average, and the percentages of the terms and of the facts needed again that these show.
+    Recorded condensations have no size.
     """
 
     strategy: str
@@ -777,8 +819,9 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a token that is new,
-    and for a repeated one, of ``priced``. ``dropped`` is what the recorded condensations dropped.
+    """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a
+    token that is new, and for a repeated one, of ``priced``. ``dropped`` is what the recorded
+    condensations dropped.
     """
 
     counted_as: str | None
@@ -791,8 +834,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store restore``. ``kept`` is the former file; what was erased or redacted since the backup exists
-    again.
+    """``foldlog store restore``. ``kept`` is the former file; what was erased or redacted since the
+    backup exists again.
     """
 
     file: str
@@ -814,9 +857,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one source: of its ``records``, ``added`` are new. ``forked_at`` is the first record that differs
-    from what was imported before, where the source became a fork now; one that is ``older`` adds nothing. Where it
-    ``waits``, its last line is not whole yet. One that was ``refused`` has a finding that says why.
+    """The outcome of one source: of its ``records``, ``added`` are new. ``forked_at`` is the first
+    record that differs from what was imported before, where the source became a fork now; one that
+    is ``older`` adds nothing. Where it ``waits``, its last line is not whole yet. One that was
+    ``refused`` has a finding that says why.
     """
 
     path: str
@@ -861,7 +905,9 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
 
 
 class ToldDocument(Document, frozen=True, kw_only=True):
-    """What the metadata of a condensation say, for the table of its page. They may hold anything."""
+    """What the metadata of a condensation say, for the table of its page. They may hold
+    anything.
+    """
 
     condenser: Any = UNSET
     outcome: Any = UNSET
@@ -880,7 +926,9 @@ class ToldDocument(Document, frozen=True, kw_only=True):
 
 
 class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
-    """A condensation, a request or a retraction: ``id`` and ``kind`` of the event, and what it says."""
+    """A condensation, a request or a retraction: ``id`` and ``kind`` of the event, and what it
+    says.
+    """
 
     id: int
     kind: str
@@ -909,7 +957,9 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
 
 class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` are a list's ``events``."""
+    """``/api/history``, and the page that ``foldlog report`` writes. ``events_counted`` are a
+    list's ``events``.
+    """
 
     conversation: str
     title: str | None
@@ -942,8 +992,9 @@ class ModelsDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class OpeningDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/opening``: what is shown of a conversation while its page is made. ``row`` has its figures as they were
-    counted last; ``newest`` the last events in full, and ``history`` their columns. Their ids begin at 0.
+    """``/api/opening``: what is shown of a conversation while its page is made. ``row`` has its
+    figures as they were counted last; ``newest`` the last events in full, and ``history`` their
+    columns. Their ids begin at 0.
     """
 
     row: ConversationDocument | None
@@ -952,14 +1003,16 @@ class OpeningDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog show`` and ``/api/event``: an event as it is stored; for a page without its source's record."""
+    """``foldlog show`` and ``/api/event``: an event as it is stored; for a page without its
+    source's record.
+    """
 
     event: dict[str, Any]
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog log``: events as they are stored, each with the ``label`` that ``--kind`` chooses by, and what of them
-    cannot be read.
+    """``foldlog log``: events as they are stored, each with the ``label`` that ``--kind`` chooses
+    by, and what of them cannot be read.
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
@@ -975,10 +1028,10 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message, and its ``state``:
-    "sent" to the model whole, "masked", "shortened", "hidden", "unknown", "pending" or "unsent". ``sent_events``
-    and ``sent_summaries`` are those of a list; null where what is sent is not known. The View is made without the
-    ``damaged`` events.
+    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message,
+    and its ``state``: "sent" to the model whole, "masked", "shortened", "hidden", "unknown",
+    "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are those of a list; null where
+    what is sent is not known. The View is made without the ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1046,8 +1099,8 @@ class LossDocument(Document, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Document, frozen=True, kw_only=True):
-    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not given) or erased.
-    ``views`` is there with ``--views``.
+    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not
+    given) or erased. ``views`` is there with ``--views``.
     """
 
     conversation: str | None
@@ -1088,7 +1141,8 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store erase``: the tombstones, or with ``--dry-run`` what would be erased; and what stays, and why.
+    """``foldlog store erase``: the tombstones, or with ``--dry-run`` what would be erased; and what
+    stays, and why.
 
     ``holders`` names what may still hold the content, as far as the store knows.
     """
@@ -1100,17 +1154,19 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """Events of a conversation that ``foldlog store redact`` found, and, if asked for, the summaries that go too."""
+    """Events of a conversation that ``foldlog store redact`` found, and, if asked for, the
+    summaries that go too.
+    """
 
     event_ids: tuple[int, ...]
 
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store redact``: the events that were found, the conversations whose sources hold the text ``beside``
-    their records, the receipts, and what stays, and why.
+    """``foldlog store redact``: the events that were found, the conversations whose sources hold
+    the text ``beside`` their records, the receipts, and what stays, and why.
 
-    ``holders`` names what may still hold the content, as far as the store knows; ``searched`` and ``not_searched`` say
-    what a text was searched in, and what it was not searched in.
+    ``holders`` names what may still hold the content, as far as the store knows; ``searched`` and
+    ``not_searched`` say what a text was searched in, and what it was not searched in.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1123,7 +1179,9 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
-    """The receipt of a redaction. ``documents_lost``: those whose newest values went; ``attributes`` is one."""
+    """The receipt of a redaction. ``documents_lost``: those whose newest values went;
+    ``attributes`` is one.
+    """
 
     event_ids: tuple[int, ...]
     hashes: tuple[str, ...]
@@ -1139,7 +1197,9 @@ class RedactedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
-    """One conversation: whether its data key changed, how many rows did, and which were damaged and left."""
+    """One conversation: whether its data key changed, how many rows did, and which were damaged and
+    left.
+    """
 
     key: bool
     rows: int
@@ -1156,16 +1216,18 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """Calls of one tool, and how many observations of it are errors; None where no source says which are."""
+    """Calls of one tool, and how many observations of it are errors; None where no source says
+    which are.
+    """
 
     calls: int = 0
     errors: int | None = 0
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """What calls of models used and cost. Tokens that no call tells are None, and a cost that is not known.
-    ``condenser_calls`` of the calls are those of condensers, the others the agent's. ``costs_estimated`` of them told
-    their tokens only, and a table has the prices.
+    """What calls of models used and cost. Tokens that no call tells are None, and a cost that is
+    not known. ``condenser_calls`` of the calls are those of condensers, the others the agent's.
+    ``costs_estimated`` of them told their tokens only, and a table has the prices.
     """
 
     calls: int = 0
@@ -1177,14 +1239,17 @@ class SpentDocument(Document, frozen=True, kw_only=True):
 
     @property
     def tokens(self) -> int | None:
-        known = [tokens for tokens in (self.prompt_tokens, self.completion_tokens) if tokens is not None]
+        known = [
+            tokens for tokens in (self.prompt_tokens, self.completion_tokens) if tokens is not None
+        ]
         return sum(known) if known else None
 
 
 class ModelDocument(SpentDocument, frozen=True, kw_only=True):
-    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty. ``cached_tokens`` and
-    ``cache_write_tokens`` are part of ``prompt_tokens``, ``cache_write_1h_tokens`` of ``cache_write_tokens``,
-    ``reasoning_tokens`` of ``completion_tokens``.
+    """Calls of one model on one ``day``, in UTC; on a page of all days, with ``day`` empty.
+    ``cached_tokens`` and ``cache_write_tokens`` are part of ``prompt_tokens``,
+    ``cache_write_1h_tokens`` of ``cache_write_tokens``, ``reasoning_tokens`` of
+    ``completion_tokens``.
     """
 
     day: str
@@ -1196,12 +1261,13 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
-    """Condensations by one strategy. Summaries that were forgotten are not counted as events. At ``failed`` steps a
-    model failed, and nothing was forgotten. What was forgotten is None if it is not known of any, as of imports that
-    were not used yet.
+    """Condensations by one strategy. Summaries that were forgotten are not counted as events. At
+    ``failed`` steps a model failed, and nothing was forgotten. What was forgotten is None if it is
+    not known of any, as of imports that were not used yet.
 
-    ``tokens_saved``: the tokens of the View before each of them less those after it, estimated event by event; None if
-    they are not known of any. ``cost`` is None if no condensation recorded one.
+    ``tokens_saved``: the tokens of the View before each of them less those after it, estimated
+    event by event; None if they are not known of any. ``cost`` is None if no condensation recorded
+    one.
     """
 
     made: int = 0
@@ -1214,9 +1280,10 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their ``total``. A total is the
-    sum of what is known: of the ``conversations``, ``unmarked`` mark no errors, ``without_usage`` have no call with its
-    tokens, and ``without_cost`` calls of models without a price, the ``unpriced``.
+    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their
+    ``total``. A total is the sum of what is known: of the ``conversations``, ``unmarked`` mark no
+    errors, ``without_usage`` have no call with its tokens, and ``without_cost`` calls of models
+    without a price, the ``unpriced``.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1240,8 +1307,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
 
 
 class GroupedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or the calls of tools. The other
-    fields: see ``StatsDocument``.
+    """``foldlog stats --by``: calls of models with an empty ``day`` or ``model``, or the calls of
+    tools. The other fields: see ``StatsDocument``.
     """
 
     by: str

@@ -1,7 +1,7 @@
 """Keep what is derived from a store up to date, run by the eventsourcing library's runner.
 
-What is new and the position of the last event are written in one transaction, so each event is there once, also
-after a crash.
+What is new and the position of the last event are written in one transaction, so each event is
+there once, also after a crash.
 """
 
 from __future__ import annotations
@@ -19,7 +19,12 @@ from eventsourcing.utils import Environment
 from foldlog._derived import Derived
 from foldlog._telemetry import measure, tell
 from foldlog.eventstore import EventStoreError, Store
-from foldlog.eventstore.integrations.eventsourcing import ConversationBatches, Conversations, Factory, RecordedBatch
+from foldlog.eventstore.integrations.eventsourcing import (
+    ConversationBatches,
+    Conversations,
+    Factory,
+    RecordedBatch,
+)
 
 _FAR_S = 60.0
 """A follower that is further behind is told of, at most this often."""
@@ -29,7 +34,9 @@ D = TypeVar("D", bound=Derived[Any])
 
 
 class DerivedView(TrackingRecorder, Generic[D]):
-    """What follows a store, as the library needs it. ``events`` is how many it has added since it was opened."""
+    """What follows a store, as the library needs it. ``events`` is how many it has added since it
+    was opened.
+    """
 
     def __init__(self, derived: D) -> None:
         self.derived = derived
@@ -37,7 +44,9 @@ class DerivedView(TrackingRecorder, Generic[D]):
         self._after = derived.position
 
     def add(self, batch: RecordedBatch, tracking: Tracking) -> None:
-        """Apply a batch. Where another process has applied more since the last one, what is new is read again."""
+        """Apply a batch. Where another process has applied more since the last one, what is new is
+        read again.
+        """
         added = self.derived.apply(batch.events, tracking.notification_id, after=self._after)
         self.events += self.derived.catch_up() if added is None else added
         self._after = self.derived.position
@@ -58,8 +67,9 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Keeps an audit database up to date in a thread of its own. A context manager, which closes
-    it and leaves the store open. Other processes may change it at the same time. Cost: the events that are new.
+    """Keeps an audit database up to date in a thread of its own. A context manager, which closes it
+    and leaves the store open. Other processes may change it at the same time. Cost: the events that
+    are new.
     """
 
     def __init__(self, store: Store, derived: D) -> None:
@@ -70,21 +80,29 @@ class Follower(Generic[D]):
                 return Factory(env, store.database)
 
         self.view = view = DerivedView(derived)
-        self._store, self._silent_until = store, 0.0
+        self._store = store
+        self._silent_until = 0.0
         try:
             self._runner = BaseProjectionRunner(
-                projection=_DerivedProjection(view), application_class=OfStore, tracking_recorder=view, topics=()
+                projection=_DerivedProjection(view),
+                application_class=OfStore,
+                tracking_recorder=view,
+                topics=(),
             )
         except BaseException:
             view.close()
             raise
 
     def catch_up(self, timeout_s: float) -> None:
-        """Wait until every event that is in the store now is in the view. Raises ``TimeoutError``."""
+        """Wait until every event that is in the store now is in the view. Raises
+        ``TimeoutError``.
+        """
         self._runner.wait(self._runner.app.recorder.max_notification_id(), timeout=timeout_s)
 
     def run(self, every_s: float, on_events: Callable[[int], object]) -> None:
-        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report the added events."""
+        """Follow until Ctrl-C or an error. Every ``every_s`` seconds, refresh the view and report
+        the added events.
+        """
         while not self._runner.is_interrupted.is_set():
             self._runner.run_forever(timeout=every_s)
             self.view.derived.refresh()
@@ -92,7 +110,9 @@ class Follower(Generic[D]):
             on_events(self.view.events)
 
     def _tell_lag(self) -> None:
-        """Tell how old the first event is that was not followed. One that cannot be read is not measured."""
+        """Tell how old the first event is that was not followed. One that cannot be read is not
+        measured.
+        """
         with suppress(EventStoreError):
             for first in self._store.follow(self.view.derived.position, limit=1):
                 seconds = (datetime.now(UTC) - first.recorded_at).total_seconds()

@@ -1,4 +1,6 @@
-"""The words for kinds of events: one word each, in the output, in filters and in what a search finds."""
+"""The words for kinds of events: one word each, in the output, in filters and in what a search
+finds.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ KINDS = (
 WIDER = {"user": "message", "agent": "message", "environment": "message", "error": "observation"}
 """Labels that belong to a wider kind."""
 
-_STORED = {"document_changes": "documents", "condensation_request": "request", "condensation_summary": "summary"}
+_STORED = {
+    "document_changes": "documents",
+    "condensation_request": "request",
+    "condensation_summary": "summary",
+}
 """Stored names of kinds that have a shorter word."""
 _LABELS = dict(zip(KINDS, KINDS, strict=True)) | _STORED
 
@@ -46,7 +52,9 @@ def label(event: Event) -> str:
 
 
 def kind_words(given: Iterable[str]) -> frozenset[str]:
-    """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no kind."""
+    """Return the kinds, each as its one word. Raises ``InvalidArgument`` for a word that names no
+    kind.
+    """
     if isinstance(given, str | bytes) or not hasattr(given, "__iter__"):
         raise TypeError(f"kinds are several words, such as ['user', 'agent'], not {given!r}")
     words = frozenset(_STORED.get(kind, kind) for kind in given)
@@ -58,4 +66,6 @@ def kind_words(given: Iterable[str]) -> frozenset[str]:
 def narrowed(kinds: Iterable[str]) -> frozenset[str]:
     """Return the labels that these kinds stand for: ``message`` stands for three."""
     chosen = frozenset(kinds)
-    return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {"message"}
+    return frozenset(word for word in KINDS if word in chosen or WIDER.get(word) in chosen) - {
+        "message"
+    }

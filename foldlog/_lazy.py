@@ -1,4 +1,6 @@
-"""Public names of a package that are imported when they are first used. Its ``__init__.pyi`` has each of them once."""
+"""Public names of a package that are imported when they are first used. Its ``__init__.pyi`` has
+each of them once.
+"""
 
 import importlib
 import os
@@ -6,10 +8,14 @@ from collections.abc import Callable
 
 
 def homes_of(folder: str) -> dict[str, str]:
-    """Return the module of each name, of the statements ``from MODULE import NAME as NAME`` of a stub."""
+    """Return the module of each name, of the statements ``from MODULE import NAME as NAME`` of a
+    stub.
+    """
     with open(os.path.join(folder, "__init__.pyi"), encoding="utf-8") as stub:
         words = stub.read().replace("(", " ").split()
-    return {words[place + 3]: words[place + 1] for place, word in enumerate(words) if word == "from"}
+    return {
+        words[place + 3]: words[place + 1] for place, word in enumerate(words) if word == "from"
+    }
 
 
 def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]:
@@ -17,7 +23,9 @@ def lazy_getattr(package: str, homes: dict[str, str]) -> Callable[[str], object]
 
     def get(name: str) -> object:
         if name not in homes:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}{_hint(name, homes)}", name=name)
+            raise AttributeError(
+                f"module {package!r} has no attribute {name!r}{_hint(name, homes)}", name=name
+            )
         module = importlib.import_module(package)
         if homes[name] == package:
             return importlib.import_module(f"{package}.{name}")

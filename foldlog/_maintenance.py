@@ -72,8 +72,9 @@ class _Histories(Protocol):
 
 
 class Expired(NamedTuple):
-    """What ``Maintenance.expire`` did: the tombstones of what it erased, or with ``dry_run`` the conversations that
-    would go; why others that are old stay; whether bytes of what was erased are still in the store's file.
+    """What ``Maintenance.expire`` did: the tombstones of what it erased, or with ``dry_run`` the
+    conversations that would go; why others that are old stay; whether bytes of what was erased are
+    still in the store's file.
     """
 
     conversations: tuple[ConversationRow, ...]
@@ -82,15 +83,20 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method is the function of the same name. ``stays`` returns why a conversation
-    is not erased for its age.
+    """The maintenance of one store. Each method is the function of the same name. ``stays`` returns
+    why a conversation is not erased for its age.
     """
 
-    def __init__(self, store: Store, stays: Callable[[str], EventStoreError | None] = lambda name: None) -> None:
-        self._store, self._stays = store, stays
+    def __init__(
+        self, store: Store, stays: Callable[[str], EventStoreError | None] = lambda name: None
+    ) -> None:
+        self._store = store
+        self._stays = stays
 
     def __repr__(self) -> str:
-        return f"<Maintenance of {self._store.path or type(self._store.database.recorder).__name__}>"
+        return (
+            f"<Maintenance of {self._store.path or type(self._store.database.recorder).__name__}>"
+        )
 
     def verify(
         self,
@@ -99,24 +105,28 @@ class Maintenance:
         *,
         start: str = "",
     ) -> Iterator[Verdict]:
-        """Yield a verdict for each history, whether every event is unchanged, and, unless you name one, a last verdict
-        for the database, whose ``conversation`` is None. Nothing happens until you iterate. See
-        ``maintenance.verify.verify``.
+        """Yield a verdict for each history, whether every event is unchanged, and, unless you name
+        one, a last verdict for the database, whose ``conversation`` is None. Nothing happens until
+        you iterate. See ``maintenance.verify.verify``.
         """
         return verify.verify(self._store, conversation, published, start=start)
 
     def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-        """Yield each history as its stored events are encrypted and compressed again with the settings of this store;
-        nothing happens until you iterate. See ``maintenance.rekey.rekey``.
+        """Yield each history as its stored events are encrypted and compressed again with the
+        settings of this store; nothing happens until you iterate. See ``maintenance.rekey.rekey``.
 
         With keys, the last result names what else does (``plain``).
         """
         has_keys = self._store.database.settings.keys is not None
-        for each in rekey.rekey(self._store, *and_companions(self._store, conversations), decrypt=decrypt):
+        for each in rekey.rekey(
+            self._store, *and_companions(self._store, conversations), decrypt=decrypt
+        ):
             is_last = has_keys and not decrypt and each.bytes_pending is not None
             yield each._replace(plain=in_plain_text(self._store)) if is_last else each
 
-    def back_up(self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
+    def back_up(
+        self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
+    ) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
 
         As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
@@ -125,8 +135,8 @@ class Maintenance:
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space, and remove the bytes of what was erased and the remains of interrupted operations.
-        Cost: the whole store, rewritten. See ``maintenance.backup.vacuum``.
+        """Reclaim disk space, and remove the bytes of what was erased and the remains of
+        interrupted operations. Cost: the whole store, rewritten. See ``maintenance.backup.vacuum``.
         """
         return backup.vacuum(self._store, on_progress)
 
@@ -139,31 +149,46 @@ class Maintenance:
         dry_run: bool = False,
         detach_forks: bool = False,
     ) -> Expired:
-        """Erase the conversations whose last event is older than this, with ``where`` only those that have these
-        attributes, and vacuum the store once. With ``dry_run`` erase nothing, and return what would go.
+        """Erase the conversations whose last event is older than this, with ``where`` only those
+        that have these attributes, and vacuum the store once. With ``dry_run`` erase nothing, and
+        return what would go.
 
-        A conversation stays, and ``stay`` says why, that has a younger fork (``detach_forks`` gives the fork a copy of
-        the shared events), a new event, or a worker with its lease: a later call erases it. Where a reader keeps the
-        vacuum waiting, ``bytes_pending`` is true: call ``vacuum`` later. Raises what ``Histories.erase`` and
-        ``Histories.list`` raise. Durability: each is erased when its turn is over. Cost: the list of conversations, the
-        events of those erased, and one vacuum.
+        A conversation stays, and ``stay`` says why, that has a younger fork (``detach_forks`` gives
+        the fork a copy of the shared events), a new event, or a worker with its lease: a later call
+        erases it. Where a reader keeps the vacuum waiting, ``bytes_pending`` is true: call
+        ``vacuum`` later. Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability:
+        each is erased when its turn is over. Cost: the list of conversations, the events of those
+        erased, and one vacuum.
         """
         given: object = older_than
         if not isinstance(given, timedelta) or given < timedelta():
             raise InvalidArgument(
-                f"older_than is a timedelta that is not negative, such as timedelta(days=90), not {older_than!r}"
+                "older_than is a timedelta that is not negative, such as timedelta(days=90), not"
+                f" {older_than!r}"
             )
         before = from_microseconds(self._store.database.now()) - older_than
         rows = conversations_with(self._store, where, before)
         expected = {row.id: row for row in rows}
-        how: dict[str, Any] = {"expected": expected, "stays": self._stays, "dry_run": dry_run, "complete": False}
+        how: dict[str, Any] = {
+            "expected": expected,
+            "stays": self._stays,
+            "dry_run": dry_run,
+            "complete": False,
+        }
         stay: list[str] = []
-        went = [*gone(erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how), stay.append)]
+        went = [
+            *gone(
+                erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how),
+                stay.append,
+            )
+        ]
         if went and not dry_run:
             with suppress(StoreUnavailable):  # a reader that was opened before needs the bytes
                 self.vacuum()
         is_pending = bool(went) and self._store.database.bytes_pending
-        return Expired(tuple(row._replace(bytes_pending=is_pending) for row in went), tuple(stay), is_pending)
+        return Expired(
+            tuple(row._replace(bytes_pending=is_pending) for row in went), tuple(stay), is_pending
+        )
 
     def redact_matching(
         self,
@@ -176,25 +201,34 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that hold a text, in any case, with or without accents, and what sources hold of it beside
-        their records: of all conversations, or of those with the attributes ``where``; with ``older_than`` only events
-        that were recorded longer ago. With ``dry_run`` redact nothing, and return what would go.
+        """Redact the events that hold a text, in any case, with or without accents, and what
+        sources hold of it beside their records: of all conversations, or of those with the
+        attributes ``where``; with ``older_than`` only events that were recorded longer ago. With
+        ``dry_run`` redact nothing, and return what would go.
 
-        The result says where the store still holds the text, what was searched, and what was not: other files, and
-        text that is encoded, as in base64, are not. See ``History.redact`` for what goes with an event, and for
-        ``with_summaries``. The bytes stay in a SQLite file until ``vacuum``. Raises ``InvalidArgument`` for an empty
-        text, and for a reason or a name that holds it: the receipt keeps these.
+        The result says where the store still holds the text, what was searched, and what was not:
+        other files, and text that is encoded, as in base64, are not. See ``History.redact`` for
+        what goes with an event, and for ``with_summaries``. The bytes stay in a SQLite file until
+        ``vacuum``. Raises ``InvalidArgument`` for an empty text, and for a reason or a name that
+        holds it: the receipt keeps these.
 
-        Durability: each receipt is on disk when this returns. Cost: all events and records of these conversations,
-        twice.
+        Durability: each receipt is on disk when this returns. Cost: all events and records of these
+        conversations, twice.
         """
         holds = holding(text)
         if holds(check_reason(reason, "receipt")) or holds(by or ""):
-            raise InvalidArgument("the reason, or the name in by, holds the text to redact, and the receipt keeps it")
-        before = None if older_than is None else from_microseconds(self._store.database.now()) - older_than
+            raise InvalidArgument(
+                "the reason, or the name in by, holds the text to redact, and the receipt keeps it"
+            )
+        if older_than is None:
+            before = None
+        else:
+            before = from_microseconds(self._store.database.now()) - older_than
         rows = conversations_with(self._store, where, and_shared=True)
         redacting = Redacting(self._store, rows, holds, before, everywhere=not where)
-        return redact_matching(redacting, reason=reason, by=by, with_summaries=with_summaries, dry_run=dry_run)
+        return redact_matching(
+            redacting, reason=reason, by=by, with_summaries=with_summaries, dry_run=dry_run
+        )
 
     def copy_from(
         self,
@@ -203,42 +237,56 @@ class Maintenance:
         jobs: int = 4,
         damaged: str | os.PathLike[str] | None = None,
     ) -> Iterator[Moved]:
-        """Yield every history of another store, or those named and their companions, as it is copied into this one;
-        nothing is copied until you iterate. See ``maintenance.copy.copy_store``.
+        """Yield every history of another store, or those named and their companions, as it is
+        copied into this one; nothing is copied until you iterate. See
+        ``maintenance.copy.copy_store``.
 
-        ``damaged`` names a file. Then a damaged history is copied up to its first damaged event, and each later event
-        that can be read is a line of JSON in that file, which only its owner can read.
+        ``damaged`` names a file. Then a damaged history is copied up to its first damaged event,
+        and each later event that can be read is a line of JSON in that file, which only its owner
+        can read.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
         moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
-        return moved if damaged is None else _with_the_rest(store, self._store, moved, Path(damaged))
+        if damaged is None:
+            return moved
+        return _with_the_rest(store, self._store, moved, Path(damaged))
 
-    def differences_from(self, source: Store | _Histories, *conversations: str) -> Iterator[UnequalConversation]:
-        """Yield the histories of another store, or those named and their companions, that have another head here."""
+    def differences_from(
+        self, source: Store | _Histories, *conversations: str
+    ) -> Iterator[UnequalConversation]:
+        """Yield the histories of another store, or those named and their companions, that have
+        another head here.
+        """
         store = _store_of(source)
         return copy.compare_stores(store, self._store, *and_companions(store, conversations))
 
 
 def _with_the_rest(store: Store, new: Store, moved: Iterable[Moved], path: Path) -> Iterator[Moved]:
-    """Yield the outcomes, and write the readable events that could not be copied to a file, which the new store notes:
-    a damaged one may not be able to.
+    """Yield the outcomes, and write the readable events that could not be copied to a file, which
+    the new store notes: a damaged one may not be able to.
     """
     with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
                 yield outcome
                 continue
-            number, problem = 0, outcome.problem
+            number = 0
+            problem = outcome.problem
             try:
                 for each in _readable_from(store, outcome.conversation, outcome.damaged):
                     number += 1
-                    line = {"conversation": outcome.conversation, **event_document(each.event, each.recorded_at)}
+                    line = {
+                        "conversation": outcome.conversation,
+                        **event_document(each.event, each.recorded_at),
+                    }
                     file.write(f"{json.dumps(line)}\n".encode())
             except (CorruptEvent, StoreDamaged) as error:
                 problem = f"{problem}; of the later events not all can be read: {error}"
             rest = f"{number:,} later event{'s' if number != 1 else ''} in {path}"
-            yield outcome._replace(problem=f"copied up to event {outcome.damaged}, {rest}: {problem}")
+            yield outcome._replace(
+                problem=f"copied up to event {outcome.damaged}, {rest}: {problem}"
+            )
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
@@ -250,9 +298,12 @@ def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logg
 
 
 def gone(
-    work: Iterable[tuple[ConversationRow, EventStoreError | None]], findings: Callable[[str], object] | None = None
+    work: Iterable[tuple[ConversationRow, EventStoreError | None]],
+    findings: Callable[[str], object] | None = None,
 ) -> Iterator[ConversationRow]:
-    """Yield the rows without an error. Tell ``findings`` of the others, or raise the error of the last in the end."""
+    """Yield the rows without an error. Tell ``findings`` of the others, or raise the error of the
+    last in the end.
+    """
     stays: EventStoreError | None = None
     for row, error in work:
         if error is None:
@@ -272,9 +323,10 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """Return the conversations that have these attributes, with their companions: those in which, and in whose
-    companions, no event was recorded, and no record imported, since ``before``. What several conversations share is
-    left out as long as one of these is; it needs the attributes too, unless ``and_shared``.
+    """Return the conversations that have these attributes, with their companions: those in which,
+    and in whose companions, no event was recorded, and no record imported, since ``before``. What
+    several conversations share is left out as long as one of these is; it needs the attributes too,
+    unless ``and_shared``.
     """
     named = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
@@ -282,7 +334,12 @@ def conversations_with(
     if before is not None:
         imports = imported_at(store)
         last = {row.id: max(row.updated_at, imports.get(row.id, row.updated_at)) for row in rows}
-        young = {name for row in rows if last[row.id] >= before for name in (row.id, companion_of(row.id))}
+        young = {
+            name
+            for row in rows
+            if last[row.id] >= before
+            for name in (row.id, companion_of(row.id))
+        }
     found = {row.id for row in rows if row.id not in young and (named is None or row.id in named)}
     stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
     in_use, begun = (
@@ -292,14 +349,21 @@ def conversations_with(
     wholes = {row.id: companion_of(row.id) for row in rows}
     if and_shared:
         found |= {name for name, whole in wholes.items() if whole in begun}
-    return [row for row in rows if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)]
+    return [
+        row
+        for row in rows
+        if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)
+    ]
 
 
 def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
     """Return the ids of the conversations that have all of these attributes."""
-    found, after = set[str](), None
+    found = set[str]()
+    after = None
     while True:
-        page = recent_conversations(store.database, attributes, limit=_PAGE, after=after, age_max_s=0)
+        page = recent_conversations(
+            store.database, attributes, limit=_PAGE, after=after, age_max_s=0
+        )
         found |= {one.id for one in page.conversations}
         if (after := page.after) is None:
             return found
@@ -308,12 +372,18 @@ def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
 def and_forks(
     store: Store, rows: Iterable[ConversationRow], but: Container[str] = frozenset()
 ) -> list[ConversationRow]:
-    """Return conversations, each once, and their forks ``but`` these. Cost: a look-up for each, and for each fork."""
+    """Return conversations, each once, and their forks ``but`` these. Cost: a look-up for each, and
+    for each fork.
+    """
     found = {row.id: row for row in rows}
     for name in [row.id for row in found.values() if row.erased_at is None]:
         with suppress(ConversationErased):  # since it was listed
             forks = store.forks_sharing(name, NOT_RECORDED)
-            found |= {fork: store.conversation(fork) for fork in forks if fork not in found and fork not in but}
+            found |= {
+                fork: store.conversation(fork)
+                for fork in forks
+                if fork not in found and fork not in but
+            }
     return [*found.values()]
 
 
@@ -329,17 +399,23 @@ def erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations, forks before the conversations whose events they share, companions after theirs. Yield the
-    tombstone of each, and ``with_forks`` those of their forks; for one that stays, its row and why. One that has a
-    newer event than its row in ``expected`` stays, and one of which ``stays`` returns why. With ``dry_run``, erase
-    nothing, and yield rows in the place of tombstones.
+    """Erase conversations, forks before the conversations whose events they share, companions after
+    theirs. Yield the tombstone of each, and ``with_forks`` those of their forks; for one that
+    stays, its row and why. One that has a newer event than its row in ``expected`` stays, and one
+    of which ``stays`` returns why. With ``dry_run``, erase nothing, and yield rows in the place of
+    tombstones.
     """
     if with_forks and detach_forks:
-        raise InvalidArgument("with_forks and detach_forks: forks are either erased or kept; give one of the two")
-    known, gone = {row.id: row for row in rows}, set[str]()
+        raise InvalidArgument(
+            "with_forks and detach_forks: forks are either erased or kept; give one of the two"
+        )
+    known = {row.id: row for row in rows}
+    gone = set[str]()
     alone = (row for row in known.values() if companion_of(row.id) not in known)
     left = sorted(alone, key=lambda row: (_depth(row, known), row.created_at))
-    erase_one = partial(erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks)
+    erase_one = partial(
+        erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks
+    )
     while left:
         row = left.pop()
         if row.id in gone:
@@ -358,9 +434,12 @@ def erased(
                 noted_now = note_sources(store, paths, [each.id for each in (row, *forks)])
                 tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
                 its = [store.conversation(each.id) for each in its[:-1]]
-                its = [*(each for each in its if each.erased_at is not None), tombstone]  # others were detached
+                # others were detached
+                its = [*(each for each in its if each.erased_at is not None), tombstone]
             elif forks and not (with_forks or detach_forks):
-                raise ConversationHasForks(row.id, tuple(fork.id for fork in forks if fork.parent == row.id))
+                raise ConversationHasForks(
+                    row.id, tuple(fork.id for fork in forks if fork.parent == row.id)
+                )
         except (ConversationHasForks, VersionConflict) as error:
             for name in noted_now:
                 confirm(store, name, None)
@@ -369,7 +448,9 @@ def erased(
         gone |= {each.id for each in its}
         beside = companions(store, *(each.id for each in its))
         left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
-        kept = [f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None]
+        kept = [
+            f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None
+        ]
         agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
         its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
         for each in its:
@@ -382,10 +463,13 @@ def erased(
 
 
 def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
-    """Return how many of the conversations that a fork was begun from are known, one above the other."""
+    """Return how many of the conversations that a fork was begun from are known, one above the
+    other.
+    """
     depth = 0
     while row.parent in known:
-        row, depth = known[row.parent], depth + 1
+        row = known[row.parent]
+        depth = depth + 1
     return depth
 
 
@@ -400,20 +484,22 @@ def _clear(store: Store) -> None:
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:
-    """Note in a restored store the backup that it is, and the files that the former file knew: they may hold what is
-    erased from now on.
+    """Note in a restored store the backup that it is, and the files that the former file knew: they
+    may hold what is erased from now on.
     """
     names = {f"backup {os.path.abspath(restored_from)}"}
     if former is not None:
-        with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:  # else it is damaged
+        # else it is damaged
+        with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
     for name in names:
         confirm(store, name, 0)
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return what may still hold events of a store with keys as plain text: what ``holders`` names, but the stores in
-    which nothing is plain. Cost: a look-up for each of them, and for each conversation of those stores.
+    """Return what may still hold events of a store with keys as plain text: what ``holders`` names,
+    but the stores in which nothing is plain. Cost: a look-up for each of them, and for each
+    conversation of those stores.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
@@ -422,7 +508,9 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
 
 
 def _is_plain(path: str, keys: KeyRing | None) -> bool:
-    """Return whether events of a store are not encrypted, as far as these keys tell, or it cannot be looked into."""
+    """Return whether events of a store are not encrypted, as far as these keys tell, or it cannot
+    be looked into.
+    """
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
             return holds_plain_events(store)
@@ -431,10 +519,16 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Return whether events of a store are not encrypted, as far as its keys tell. Cost: a look-up a conversation."""
+    """Return whether events of a store are not encrypted, as far as its keys tell. Cost: a look-up
+    a conversation.
+    """
     for found in rekey.named_or_all(store.database, ()):
         with suppress(KeyUnavailable):  # so it is encrypted
-            if found.erasure is None and found.version and not store.database.codec_of(found).is_strict:
+            if (
+                found.erasure is None
+                and found.version
+                and not store.database.codec_of(found).is_strict
+            ):
                 return True
     return False
 

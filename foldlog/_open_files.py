@@ -1,8 +1,9 @@
 """Read a file, also one that this process has open as a database.
 
-A process that closes any descriptor of a file loses all its locks on that file. So a database that this process has
-open, such as the store itself in a folder that is imported, is read with the descriptor that SQLite has. Otherwise
-another process would take itself for the last one and remove the log, and this one would go on writing to it.
+A process that closes any descriptor of a file loses all its locks on that file. So a database that
+this process has open, such as the store itself in a folder that is imported, is read with the
+descriptor that SQLite has. Otherwise another process would take itself for the last one and remove
+the log, and this one would go on writing to it.
 """
 
 from __future__ import annotations
@@ -23,12 +24,17 @@ _INDEX = (3_007_000).to_bytes(4, sys.byteorder)
 
 def is_store(path: Path) -> bool:
     """Return whether a file is a store of foldlog: a database with its mark."""
-    begin = next(parts_of(path, 72), b"") if path.is_file() and os.access(path, os.R_OK) else b""
+    if path.is_file() and os.access(path, os.R_OK):
+        begin = next(parts_of(path, 72), b"")
+    else:
+        begin = b""
     return begin.startswith(SQLITE) and begin.endswith(b"flog")
 
 
 def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
-    """Yield the bytes of a file in parts of ``size``, the last of which may be shorter. Raises ``OSError``."""
+    """Yield the bytes of a file in parts of ``size``, the last of which may be shorter. Raises
+    ``OSError``.
+    """
     descriptor = open_database(path)
     own = os.open(path, os.O_RDONLY) if descriptor is None else -1
     at = 0
@@ -37,17 +43,22 @@ def parts_of(path: Path | str, size: int) -> Iterator[bytes]:
             yield part
             at += len(part)
     finally:
-        if own >= 0 and open_database(path, besides=own) is None:  # else it was opened since, and ours stays open
+        # else it was opened since, and ours stays open
+        if own >= 0 and open_database(path, besides=own) is None:
             os.close(own)
 
 
 def open_database(path: Path | str, besides: int = -1) -> int | None:
-    """Return a descriptor with which this process has a database open, or the index of its log; None where it has not,
-    and where the system does not tell. To open such a file and close it would take SQLite's locks away.
+    """Return a descriptor with which this process has a database open, or the index of its log;
+    None where it has not, and where the system does not tell. To open such a file and close it
+    would take SQLite's locks away.
     """
     for descriptor in descriptors_of(path):
         with suppress(OSError):  # it is open for writing only, or closed since
-            begin = b"" if descriptor == besides else os.pread(descriptor, len(SQLITE), 0)
+            if descriptor == besides:
+                begin = b""
+            else:
+                begin = os.pread(descriptor, len(SQLITE), 0)
             if begin == SQLITE or begin.startswith(_INDEX):
                 return descriptor
     return None

@@ -1,4 +1,6 @@
-"""Redact events, and all that repeats their content; find what holds a text, or is old, in a whole store."""
+"""Redact events, and all that repeats their content; find what holds a text, or is old, in a whole
+store.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +14,26 @@ from functools import cache, partial
 from itertools import chain
 from typing import NamedTuple
 
-from foldlog._archive.redacting import events_of_records, redact_beside, redact_records, source_files
+from foldlog._archive.redacting import (
+    events_of_records,
+    redact_beside,
+    redact_records,
+    source_files,
+)
 from foldlog._bound_store import bound_store
 from foldlog._companions import companion_of, companions, forked_from
 from foldlog._matching import Holds, copies_of, events_with, keep_documents, source_with, texts_of
 from foldlog._unreadable import sound
-from foldlog._written_files import erased_sources, is_a_copy, is_gone, may_hold, path_in, read_models, source_name, told
+from foldlog._written_files import (
+    erased_sources,
+    is_a_copy,
+    is_gone,
+    may_hold,
+    path_in,
+    read_models,
+    source_name,
+    told,
+)
 from foldlog.eventstore import (
     NOT_RECORDED,
     CannotRedact,
@@ -29,36 +45,45 @@ from foldlog.eventstore import (
     Store,
     summary_of,
 )
-from foldlog.eventstore.inside import can_be_redacted, check_reason, check_text, has_content, newest_documents
+from foldlog.eventstore.inside import (
+    can_be_redacted,
+    check_reason,
+    check_text,
+    has_content,
+    newest_documents,
+)
 from foldlog.eventstore.maintenance import redact
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 SEARCHED = "events, summaries, documents, attributes and the records of imports"
 NOT_SEARCHED = (
-    "other files and stores; text that is encoded (base64, URLs, HTML, bytes other than UTF-8), compressed or in a "
-    "picture; text that is divided between fields or events, has markup in it or is spelled in another way; "
-    "idempotency keys and the names of workers and followers"
+    "other files and stores; text that is encoded (base64, URLs, HTML, bytes other than UTF-8),"
+    " compressed or in a picture; text that is divided between fields or events, has markup in it"
+    " or is spelled in another way; idempotency keys and the names of workers and followers"
 )
 """What no search for a text looks into."""
 
 _TOGETHER = 1_000
 """Events that are redacted in one transaction."""
 _IN_TOMBSTONE = (
-    "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy the other "
-    "conversations to a new one with foldlog store copy FROM TO ID …"
+    "the tombstone of the erased conversation {!r} holds the text, and stays in this store; copy"
+    " the other conversations to a new one with foldlog store copy FROM TO ID …"
 )
 _IN_ID = (
-    "the id of conversation {!r} holds the text; erase it, and import its source under another name (--conversation); "
-    "the tombstone keeps the id in this store, so copy the others to a new one with foldlog store copy FROM TO ID …"
+    "the id of conversation {!r} holds the text; erase it, and import its source under another name"
+    " (--conversation); the tombstone keeps the id in this store, so copy the others to a new one"
+    " with foldlog store copy FROM TO ID …"
 )
 _IN_EVENT = (
-    "conversation {!r}, event {} still holds the text, in a part that a redaction keeps, such as the name of a tool; "
-    "erase the conversation with foldlog store erase ID"
+    "conversation {!r}, event {} still holds the text, in a part that a redaction keeps, such as"
+    " the name of a tool; erase the conversation with foldlog store erase ID"
 )
-_IN_SOURCE = "the source of conversation {!r} holds the text beside its records; run the same command again"
+_IN_SOURCE = (
+    "the source of conversation {!r} holds the text beside its records; run the same command again"
+)
 _IN_PATH = (
-    "the store keeps that conversation {!r} was imported from {}, which holds the text; rename that, and import or "
-    "erase it again"
+    "the store keeps that conversation {!r} was imported from {}, which holds the text; rename"
+    " that, and import or erase it again"
 )
 
 
@@ -92,7 +117,8 @@ class RedactionReport(NamedTuple):
     """What ``redact_matching`` did, or with ``dry_run`` would do.
 
     ``events``        the ids of the events that go, or went, by their conversations
-    ``beside``        the conversations whose sources held the text beside their records: that went as a whole
+    ``beside``        the conversations whose sources held the text beside their records: that went
+                      as a whole
     ``receipts``      the receipts
     ``stay``          where the store still holds the text, and why; what could not be searched
     ``unconfirmed``   read models and files that may hold it, as far as the store knows
@@ -111,7 +137,8 @@ class RedactionReport(NamedTuple):
 class Redacting:
     """Finds what holds a text, or is older than ``before``, in some conversations, and redacts it.
 
-    ``problems`` has the conversations that cannot be searched. ``everywhere``: all conversations are searched.
+    ``problems`` has the conversations that cannot be searched. ``everywhere``: all conversations
+    are searched.
     """
 
     def __init__(
@@ -123,19 +150,31 @@ class Redacting:
         *,
         everywhere: bool = True,
     ) -> None:
-        self.store, self.rows, self.holds, self.everywhere = store, rows, holds, everywhere
+        self.store = store
+        self.rows = rows
+        self.holds = holds
+        self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
         """Another conversation that gets the id of one of these is not redacted."""
         self.problems: dict[str, str] = {}
         self._before = before
 
-    def choose(self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False) -> Chosen:
+    def choose(
+        self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
+    ) -> Chosen:
         """Return what is to be redacted: these events, or those that are found."""
         unread: list[str] = []
-        own = with_copies(self.store, with_records(self.store, self._found() if named is None else named), unread)
+        own = with_copies(
+            self.store, with_records(self.store, self._found() if named is None else named), unread
+        )
         asked = {(name, event.id) for name, events in own.items() for event in events}
-        all_of = all_that_goes(self.store, own, unread, with_summaries=True) if with_summaries else own
-        goes = {name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])}
+        if with_summaries:
+            all_of = all_that_goes(self.store, own, unread, with_summaries=True)
+        else:
+            all_of = own
+        goes = {
+            name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])
+        }
         going = {(name, event.id) for name, events in goes.items() for event in events}
         beside = self._beside() if named is None else []
         return Chosen(all_of, goes, going - asked, shown_by(self.store, all_of), beside, unread)
@@ -150,15 +189,19 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact what was chosen, of conversations that were ``asked`` for the events with these ids. Return the
-        receipts, and what stays. Raises ``CannotRedact`` if the only event cannot be redacted.
+        """Redact what was chosen, of conversations that were ``asked`` for the events with these
+        ids. Return the receipts, and what stays. Raises ``CannotRedact`` if the only event cannot
+        be redacted.
 
-        Found events are redacted from the last one on: a document may be stored as a difference to an earlier one.
-        Those of companions are the first: the content of the others finds them.
+        Found events are redacted from the last one on: a document may be stored as a difference to
+        an earlier one. Those of companions are the first: the content of the others finds them.
         """
-        receipts, stay = list[RedactionReceipt](), list[Problem]()
+        receipts = list[RedactionReceipt]()
+        stay = list[Problem]()
         for_content = self._before is None or self.holds is not None
-        how = partial(redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content)
+        how = partial(
+            redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content
+        )
         if self.holds is not None:
             for name, gone in chosen.shown.items():
                 keep_documents(self.store_of(name), name, {event.id for event in gone}, self.holds)
@@ -181,8 +224,8 @@ class Redacting:
         return receipts, stay
 
     def look_again(self) -> list[Problem]:
-        """Return where the store still holds the text: in what a redaction leaves, in ids, tombstones and the names of
-        imported files.
+        """Return where the store still holds the text: in what a redaction leaves, in ids,
+        tombstones and the names of imported files.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
@@ -197,36 +240,54 @@ class Redacting:
                 stay.append(Problem(row.id, what.format(row.id)))
         stay += [Problem(name, _IN_SOURCE.format(name)) for name in self._beside()]
         for name, paths in self.sources().items():
-            stay += [Problem(name, _IN_PATH.format(name, path)) for path in paths if self.holds(path)]
+            stay += [
+                Problem(name, _IN_PATH.format(name, path)) for path in paths if self.holds(path)
+            ]
         return stay
 
     def sources(self) -> dict[str, list[str]]:
-        """Return the files from which these conversations were imported, those that are erased too."""
-        names = [row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)]
-        found, noted = source_files(self.store, names), erased_sources(self.store)
-        every = {name: list(dict.fromkeys((*found.get(name, ()), *noted.get(name, ())))) for name in names}
+        """Return the files from which these conversations were imported, those that are erased
+        too.
+        """
+        names = [
+            row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
+        ]
+        found = source_files(self.store, names)
+        noted = erased_sources(self.store)
+        every = {
+            name: list(dict.fromkeys((*found.get(name, ()), *noted.get(name, ()))))
+            for name in names
+        }
         return {name: paths for name, paths in every.items() if paths}
 
     def files(self) -> tuple[str, ...]:
-        """Return the files that may hold the text, as far as the store knows: backups, exports, reports, former files,
-        and those from which these conversations were imported. None where no text is searched for.
+        """Return the files that may hold the text, as far as the store knows: backups, exports,
+        reports, former files, and those from which these conversations were imported. None where no
+        text is searched for.
         """
         if self.holds is None:
             return ()
         names = None if self.everywhere else {row.id for row in self.rows}
-        known = [name for name in read_models(self.store) if is_a_copy(name) and may_hold(name, names)]
-        return holders(self.store, known, names, [path for paths in self.sources().values() for path in paths])
+        known = [
+            name for name in read_models(self.store) if is_a_copy(name) and may_hold(name, names)
+        ]
+        return holders(
+            self.store, known, names, [path for paths in self.sources().values() for path in paths]
+        )
 
     def _found(self, *, again: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact, ``again`` those that were, too. Of a fork, those that it shares are found in the
-        conversation that they belong to, unless that one is not searched.
+        """Return the events to redact, ``again`` those that were, too. Of a fork, those that it
+        shares are found in the conversation that they belong to, unless that one is not searched.
         """
         found: dict[str, list[Event]] = {}
         searched = {row.id for row in self.rows}
-        for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):  # a fork may build on shared values
+        # a fork may build on shared values
+        for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):
             start = row.parent_version or 0 if row.parent in searched else 0
             try:
-                events = events_with(self.store_of(row.id), row.id, self.holds, self._before, start, redacted=again)
+                events = events_with(
+                    self.store_of(row.id), row.id, self.holds, self._before, start, redacted=again
+                )
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
@@ -239,7 +300,10 @@ class Redacting:
         found = dict[str, None]()
         for row in self.rows if self.holds is not None else ():
             try:
-                name = source_with(self.store_of(row.id), row.id, self.holds) if self.holds else None
+                if self.holds:
+                    name = source_with(self.store_of(row.id), row.id, self.holds)
+                else:
+                    name = None
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
@@ -266,22 +330,28 @@ def redact_matching(
     """Find what is to go, redact it unless ``dry_run``, and look again."""
     chosen = redacting.choose(with_summaries=with_summaries)
     ids = {name: tuple(event.id for event in events) for name, events in chosen.goes.items()}
-    receipts, stay = list[RedactionReceipt](), list[Problem]()
+    receipts = list[RedactionReceipt]()
+    stay = list[Problem]()
     if not dry_run:
-        receipts, stay = redacting.redact(chosen, reason=reason, by=by, with_summaries=with_summaries)
+        receipts, stay = redacting.redact(
+            chosen, reason=reason, by=by, with_summaries=with_summaries
+        )
         stay += redacting.look_again() if redacting.holds is not None else []
     stay += [Problem(name, problem) for name, problem in redacting.problems.items()]
     unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
     return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
 
 
-def unconfirmed_by(chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]) -> tuple[str, ...]:
+def unconfirmed_by(
+    chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]
+) -> tuple[str, ...]:
     """Return what may still hold what is redacted, each once."""
     of_receipts = (name for receipt in receipts for name in receipt.unconfirmed)
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
 
-# -- events, and all that goes with them -------------------------------------------------------------------------------
+# -- events, and all that goes with them
+# -------------------------------------------------------------------------------
 
 
 def redacted(
@@ -294,10 +364,12 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events, with all that may repeat their content: see ``History.redact``. Where they do not go
-    ``for_content``, but for their age, records without an id and a time stay welcome in other histories.
+    """Redact events, with all that may repeat their content: see ``History.redact``. Where they do
+    not go ``for_content``, but for their age, records without an id and a time stay welcome in
+    other histories.
     """
-    by, reason = check_text("by", _user() if by is None else by), check_reason(reason, "receipt")
+    by = check_text("by", _user() if by is None else by)
+    reason = check_reason(reason, "receipt")
     unread: list[str] = []
     named = {conversation: asked_for(store, conversation, event_ids)}
     asked = {event.id for event in named[conversation]}
@@ -322,15 +394,26 @@ def redacted(
             break
         chosen |= now
         if not for_content:
-            common |= {(name, each.id) for name, its in named.items() for each in its if not _is_named(each)}
+            common |= {
+                (name, each.id)
+                for name, its in named.items()
+                for each in its
+                if not _is_named(each)
+            }
         touched = {conversation}
         for name, its in others.items():
             with suppress(ConversationErased):  # since it was found
                 touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
         sources = source_files(store, sorted(touched))
-        others[conversation] = [*event_ids, *(each for each in others.get(conversation, ()) if each not in asked)]
+        others[conversation] = [
+            *event_ids,
+            *(each for each in others.get(conversation, ()) if each not in asked),
+        ]
         after = redact_with(others=others)
-        receipt = after._replace(position=receipt.position) if receipt and after.position is None else after
+        if receipt and after.position is None:
+            receipt = after._replace(position=receipt.position)
+        else:
+            receipt = after
     files = chain.from_iterable(sources.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
     lost = documents_lost(store, conversation, receipt.event_ids)
@@ -338,15 +421,26 @@ def redacted(
 
 
 def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time: no other history has it by chance."""
+    """Return whether the record of an event has an id or a time: no other history has it by
+    chance.
+    """
     origin = event.origin
-    return origin is not None and (origin.id is not None or origin.time is not None or event.timestamp is not None)
+    return origin is not None and (
+        origin.id is not None or origin.time is not None or event.timestamp is not None
+    )
 
 
 def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
-    """Return the events of these ids that are there, each once; for the id of a summary its condensation."""
+    """Return the events of these ids that are there, each once; for the id of a summary its
+    condensation.
+    """
     wanted = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
-    return [event for each in wanted if each >= 0 for event in store.events(conversation, each, each + 1)]
+    return [
+        event
+        for each in wanted
+        if each >= 0
+        for event in store.events(conversation, each, each + 1)
+    ]
 
 
 def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) -> tuple[str, ...]:
@@ -358,15 +452,16 @@ def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) ->
 def all_that_goes(
     store: Store, named: Mapping[str, Sequence[Event]], unread: list[str], *, with_summaries: bool
 ) -> dict[str, list[Event]]:
-    """Return these events of conversations and all events whose content goes with theirs: those of the same records of
-    a source and copies of them (``with_copies``), and with summaries the condensations that may quote them, in forks
-    too, and copies of these.
+    """Return these events of conversations and all events whose content goes with theirs: those of
+    the same records of a source and copies of them (``with_copies``), and with summaries the
+    condensations that may quote them, in forks too, and copies of these.
     """
     goes = with_copies(store, with_records(store, named), unread)
     if not with_summaries:
         return goes
     for name, events in shown_by(store, goes).items():
-        begins, known = store.conversation(name).parent_version or 0, {each.id for each in goes.get(name, ())}
+        begins = store.conversation(name).parent_version or 0
+        known = {each.id for each in goes.get(name, ())}
         quotes = store.query(name, partial(redact.quotes_in, redacted=events))
         own = [each for each in quotes if each.id >= begins and each.id not in known]
         if own:
@@ -376,39 +471,58 @@ def all_that_goes(
 
 def with_records(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
     """Return these events, and those that came of the same records: see ``events_of_records``."""
-    ids = events_of_records(store, {name: [each.id for each in events] for name, events in named.items()})
+    ids = events_of_records(
+        store, {name: [each.id for each in events] for name, events in named.items()}
+    )
     found = {name: {each.id: each for each in events} for name, events in named.items()}
     for name, its in ids.items():
         there = found.setdefault(name, {})
         for missing in sorted(its - there.keys()):
-            there |= {each.id: each for each in store.events(name, missing, missing + 1) if can_be_redacted(each)}
+            there |= {
+                each.id: each
+                for each in store.events(name, missing, missing + 1)
+                if can_be_redacted(each)
+            }
     return {name: [*events.values()] for name, events in found.items()}
 
 
-def with_copies(store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]) -> dict[str, list[Event]]:
-    """Return these events of conversations, and those of companions that repeat their content. Of these, one that
-    cannot be read is named in ``unread``. Cost: the events of a conversation that has companions; those of companions.
+def with_copies(
+    store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]
+) -> dict[str, list[Event]]:
+    """Return these events of conversations, and those of companions that repeat their content. Of
+    these, one that cannot be read is named in ``unread``. Cost: the events of a conversation that
+    has companions; those of companions.
     """
     found = {name: [*events] for name, events in named.items()}
     for name, events in named.items():
         row = store.conversation(name)
-        own = [event for event in events if event.id >= (row.parent_version or 0) and can_be_redacted(event)]
+        own = [
+            event
+            for event in events
+            if event.id >= (row.parent_version or 0) and can_be_redacted(event)
+        ]
         for beside, copies in _copies_beside(store, row, own, unread):
-            found[beside] = [*{each.id: each for each in (*found.get(beside, ()), *copies)}.values()]
+            found[beside] = [
+                *{each.id: each for each in (*found.get(beside, ()), *copies)}.values()
+            ]
     return found
 
 
 def _copies_beside(
     store: Store, row: ConversationRow, gone: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion that shows these events of a conversation, with its events that repeat their content."""
+    """Yield each companion that shows these events of a conversation, with its events that repeat
+    their content.
+    """
     ids = {each.id for each in gone}
     sharing = store.forks_sharing(row.id, min(ids)) if gone else ()
     found = companions(store, row.id, *forked_from(store, row.id), *sharing) if gone else ()
     if beside := [each for each in found if each.erased_at is None]:
         own = _readable(store, row, row.parent_version or 0, [])
         texts = texts_of(gone, (each for each in own if each.id not in ids))
-        yield from ((each.id, copies_of(texts, _readable(store, each, 0, unread))) for each in beside)
+        yield from (
+            (each.id, copies_of(texts, _readable(store, each, 0, unread))) for each in beside
+        )
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
@@ -425,8 +539,8 @@ def _user() -> str:
 
 
 def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return which of these events of conversations each conversation shows: its own, and those that it shares as a
-    fork. Cost: a look-up for each event.
+    """Return which of these events of conversations each conversation shows: its own, and those
+    that it shares as a fork. Cost: a look-up for each event.
     """
     shown: dict[str, list[Event]] = {}
     for name, events in named.items():
@@ -438,17 +552,28 @@ def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, li
 
 
 def holders(
-    store: Store, unconfirmed: Iterable[str], conversations: Container[str] | None = None, sources: Iterable[str] = ()
+    store: Store,
+    unconfirmed: Iterable[str],
+    conversations: Container[str] | None = None,
+    sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return what may still hold what was erased of these conversations, or of any one: of ``unconfirmed`` the read
-    models and the files that foldlog wrote of them, the former files that restores kept, and the files and folders
-    ``sources``.
+    """Return what may still hold what was erased of these conversations, or of any one: of
+    ``unconfirmed`` the read models and the files that foldlog wrote of them, the former files that
+    restores kept, and the files and folders ``sources``.
     """
-    known = [name for name in unconfirmed if may_hold(name, conversations) and path_in(name) != store.path]
+    known = [
+        name
+        for name in unconfirmed
+        if may_hold(name, conversations) and path_in(name) != store.path
+    ]
     noted_sources = {name: path_in(name) for name in known if name.startswith("imported ")}
-    there = [told(store, name) for name in known if name not in noted_sources]  # a backup knows itself
+    # a backup knows itself
+    there = [told(store, name) for name in known if name not in noted_sources]
     for name in filter(is_gone, noted_sources):
         told(store, name)
-    former = [] if store.path is None else sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
+    if store.path is None:
+        former = []
+    else:
+        former = sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
     paths = filter(os.path.exists, dict.fromkeys((*noted_sources.values(), *sources)))
     return (*there, *(f"former file {path}" for path in former), *map(source_name, paths))

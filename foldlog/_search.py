@@ -1,7 +1,8 @@
-"""Search without an index: read the stored records and events, and look at those that may have the words.
+"""Search without an index: read the stored records and events, and look at those that may have the
+words.
 
-A record or an event is looked at as bytes first; it is parsed only where it has all words. So nothing of an event is
-kept for a search, and nothing has to be erased elsewhere.
+A record or an event is looked at as bytes first; it is parsed only where it has all words. So
+nothing of an event is kept for a search, and nothing has to be erased elsewhere.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from foldlog.eventstore.sources.tables import Made, Source, Sources
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _ASCII = re.compile(rb"[!-\[\]-~]+")
 """What stands in JSON as it is: not what may be escaped."""
-_BEFORE, _SNIPPET = 60, 200
+_BEFORE = 60
+_SNIPPET = 200
 """Characters of a snippet: before the first word that was found, and in all."""
 _PAGE: Final = 1_000
 MayBeIn: TypeAlias = Callable[[bytes], bool]
@@ -48,7 +50,8 @@ class Hit(NamedTuple):
     """An event that was found.
 
     ``kind``        its label: user, agent, action, observation, error, …
-    ``timestamp``   when it happened, without a zone where its source names none; None where the event does not say
+    ``timestamp``   when it happened, without a zone where its source names none; None where the
+                    event does not say
     ``snippet``     the part of its text where the words are, on one line
     ``highlights``  where in the snippet they are: pairs of start and end
     """
@@ -63,8 +66,8 @@ class Hit(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The outcome of a search: the newest hits, and of how many conversations how many were ``read``. ``unread`` names
-    what could not be read.
+    """The outcome of a search: the newest hits, and of how many conversations how many were
+    ``read``. ``unread`` names what could not be read.
     """
 
     hits: tuple[Hit, ...]
@@ -84,22 +87,28 @@ def search(
     limit: int | None = 20,
     seconds: float | None = None,
 ) -> Searched:
-    """Return the newest ``limit`` events that have all the words: of the newest conversations first, in each the last
-    event first. See ``Histories.search``. With ``seconds``, it ends after this time, and says how much it read.
+    """Return the newest ``limit`` events that have all the words: of the newest conversations
+    first, in each the last event first. See ``Histories.search``. With ``seconds``, it ends after
+    this time, and says how much it read.
     """
     wanted = _Wanted(words, kinds, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
     until_s = None if seconds is None else time.monotonic() + seconds
-    hits, unread = list[Hit](), list[str]()
+    hits = list[Hit]()
+    unread = list[str]()
     places = _places(store, conversation, unread)
     read = failed = 0
     for row, stop in places:
-        if (most is not None and len(hits) >= most) or (until_s is not None and time.monotonic() > until_s):
+        if (most is not None and len(hits) >= most) or (
+            until_s is not None and time.monotonic() > until_s
+        ):
             break
         read += 1
         found = list[Hit]()
         try:
-            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(wanted.words.may_be_in):
+            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(
+                wanted.words.may_be_in
+            ):
                 if (hit := wanted.hit(row.id, event, recorded_at)) is not None:
                     found.append(hit)
         except ConversationErased:
@@ -114,19 +123,28 @@ def search(
 
 
 def events_with(
-    store: Store, conversation: str, words: SearchTerms, unread: list[str], text: Callable[[Event], str] = text_of
+    store: Store,
+    conversation: str,
+    words: SearchTerms,
+    unread: list[str],
+    text: Callable[[Event], str] = text_of,
 ) -> list[Event]:
-    """Return the events of one conversation with the words in their ``text``, oldest first. What cannot be read is
-    added to ``unread``. Raises ``ConversationNotFound`` and ``ConversationErased``. Cost: its stored bytes.
+    """Return the events of one conversation with the words in their ``text``, oldest first. What
+    cannot be read is added to ``unread``. Raises ``ConversationNotFound`` and
+    ``ConversationErased``. Cost: its stored bytes.
     """
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
-    found = {event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))}
+    found = {
+        event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))
+    }
     return [found[event_id] for event_id in sorted(found)]
 
 
-def candidates_in(store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]) -> Iterator[Event]:
-    """Yield the events of one conversation in whose stored bytes, in lower case, something may be, in no order; without
-    redacted ones. Raises what ``events_with`` raises. Cost: its stored bytes.
+def candidates_in(
+    store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
+) -> Iterator[Event]:
+    """Yield the events of one conversation in whose stored bytes, in lower case, something may be,
+    in no order; without redacted ones. Raises what ``events_with`` raises. Cost: its stored bytes.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -134,8 +152,12 @@ def candidates_in(store: Store, conversation: str, may_be_in: MayBeIn, unread: l
                 yield event
 
 
-def _places(store: Store, conversation: str | None, unread: list[str]) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, the newest first, each up to a version: None stands for its end."""
+def _places(
+    store: Store, conversation: str | None, unread: list[str]
+) -> list[tuple[ConversationRow, int | None]]:
+    """Return the conversations to search, the newest first, each up to a version: None stands for
+    its end.
+    """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
         return [(row, None) for row in sorted(rows, key=lambda row: row.created_at, reverse=True)]
@@ -170,20 +192,28 @@ def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
 
 
 class SearchTerms:
-    """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
+    """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes
+    follow one another.
 
-    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there is no word, unless
-    that stands for every text.
+    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there
+    is no word, unless that stands for every text.
     """
 
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
-        terms = [(quoted or word).rstrip("*").strip() for quoted, _, word in _TERM.findall(check_text("words", words))]
+        terms = [
+            (quoted or word).rstrip("*").strip()
+            for quoted, _, word in _TERM.findall(check_text("words", words))
+        ]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
         if not terms and not may_be_none:
             raise InvalidArgument(f"there is no word to search for in {words!r}")
-        expressions = [r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms]
+        expressions = [
+            r"\W+".join(map(re.escape, term.replace('"', " ").split())) for term in terms
+        ]
         self._every = all if every else any
-        self.patterns = [re.compile(rf"(?<!\w){expression}", re.IGNORECASE) for expression in expressions]
+        self.patterns = [
+            re.compile(rf"(?<!\w){expression}", re.IGNORECASE) for expression in expressions
+        ]
         self._needles = [[*_needles(term)] for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
@@ -203,7 +233,9 @@ class SearchTerms:
 class _Wanted:
     """What an event must have: all the words, and what was chosen beside them."""
 
-    def __init__(self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None) -> None:
+    def __init__(
+        self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None
+    ) -> None:
         self._kinds = narrowed(kind_words(kinds))
         self.words = SearchTerms(words, may_be_none=not words and bool(self._kinds))
         self._since = None if since is None else check_time("since", since)
@@ -226,12 +258,16 @@ class _Wanted:
         return Hit(conversation, event.id, label(event), told, recorded_at, snippet, highlights)
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-        """Return the part of a text around the first word that was found, and where the words are in it."""
+        """Return the part of a text around the first word that was found, and where the words are
+        in it.
+        """
         start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""
-        spans = (found.span() for pattern in self.words.patterns for found in pattern.finditer(part))
+        spans = (
+            found.span() for pattern in self.words.patterns for found in pattern.finditer(part)
+        )
         shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
         return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(_apart(shifted))
 
@@ -256,13 +292,21 @@ def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 class _Conversation:
     """One conversation, up to a version."""
 
-    def __init__(self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]) -> None:
-        self._store, self._row, self._stop, self._unread = store, row, stop, unread
+    def __init__(
+        self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
+    ) -> None:
+        self._store = store
+        self._row = row
+        self._stop = stop
+        self._unread = unread
 
         def read(reader: Reader) -> tuple[Source | None, Made, int]:
             sources = Sources(store.database, reader)
             found = store.database.find(reader, row.id, pending=True)
-            source = None if found is None else sources.of_key(found.key, has_texts=False)
+            if found is None:
+                source = None
+            else:
+                source = sources.of_key(found.key, has_texts=False)
             made = {} if source is None else sources.made(source)
             return source, made, 0 if found is None else found.version
 
@@ -270,8 +314,8 @@ class _Conversation:
         self._version = version if stop is None else min(stop, version)
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events in whose stored bytes something may be, with their times of recording, in no order. Cost:
-        its blocks, and the events that no record became.
+        """Yield the events in whose stored bytes something may be, with their times of recording,
+        in no order. Cost: its blocks, and the events that no record became.
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
@@ -284,7 +328,9 @@ class _Conversation:
 
     def _in_records(self, source: Source, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         pending = list[int]()
-        for block in own_blocks_with(self._store.database, source, lambda raw: may_be_in(raw.lower())):
+        for block in own_blocks_with(
+            self._store.database, source, lambda raw: may_be_in(raw.lower())
+        ):
             for number, record in enumerate(block.records(), block.first):
                 if number < source.from_record or not may_be_in(record.lower()):
                     continue
@@ -299,8 +345,12 @@ class _Conversation:
     def _events(self, start: int, stop: int) -> Iterator[tuple[datetime, Event]]:
         return sound(self._store, self._row.id, start, stop, self._unread)
 
-    def _pending_events(self, source: Source, numbers: frozenset[int]) -> Iterator[tuple[datetime, Event]]:
-        """Yield events of records that are not made yet, decoded in memory: with the ids that they will have."""
+    def _pending_events(
+        self, source: Source, numbers: frozenset[int]
+    ) -> Iterator[tuple[datetime, Event]]:
+        """Yield events of records that are not made yet, decoded in memory: with the ids that they
+        will have.
+        """
         from foldlog._archive.projecting import decoded
 
         version = self._store.conversation(self._row.id, pending=True).version
@@ -308,14 +358,20 @@ class _Conversation:
             if number in numbers:
                 yield from ((self._row.created_at, event) for event in events)
 
-    def _in_events(self, start: int, stop: int, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
+    def _in_events(
+        self, start: int, stop: int, may_be_in: MayBeIn
+    ) -> Iterator[tuple[datetime, Event]]:
         """Yield candidates among events that no record became."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
 
             def rows(reading: Any, first: int = start, end: int = end) -> list[Row]:
-                return [row for row in reading.rows(first, end, end - first) if may_be_in(row.body.lower())]
+                return [
+                    row
+                    for row in reading.rows(first, end, end - first)
+                    if may_be_in(row.body.lower())
+                ]
 
             try:
                 found = self._store.query(name, rows)

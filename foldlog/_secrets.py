@@ -1,7 +1,8 @@
-"""Find keys and tokens in texts by their known shapes. What was found is named by its kind; its value is never kept.
+"""Find keys and tokens in texts by their known shapes. What was found is named by its kind; its
+value is never kept.
 
-One expression finds the lines that may hold one, and the rules of ``detect-secrets`` decide about these lines: they
-take a hundred times as long. A few shapes that it does not know are decided here.
+One expression finds the lines that may hold one, and the rules of ``detect-secrets`` decide about
+these lines: they take a hundred times as long. A few shapes that it does not know are decided here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from foldlog.eventstore.inside import install_command
 
 _MAY_HOLD = re.compile(
     rb"(?:akia|asia|abia|acca)[0-9a-z]{16}|gh[pousr]_\w{36}|github_pat_\w{20}|gl(?:pat|dt|ft|soat|rt)-|\bsk-[\w-]{20}"
-    rb"|xox[abposr]-\d|hooks\.slack\.com/services/|aiza[\w-]{35}|eyj[\w-]{10,}\.eyj|-begin [a-z ]*private key"
+    rb"|xox[abposr]-\d|hooks\.slack\.com/services/|aiza[\w-]{35}|eyj[\w-]{10,}\.eyj|-begin [a-z"
+    rb" ]*private key"
     rb"|\bsg\.[\w-]{22}\.|[rs]k_live_\w{24}|_authtoken=\s*npm_|\bnpm_[a-z0-9]{36}|pypi-ageic|accountkey=|sq0csp-|\b\d{8,10}:[\w-]{35}"
     rb"|lin_api_\w{30}"
 )
@@ -33,8 +35,21 @@ _MORE = {
 }
 """Shapes that ``detect-secrets`` does not know."""
 _RULES = (
-    *("AWSKeyDetector", "AzureStorageKeyDetector", "GitHubTokenDetector", "GitLabTokenDetector", "JwtTokenDetector"),
-    *("NpmDetector", "OpenAIDetector", "PrivateKeyDetector", "PypiTokenDetector", "SendGridDetector", "SlackDetector"),
+    *(
+        "AWSKeyDetector",
+        "AzureStorageKeyDetector",
+        "GitHubTokenDetector",
+        "GitLabTokenDetector",
+        "JwtTokenDetector",
+    ),
+    *(
+        "NpmDetector",
+        "OpenAIDetector",
+        "PrivateKeyDetector",
+        "PypiTokenDetector",
+        "SendGridDetector",
+        "SlackDetector",
+    ),
     *("SquareOAuthDetector", "StripeDetector", "TelegramBotTokenDetector"),
 )
 _LINE_MAX = 100_000
@@ -49,10 +64,11 @@ def may_hold_secrets(data: bytes) -> bool:
 
 
 def kinds_in(text: str) -> tuple[str, ...]:
-    """Return the kinds of the secrets in a text, in the order of the alphabet. Raises ``InvalidOption`` where
-    ``detect-secrets`` is not installed.
+    """Return the kinds of the secrets in a text, in the order of the alphabet. Raises
+    ``InvalidOption`` where ``detect-secrets`` is not installed.
     """
-    rules, found = _rules(), set[str]()
+    rules = _rules()
+    found = set[str]()
     for line in _ESCAPE.sub(" ", text).splitlines():
         for start in range(0, len(line), _LINE_MAX):
             part = line[start : start + _LINE_MAX + 1_000]  # a secret may lie across the border
@@ -73,9 +89,11 @@ def is_secret(record: bytes) -> bool:
     return may_hold_secrets(record.lower()) and holds_secret(record.decode("utf-8", "replace"))
 
 
-def secrets_in(store: Store, conversation: str, unread: list[str]) -> Iterator[tuple[Event, tuple[str, ...]]]:
-    """Yield the events of a conversation that hold secrets, in order, with the kinds of these. What cannot be read is
-    added to ``unread``. Cost: its stored bytes.
+def secrets_in(
+    store: Store, conversation: str, unread: list[str]
+) -> Iterator[tuple[Event, tuple[str, ...]]]:
+    """Yield the events of a conversation that hold secrets, in order, with the kinds of these. What
+    cannot be read is added to ``unread``. Cost: its stored bytes.
     """
     found: dict[int, tuple[Event, tuple[str, ...]]] = {}
     try:
@@ -96,7 +114,10 @@ def _rules() -> tuple[Any, ...]:
     try:
         from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
     except ImportError as error:
-        needed = f"finding secrets needs detect-secrets, which is not installed: {install_command('secrets')}"
+        needed = (
+            "finding secrets needs detect-secrets, which is not installed:"
+            f" {install_command('secrets')}"
+        )
         raise InvalidOption(needed) from error
     known: dict[str, Any] = get_mapping_from_secret_type_to_class()
     classes = {rule.__name__: rule for rule in known.values()}

@@ -1,8 +1,10 @@
-"""The one place where work is observed: messages of the standard ``logging``, and the hook of a program's telemetry.
+"""The one place where work is observed: messages of the standard ``logging``, and the hook of a
+program's telemetry.
 
-The core calls ``tell``, ``span`` and the decorators, and knows nothing else of who observes it. Each message has a
-logger of its own, whose name is stable, and its values are attributes of the record. No message has the content of an
-event. ``foldlog.otel`` is the telemetry; without one, an append calls nothing of this file.
+The core calls ``tell``, ``span`` and the decorators, and knows nothing else of who observes it.
+Each message has a logger of its own, whose name is stable, and its values are attributes of the
+record. No message has the content of an event. ``foldlog.otel`` is the telemetry; without one, an
+append calls nothing of this file.
 """
 
 from __future__ import annotations
@@ -20,55 +22,82 @@ T = TypeVar("T")
 TRACEPARENT: Final = "traceparent"
 """The key in the ``meta`` of an event of the trace context of its append, as W3C writes it."""
 SHOWN: Final = "shown_version"
-"""The key in the ``meta`` of an event of the version of a View that was shown before it: of a reply the View that it
-answers, if others appended in between; of another event the View that ``prepare`` or ``step`` returned before it.
+"""The key in the ``meta`` of an event of the version of a View that was shown before it: of a reply
+the View that it answers, if others appended in between; of another event the View that ``prepare``
+or ``step`` returned before it.
 """
 OF_APPENDS: Final = frozenset((TRACEPARENT, SHOWN))
 """The keys in ``meta`` that an append adds, so that they may differ when it is repeated."""
 
-_INFO, _WARNING = logging.INFO, logging.WARNING
+_INFO = logging.INFO
+_WARNING = logging.WARNING
 MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
     "foldlog.condensation.made": (
         _INFO,
-        "conversation %(conversation)r: condensation %(condensation)d by %(condenser)r (%(reason)s): %(events_before)d "
-        "events before, %(events_after)d after; %(tokens_before)s tokens before, %(tokens_after)s after; %(ms)d ms"
-        "%(paid)s",
+        (
+            "conversation %(conversation)r: condensation %(condensation)d by %(condenser)r"
+            " (%(reason)s): %(events_before)d events before, %(events_after)d after;"
+            " %(tokens_before)s tokens before, %(tokens_after)s after; %(ms)d ms%(paid)s"
+        ),
     ),
     "foldlog.condensation.failed": (
         _WARNING,
-        "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its model %(model)r failed "
-        "(%(failure)s, %(error)s) after %(attempts)s attempts%(paid)s; its report in the conversation has the "
-        "error's text",
+        (
+            "conversation %(conversation)r: the condenser %(condenser)r forgot nothing, because its"
+            " model %(model)r failed (%(failure)s, %(error)s) after %(attempts)s attempts%(paid)s;"
+            " its report in the conversation has the error's text"
+        ),
     ),
     "foldlog.condensation.declined": (
         _WARNING,
-        "conversation %(conversation)r: the condenser %(condenser)r declined a condensation of %(events_before)d "
-        "events: %(reason)s",
+        (
+            "conversation %(conversation)r: the condenser %(condenser)r declined a condensation of"
+            " %(events_before)d events: %(reason)s"
+        ),
     ),
     "foldlog.condensation.dropped": (
         _WARNING,
-        "conversation %(conversation)r: a condensation by %(condenser)r, planned at version %(planned_at)d, was given "
-        "up: %(reason)s%(paid)s",
+        (
+            "conversation %(conversation)r: a condensation by %(condenser)r, planned at version"
+            " %(planned_at)d, was given up: %(reason)s%(paid)s"
+        ),
     ),
     "foldlog.model.keys_ignored": (
         _WARNING,
-        "the table of the model %(model)r has keys without effect here: %(keys)s (docs/COMING_FROM_OPENHANDS.md)",
+        (
+            "the table of the model %(model)r has keys without effect here: %(keys)s"
+            " (docs/COMING_FROM_OPENHANDS.md)"
+        ),
     ),
-    "foldlog.store.waited": (_WARNING, "a write waited %(seconds).1f s for other writers or its server"),
-    "foldlog.store.away": (_WARNING, "%(problem)s; trying again for up to %(seconds)g s (patience_s in the URL)"),
+    "foldlog.store.waited": (
+        _WARNING,
+        "a write waited %(seconds).1f s for other writers or its server",
+    ),
+    "foldlog.store.away": (
+        _WARNING,
+        "%(problem)s; trying again for up to %(seconds)g s (patience_s in the URL)",
+    ),
     "foldlog.store.moved": (_WARNING, "%(problem)s"),
     "foldlog.follower.behind": (
         _WARNING,
-        "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at position %(position)d",
+        (
+            "follower %(follower)r is %(seconds)d s behind the store: it has not read the event at"
+            " position %(position)d"
+        ),
     ),
     "foldlog.lease.taken_over": (
         _WARNING,
-        "conversation %(conversation)r: %(worker)r takes over from %(former)r, which did not renew its lease in time",
+        (
+            "conversation %(conversation)r: %(worker)r takes over from %(former)r, which did not"
+            " renew its lease in time"
+        ),
     ),
     "foldlog.lease.failed": (
         _WARNING,
-        "conversation %(conversation)r: its lease could not be renewed or given back; it ends with its time: "
-        "%(problem)s",
+        (
+            "conversation %(conversation)r: its lease could not be renewed or given back; it ends"
+            " with its time: %(problem)s"
+        ),
     ),
     "foldlog.resume.finding": (
         _WARNING,
@@ -102,9 +131,14 @@ telemetry: Telemetry | None = None
 def tell(name: str, **values: Any) -> None:
     """Log a message, with its values as attributes of the record, and tell the telemetry."""
     logger, (level, text) = logging.getLogger(name), MESSAGES[name]
-    text = text if logger.hasHandlers() else f"{name}: note: {text}"  # which Python then prints alone on stderr
+    # which Python then prints alone on stderr
+    text = text if logger.hasHandlers() else f"{name}: note: {text}"
     cost = values.get("cost")
-    paid = f"; cost {cost:.4g} USD" if cost else ""  # nothing of a cost that is not known
+    # nothing of a cost that is not known
+    if cost:
+        paid = f"; cost {cost:.4g} USD"
+    else:
+        paid = ""
     logger.log(level, text, {**values, "paid": paid}, extra=values, stacklevel=2)
     measure(name, **values)
 

@@ -1,7 +1,8 @@
 """Threads that run blocking calls for asyncio and trio, and finish the calls that have begun.
 
-A call costs one hand-over to a thread and one back; of calls that are made together, all together cost that. Threads
-are made when they are needed, up to a limit, and are daemons of their pool: closing it waits for the running calls.
+A call costs one hand-over to a thread and one back; of calls that are made together, all together
+cost that. Threads are made when they are needed, up to a limit, and are daemons of their pool:
+closing it waits for the running calls.
 """
 
 from __future__ import annotations
@@ -27,9 +28,13 @@ _Post = Callable[[Callable[[], object]], object]
 """Has a loop call a function, from any thread. ``RuntimeError`` where that loop has ended."""
 
 _PAUSE_S: Final = 0.005
-"""How long a thread that made calls together waits at most until the tasks have gone on that made these calls."""
+"""How long a thread that made calls together waits at most until the tasks have gone on that made
+these calls.
+"""
 _TURNS: Final = 2
-"""The turns of a loop after which a woken task has gone on: trio runs the tasks of one turn in any order."""
+"""The turns of a loop after which a woken task has gone on: trio runs the tasks of one turn in any
+order.
+"""
 
 
 class _Call(Generic[T]):
@@ -38,7 +43,8 @@ class _Call(Generic[T]):
     __slots__ = ("_context", "_unclaimed", "may_withdraw", "outcome", "post", "wake", "work")
 
     def __init__(self, work: Callable[[], T], *, may_withdraw: bool = True) -> None:
-        self.work, self.may_withdraw = work, may_withdraw
+        self.work = work
+        self.may_withdraw = may_withdraw
         self._context = copy_context()  # that of the caller, with its trace
         self.outcome: Outcome[T] | None = None
         self.post: _Post
@@ -47,7 +53,9 @@ class _Call(Generic[T]):
         self._unclaimed = [True]
 
     def claim(self) -> bool:
-        """Return whether the caller of this method is the first: a thread that begins, or a caller that withdraws."""
+        """Return whether the caller of this method is the first: a thread that begins, or a caller
+        that withdraws.
+        """
         try:
             return self._unclaimed.pop()
         except IndexError:
@@ -63,8 +71,8 @@ class _Call(Generic[T]):
 class ThreadPool:
     """A pool of at most ``threads_max`` threads, for the calls of any number of tasks and loops.
 
-    ``together`` does several pieces of work at once and returns the outcome of each: then a thread takes all calls that
-    wait, and their tasks are woken together.
+    ``together`` does several pieces of work at once and returns the outcome of each: then a thread
+    takes all calls that wait, and their tasks are woken together.
     """
 
     def __init__(
@@ -73,24 +81,30 @@ class ThreadPool:
         threads_max: int,
         together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]] | None = None,
     ) -> None:
-        self._name, self._threads_max, self._together = name, threads_max, together
+        self._name = name
+        self._threads_max = threads_max
+        self._together = together
         self._closed = False
         self._begin()
         _pools.add(self)
 
     def _begin(self) -> None:
-        """Have no threads and no calls: also in a child process, which has none of the threads of its parent."""
+        """Have no threads and no calls: also in a child process, which has none of the threads of
+        its parent.
+        """
         self._calls: SimpleQueue[_Call[Any] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._idle = 0
 
-    async def run(self, work: Callable[[], T], *, finish: bool = True, may_withdraw: bool = True) -> T:
+    async def run(
+        self, work: Callable[[], T], *, finish: bool = True, may_withdraw: bool = True
+    ) -> T:
         """Return what ``work`` returns in a thread, or raise what it raises.
 
-        A call that is cancelled before it begins is withdrawn, if it ``may_withdraw``. Afterwards a call that must
-        ``finish`` is waited for and the cancellation is raised with its ``outcome``; another call, such as one that
-        only reads, is left to its thread.
+        A call that is cancelled before it begins is withdrawn, if it ``may_withdraw``. Afterwards a
+        call that must ``finish`` is waited for and the cancellation is raised with its ``outcome``;
+        another call, such as one that only reads, is left to its thread.
         """
         call = _Call(work, may_withdraw=may_withdraw)
         run = _run_in_trio if _in_trio() else _run_in_asyncio
@@ -103,7 +117,9 @@ class ThreadPool:
                 raise StoreUnusable("the store is closed; open the store again", kind="closed")
             if self._idle <= 0 and len(self._threads) < self._threads_max:
                 number = len(self._threads) + 1
-                thread = threading.Thread(target=self._work, name=f"{self._name}-{number}", daemon=True)
+                thread = threading.Thread(
+                    target=self._work, name=f"{self._name}-{number}", daemon=True
+                )
                 try:
                     thread.start()
                     self._threads.append(thread)
@@ -116,8 +132,8 @@ class ThreadPool:
         self._calls.put(call)
 
     def close(self, *, wait: bool = True) -> None:
-        """End the threads once they have run what was submitted. Blocks until then, unless ``wait`` is False. A thread
-        of the pool may call it, and ends after its call.
+        """End the threads once they have run what was submitted. Blocks until then, unless ``wait``
+        is False. A thread of the pool may call it, and ends after its call.
         """
         with self._lock:
             self._closed = True
@@ -135,12 +151,16 @@ class ThreadPool:
 
     def _work(self) -> None:
         while (call := self._calls.get()) is not None:
-            taken = [call] if self._together is None else [call, *self._waiting()]
+            if self._together is None:
+                taken = [call]
+            else:
+                taken = [call, *self._waiting()]
             begun = [call for call in taken if call.claim()]
             if self._together is None or len(begun) < 2:
                 for call in begun:
                     call.run()
-                self._be_free_for(len(taken))  # first: a task that is woken may submit its next call at once
+                # first: a task that is woken may submit its next call at once
+                self._be_free_for(len(taken))
                 for call in begun:
                     _post(call.post, call.wake)
             else:
@@ -164,11 +184,14 @@ class ThreadPool:
             yield call
 
 
-def _run_together(together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]) -> None:
+def _run_together(
+    together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]], calls: Sequence[_Call[Any]]
+) -> None:
     """Make several calls, and wake their tasks, those of one loop together.
 
-    Then wait until these tasks have gone on, so that what they call next is made together too. Else two groups of tasks
-    would alternate for ever, however they came to be: one task alone, and then all others.
+    Then wait until these tasks have gone on, so that what they call next is made together too. Else
+    two groups of tasks would alternate for ever, however they came to be: one task alone, and then
+    all others.
     """
     try:
         outcomes = together([call.work for call in calls])
@@ -181,7 +204,9 @@ def _run_together(together: Callable[[Sequence[_Work]], Sequence[Outcome[Any]]],
     gone_on = threading.Lock()
     gone_on.acquire()
     for post, of_loop in wakes.items():
-        _post(post, partial(_wake_all, of_loop, partial(_after_turns, _TURNS, post, gone_on.release)))
+        _post(
+            post, partial(_wake_all, of_loop, partial(_after_turns, _TURNS, post, gone_on.release))
+        )
     if len(wakes) == 1:
         gone_on.acquire(timeout=_PAUSE_S)
 
@@ -237,7 +262,8 @@ async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Out
         if not waiting.done():
             waiting.set_result(None)
 
-    call.post, call.wake = loop.call_soon_threadsafe, wake
+    call.post = loop.call_soon_threadsafe
+    call.wake = wake
     pool.submit(call)
     cancelled: asyncio.CancelledError | None = None
     while call.outcome is None:
@@ -259,9 +285,11 @@ async def _run_in_asyncio(pool: ThreadPool, call: _Call[T], finish: bool) -> Out
 async def _run_in_trio(pool: ThreadPool, call: _Call[T], finish: bool) -> Outcome[T]:
     import trio
 
-    token, done = trio.lowlevel.current_trio_token(), trio.Event()
+    token = trio.lowlevel.current_trio_token()
+    done = trio.Event()
 
-    call.post, call.wake = token.run_sync_soon, done.set
+    call.post = token.run_sync_soon
+    call.wake = done.set
     pool.submit(call)
     try:
         await done.wait()

@@ -6,27 +6,43 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document of a conversation with the usage that its source tells beside the records: see ``Format.beside``."""
+"""The document of a conversation with the usage that its source tells beside the records: see
+``Format.beside``.
+"""
 OF_NO_MODEL: Final = "<synthetic>"
 """What Claude Code names as the model of replies that it wrote itself."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
-"""The name of the annotation, and of the map in its data, in which a condenser reports its own calls."""
+"""The name of the annotation, and of the map in its data, in which a condenser reports its own
+calls.
+"""
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
-"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models took."""
+"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models
+took.
+"""
 USAGE_TEXTS: Final = ("model", "reply")
-"""The names of texts among these that are no content: which model, and which View the call answers."""
+"""The names of texts among these that are no content: which model, and which View the call
+answers.
+"""
 USAGE_NAMES: Final = ("condenser", "failure")
 """The names of texts that are no content where they are one word."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The mark, in ``meta``, of an imported event that happened in another history, if at all: no call, no request."""
+"""The mark, in ``meta``, of an imported event that happened in another history, if at all: no call,
+no request.
+"""
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
     "prompt_tokens": ("prompt_tokens", "input_tokens"),
     "cached_tokens": (
-        *("cached_tokens", "cached_input_tokens", "cache_read_tokens", "cache_read_input_tokens", "cache_read"),
+        *(
+            "cached_tokens",
+            "cached_input_tokens",
+            "cache_read_tokens",
+            "cache_read_input_tokens",
+            "cache_read",
+        ),
         "prompt_cache_hit_tokens",
     ),
     "cache_write_tokens": (
@@ -38,7 +54,13 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     "cache_write_1h_tokens": ("cache_write_1h_tokens", "ephemeral_1h_input_tokens"),
     "completion_tokens": ("completion_tokens", "output_tokens"),
     "reasoning_tokens": (
-        *("reasoning_tokens", "reasoning_output_tokens", "output_reasoning_tokens", "thoughts_tokens", "reasoning"),
+        *(
+            "reasoning_tokens",
+            "reasoning_output_tokens",
+            "output_reasoning_tokens",
+            "thoughts_tokens",
+            "reasoning",
+        ),
     ),
 }
 _PARTS = ("details", "cache_creation")
@@ -46,20 +68,27 @@ _PARTS = ("details", "cache_creation")
 _OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
 """Ours for each name, the one that counts if several are told behind the others."""
 _BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go there."""
+"""Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go
+there.
+"""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
-_MAY_BE_BESIDE = {"completion_tokens": ["reasoning_tokens"], "prompt_tokens": ["cached_tokens", "cache_write_tokens"]}
+_MAY_BE_BESIDE = {
+    "completion_tokens": ["reasoning_tokens"],
+    "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
+}
 """The parts that some sources count beside a prompt or a reply: the total tells it."""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number of 0 or more, also as a fraction or a text, as some languages write all numbers;
-    None for another value.
+    """Return a count: a whole number of 0 or more, also as a fraction or a text, as some languages
+    write all numbers; None for another value.
     """
     try:
         number = float(value) if type(value) is str else value
-        return int(number) if type(number) in (int, float) and number >= 0 and number == int(number) else None
+        if type(number) in (int, float) and number >= 0 and number == int(number):
+            return int(number)
+        return None
     except (ValueError, OverflowError):
         return None
 
@@ -70,7 +99,9 @@ def cost_of(value: Any) -> float | None:
         cost = float(value) if type(value) is str else value
     except ValueError:
         return None
-    return cost if type(cost) in (int, float) and 0 <= cost < float("inf") else None
+    if type(cost) in (int, float) and 0 <= cost < float("inf"):
+        return cost
+    return None
 
 
 def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
@@ -85,12 +116,13 @@ def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
 
 
 def usage_of(told: Any) -> dict[str, int]:
-    """Return the tokens of a call as every report has them, from what a server, an SDK or a log tells of it.
+    """Return the tokens of a call as every report has them, from what a server, an SDK or a log
+    tells of it.
 
-    ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's cache, and
-    ``cache_write_tokens`` went there, ``cache_write_1h_tokens`` of these for an hour. ``reasoning_tokens`` are part of
-    ``completion_tokens``. A count that is missing or cannot be read is left out, never 0. Empty where no token was
-    counted.
+    ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's
+    cache, and ``cache_write_tokens`` went there, ``cache_write_1h_tokens`` of these for an hour.
+    ``reasoning_tokens`` are part of ``completion_tokens``. A count that is missing or cannot be
+    read is left out, never 0. Empty where no token was counted.
     """
     if not told or not isinstance(told, Mapping):
         return {}
@@ -99,10 +131,14 @@ def usage_of(told: Any) -> dict[str, int]:
         if str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
     found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
-    if (by_age := sum([counts.get(name, 0) for name in _BY_AGE])) > found.get("cache_write_tokens", 0):
+    if (by_age := sum([counts.get(name, 0) for name in _BY_AGE])) > found.get(
+        "cache_write_tokens", 0
+    ):
         found["cache_write_tokens"] = by_age
     if "prompt_tokens" not in counts and "input_tokens" in counts:
-        found["prompt_tokens"] += sum([counts[name] for name in _BESIDE_THE_INPUT if name in counts and name in told])
+        found["prompt_tokens"] += sum(
+            [counts[name] for name in _BESIDE_THE_INPUT if name in counts and name in told]
+        )
     if total := counts.get("total_tokens", 0):
         lacks = total - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
         for whole_of, beside in _MAY_BE_BESIDE.items():
@@ -115,10 +151,11 @@ def usage_of(told: Any) -> dict[str, int]:
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call with a prompt of no fewer tokens than its parts: some proxies leave out those that
-    went to the cache.
+    """Return the tokens of a call with a prompt of no fewer tokens than its parts: some proxies
+    leave out those that went to the cache.
     """
-    written, prompt = usage.get("cache_write_tokens", 0), usage.get("prompt_tokens", 0)
+    written = usage.get("cache_write_tokens", 0)
+    prompt = usage.get("prompt_tokens", 0)
     if not prompt or prompt >= usage.get("cached_tokens", 0) + written:
         return dict(usage)
     return {**usage, "prompt_tokens": max(prompt, usage.get("cached_tokens", 0)) + written}

@@ -1,5 +1,5 @@
-"""Read and replace what is in a value of JSON, at any depth: what a model or a source wrote may be nested as deep as a
-parser can read. So nothing here calls itself.
+"""Read and replace what is in a value of JSON, at any depth: what a model or a source wrote may be
+nested as deep as a parser can read. So nothing here calls itself.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a value and all values in it, in their order, each before those in it and after the name of its part. The
-    items of a list have the name of the list. A value in no part has an empty name. The parts of an object of msgspec
-    are its fields. Cost: a step for each value.
+    """Yield a value and all values in it, in their order, each before those in it and after the
+    name of its part. The items of a list have the name of the list. A value in no part has an empty
+    name. The parts of an object of msgspec are its fields. Cost: a step for each value.
     """
     left: list[tuple[str, Any]] = [("", value)]
     while left:
@@ -34,13 +34,17 @@ def values_in(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
-    """Return the texts in a value that have this length, in their order, without the names of parts."""
-    return [each for _, each in values_in(value) if isinstance(each, str) and len(each) >= length_min]
+    """Return the texts in a value that have this length, in their order, without the names of
+    parts.
+    """
+    return [
+        each for _, each in values_in(value) if isinstance(each, str) and len(each) >= length_min
+    ]
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts and the whole numbers in a value, each after the name of its part. The type of a part says
-    nothing.
+    """Yield the texts and the whole numbers in a value, each after the name of its part. The type
+    of a part says nothing.
     """
     for name, each in values_in(value):
         if type(each) in (str, int) and not (name == "type" and str(each).isidentifier()):
@@ -48,7 +52,9 @@ def named_in(value: Any) -> Iterator[tuple[str, str]]:
 
 
 def parsed(value: Any) -> Any:
-    """Return a text of JSON as its value: a model mostly wrote JSON. Any other text and value is returned unchanged."""
+    """Return a text of JSON as its value: a model mostly wrote JSON. Any other text and value is
+    returned unchanged.
+    """
     try:
         return json.loads(value) if isinstance(value, str) else value
     except (ValueError, RecursionError):
@@ -56,8 +62,8 @@ def parsed(value: Any) -> Any:
 
 
 def replaced(value: Any, instead: Mapping[str, Any], *, names: bool = False) -> Any:
-    """Return a copy of a value with other values for the texts that ``instead`` has; with ``names`` also for such names
-    of parts. Cost: a step for each value.
+    """Return a copy of a value with other values for the texts that ``instead`` has; with ``names``
+    also for such names of parts. Cost: a step for each value.
     """
     level: list[Any] = [whole := [value]]
     tuples: list[tuple[Any, Any]] = []
@@ -80,5 +86,9 @@ def replaced(value: Any, instead: Mapping[str, Any], *, names: bool = False) -> 
 
 
 def _copied(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy of a map, with other names for those of ``names``, or a list of the parts of a list or tuple."""
-    return {names.get(name, name): part for name, part in value.items()} if type(value) is dict else [*value]
+    """Return a copy of a map, with other names for those of ``names``, or a list of the parts of a
+    list or tuple.
+    """
+    if type(value) is dict:
+        return {names.get(name, name): part for name, part in value.items()}
+    return [*value]

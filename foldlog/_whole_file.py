@@ -1,10 +1,12 @@
 """Write a file that only its owner can read, and that appears whole or not at all.
 
-Files that commands write hold the text of conversations. So a file has mode 0600 from its first moment, whatever the
-umask is. It is written under a random name in the same folder, where no other user can have put a link. Then it is
-synced and renamed; a link under the final name is replaced, not followed. Then the folder is synced.
+Files that commands write hold the text of conversations. So a file has mode 0600 from its first
+moment, whatever the umask is. It is written under a random name in the same folder, where no other
+user can have put a link. Then it is synced and renamed; a link under the final name is replaced,
+not followed. Then the folder is synced.
 
-A database is never replaced: a mistyped name must not cost a store. A device or a pipe is written to as it is.
+A database is never replaced: a mistyped name must not cost a store. A device or a pipe is written
+to as it is.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ _BESIDE_A_DATABASE = ("-wal", "-shm", "-journal", "-queue")
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file for a block. The file gets the name ``path`` when the block ends without an exception; otherwise it
-    is removed.
+    """Open a file for a block. The file gets the name ``path`` when the block ends without an
+    exception; otherwise it is removed.
 
-    Raises ``InvalidOption`` before the block if the name is that of a folder, of a database or of its log, or stands
-    for an open file, and ``OSError``.
-    Durability: the file is on disk, under its name, when the block has ended.
+    Raises ``InvalidOption`` before the block if the name is that of a folder, of a database or of
+    its log, or stands for an open file, and ``OSError``. Durability: the file is on disk, under its
+    name, when the block has ended.
     """
     check_target(path)
     try:
@@ -40,7 +42,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         handle, name = made_beside(path)
         part = Path(name)
         try:
-            with open(handle, "wb") as file:  # the name is not used again: another file may have it by now
+            # the name is not used again: another file may have it by now
+            with open(handle, "wb") as file:
                 yield file
                 file.flush()
                 os.fsync(file.fileno())
@@ -55,14 +58,22 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def check_target(path: Path) -> None:
-    """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite database or its log."""
+    """Raise ``InvalidOption`` if ``path`` is a folder, or a file there would replace a SQLite
+    database or its log.
+    """
     if path.is_dir():
         raise InvalidOption(f"{path} is a folder; name a file")
     if is_database(path):
-        raise InvalidOption(f"{path} is a database, which a file written there would replace; choose another name")
+        raise InvalidOption(
+            f"{path} is a database, which a file written there would replace; choose another name"
+        )
     for suffix in _BESIDE_A_DATABASE:
-        if path.name.endswith(suffix) and is_database(database := path.with_name(path.name.removesuffix(suffix))):
-            raise InvalidOption(f"{path} belongs to the database {database}; choose another name for the new file")
+        if path.name.endswith(suffix) and is_database(
+            database := path.with_name(path.name.removesuffix(suffix))
+        ):
+            raise InvalidOption(
+                f"{path} belongs to the database {database}; choose another name for the new file"
+            )
 
 
 def is_database(path: Path) -> bool:
@@ -70,7 +81,9 @@ def is_database(path: Path) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    """Return whether a device, a pipe or a socket has the name, itself or through links such as ``/dev/stdout``."""
+    """Return whether a device, a pipe or a socket has the name, itself or through links such as
+    ``/dev/stdout``.
+    """
     if not path.exists():
         return False
     if not path.is_file():

@@ -1,9 +1,9 @@
-"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports and comparisons; and
-those from which it imported what was erased.
+"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports
+and comparisons; and those from which it imported what was erased.
 
-The store keeps each of them under a name, like a read model that has reached the position at which it was written: what
-is erased or redacted later names it in ``unconfirmed``. One that is not in its place any more is named once, and then
-forgotten.
+The store keeps each of them under a name, like a read model that has reached the position at which
+it was written: what is erased or redacted later names it in ``unconfirmed``. One that is not in its
+place any more is named once, and then forgotten.
 """
 
 from __future__ import annotations
@@ -27,23 +27,33 @@ _FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
 
 
 def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return what the store knows of that has not reached a position: read models, and files by their names."""
+    """Return what the store knows of that has not reached a position: read models, and files by
+    their names.
+    """
     return store.database.recorder.query(lambda reader: behind(reader, position))
 
 
 @contextmanager
-def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None) -> Iterator[None]:
-    """Note a file that the block writes, of a conversation or of the whole store, before it is there: a kill leaves no
-    file that is not known. A store that cannot be written does not know of it. Forget what the file replaces, and
-    earlier ones of the same kind that are gone.
+def noted(
+    store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
+) -> Iterator[None]:
+    """Note a file that the block writes, of a conversation or of the whole store, before it is
+    there: a kill leaves no file that is not known. A store that cannot be written does not know of
+    it. Forget what the file replaces, and earlier ones of the same kind that are gone.
     """
-    position, of, place = store.database.last_position, "", os.path.abspath(path)
+    position = store.database.last_position
+    of = ""
+    place = os.path.abspath(path)
     if conversation is not None:  # and those whose events it shares
         lineage = store.query(conversation, lambda reading: reading.lineage)
         names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
         of = f" of {json.dumps([*names], ensure_ascii=False)}"
-    name, is_new, is_written = f"{kind}{of} {place}", False, False
-    if not os.path.isfile(place) and (os.path.exists(place) or not os.path.isdir(os.path.dirname(place))):
+    name = f"{kind}{of} {place}"
+    is_new = False
+    is_written = False
+    if not os.path.isfile(place) and (
+        os.path.exists(place) or not os.path.isdir(os.path.dirname(place))
+    ):
         yield  # to a pipe, or nowhere
         return
     with suppress(EventStoreError):
@@ -68,14 +78,15 @@ def noted(store: Store, kind: str, path: str | os.PathLike[str], conversation: s
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the files from which conversations were imported, before these are erased: nothing else names the files from
-    then on. Return the names that are new.
+    """Note the files from which conversations were imported, before these are erased: nothing else
+    names the files from then on. Return the names that are new.
     """
     of = json.dumps([*conversations], ensure_ascii=False)
     names = [f"{_source_kind(path)} of {of} {path}" for path in dict.fromkeys(paths)]
     if not names:
         return []
-    position, known = store.database.last_position, {*read_models(store)}
+    position = store.database.last_position
+    known = {*read_models(store)}
     new = [name for name in names if name not in known]
     for name in new:
         confirm(store, name, position)
@@ -87,7 +98,12 @@ def erased_sources(store: Store) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
     for name in read_models(store):
         match = _FILE.fullmatch(name)
-        if match is not None and match["ids"] and name.startswith("imported ") and not is_gone(name):
+        if (
+            match is not None
+            and match["ids"]
+            and name.startswith("imported ")
+            and not is_gone(name)
+        ):
             for conversation in json.loads(match["ids"]):
                 found.setdefault(conversation, []).append(match["path"])
     return found
@@ -103,14 +119,18 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether what has this name may hold one of these conversations, or any: a file tells of which it is."""
+    """Return whether what has this name may hold one of these conversations, or any: a file tells
+    of which it is.
+    """
     found = _FILE.fullmatch(name)
     ids = json.loads(found["ids"] or "[]") if found is not None else []
     return conversations is None or not ids or any(each in conversations for each in ids)
 
 
 def stores_in(names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the backups and former files that are stores, of those with these names."""
+    """Yield the paths of the backups and former files that are stores, of those with these
+    names.
+    """
     for name in names:
         if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
             yield path_in(name)
@@ -132,10 +152,14 @@ def path_in(name: str) -> str:
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a name is that of a file that does not follow the store, and is not there any more."""
+    """Return whether a name is that of a file that does not follow the store, and is not there any
+    more.
+    """
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a name is that of a file that does not follow the store, so that it can only be deleted."""
+    """Return whether a name is that of a file that does not follow the store, so that it can only
+    be deleted.
+    """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

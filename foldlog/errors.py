@@ -1,4 +1,6 @@
-"""Every error that foldlog raises, but those of ``foldlog.formats``. ``EventStoreError`` is the base of all."""
+"""Every error that foldlog raises, but those of ``foldlog.formats``. ``EventStoreError`` is the
+base of all.
+"""
 
 from foldlog._history.lease import LeaseTaken as LeaseTaken
 from foldlog.condensers import (

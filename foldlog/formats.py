@@ -1,13 +1,15 @@
 """Import and export histories of other agents.
 
-    events = decode(records, format="openhands-v0")     # ids 0, 1, 2, …; event.origin.id is the source's own
+    events = decode(records, format="openhands-v0")     # ids 0, 1, 2, …; event.origin.id is the
+                                                        source's own
     records = encode(events, format="openhands-v0")
 
-    histories.import_("runs/")                          # every history in files and folders, kept as it came
+    histories.import_("runs/")                          # every history in files and folders, kept
+                                                        as it came
     history.append_records([record], format="openai-chat")
 
-A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of two). A store keeps it
-apart from the events that are made of it, so an export gives the same bytes.
+A record is what the source wrote for one step: a JSON object (in V0's oldest files an array of
+two). A store keeps it apart from the events that are made of it, so an export gives the same bytes.
 """
 
 from __future__ import annotations

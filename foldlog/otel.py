@@ -1,10 +1,13 @@
-"""OpenTelemetry: traces and metrics of the stores that this process opens from then on. Needs the extra ``otel``.
+"""OpenTelemetry: traces and metrics of the stores that this process opens from then on. Needs the
+extra ``otel``.
 
     import foldlog.otel
 
-    foldlog.otel.instrument()               # with the providers of the program, before it opens a store
+    foldlog.otel.instrument()               # with the providers of the program, before it opens a
+                                            store
 
-Nothing has the content of an event, unless ``contents`` is given. ``docs/OBSERVING.md`` lists spans and metrics.
+Nothing has the content of an event, unless ``contents`` is given. ``docs/OBSERVING.md`` lists spans
+and metrics.
 """
 
 from __future__ import annotations
@@ -40,7 +43,9 @@ _COUNTERS = {
     "foldlog.appends": "Appends.",
     "foldlog.append.events": "Events that were appended.",
     "foldlog.append.bytes": "Bytes of the bodies of these events.",
-    "foldlog.conflicts": "Appends at a version that was not the newest, and condensations that were given up.",
+    "foldlog.conflicts": (
+        "Appends at a version that was not the newest, and condensations that were given up."
+    ),
     "foldlog.condensations": "Condensations by outcome: made, failed, declined, dropped.",
     "foldlog.tokens.saved": "Tokens that condensations took from Views.",
     "foldlog.model.cost": "US dollars that the models of condensers cost.",
@@ -63,10 +68,12 @@ def instrument(
     *,
     contents: bool = False,
 ) -> None:
-    """Observe the stores that are opened from now on. Without providers, the global ones of OpenTelemetry are used.
+    """Observe the stores that are opened from now on. Without providers, the global ones of
+    OpenTelemetry are used.
 
-    ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are appended keep the trace
-    context of their append in ``meta``, under ``traceparent``; imported events stay as they are.
+    ``contents`` adds prompts and replies to the spans of a condenser's model. Events that are
+    appended keep the trace context of their append in ``meta``, under ``traceparent``; imported
+    events stay as they are.
     """
     _telemetry.telemetry = _Telemetry(
         trace.get_tracer("foldlog", tracer_provider=tracer_provider),
@@ -76,16 +83,25 @@ def instrument(
 
 
 def uninstrument() -> None:
-    """Observe nothing any more. Stores that are open go on adding trace contexts until they are closed."""
+    """Observe nothing any more. Stores that are open go on adding trace contexts until they are
+    closed.
+    """
     _telemetry.telemetry = None
 
 
 class _Telemetry:
     def __init__(self, tracer: trace.Tracer, meter: metrics.Meter, *, contents: bool) -> None:
-        self._tracer, self._contents = tracer, contents
-        self._counters = {name: meter.create_counter(name, description=about) for name, about in _COUNTERS.items()}
-        self._histograms = {name: meter.create_histogram(name, unit=unit) for name, unit in _HISTOGRAMS.items()}
-        self._lag = meter.create_gauge("foldlog.follower.lag", unit="s", description="Age of the oldest unread event.")
+        self._tracer = tracer
+        self._contents = contents
+        self._counters = {
+            name: meter.create_counter(name, description=about) for name, about in _COUNTERS.items()
+        }
+        self._histograms = {
+            name: meter.create_histogram(name, unit=unit) for name, unit in _HISTOGRAMS.items()
+        }
+        self._lag = meter.create_gauge(
+            "foldlog.follower.lag", unit="s", description="Age of the oldest unread event."
+        )
 
     def store(self, *given: Any, **named: Any) -> Store:
         return _ObservedStore(self, *given, **named)
@@ -100,26 +116,43 @@ class _Telemetry:
                 self.record("foldlog.view.events", values["events"])
                 if (tokens := values["tokens"]()) is not None:
                     self.record("foldlog.view.tokens", tokens)
-            case "condensation.made" | "condensation.failed" | "condensation.declined" | "condensation.dropped":
+            case (
+                "condensation.made"
+                | "condensation.failed"
+                | "condensation.declined"
+                | "condensation.dropped"
+            ):
                 self._condensation(name.rpartition(".")[2], values)
 
     def _condensation(self, outcome: str, values: Mapping[str, Any]) -> None:
-        reasons = set(str(values.get("reason")).split(", ")) if outcome == "made" else set()
-        reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"  # a condenser of one's own has its own
-        told = {"foldlog.outcome": outcome, "foldlog.condenser": values["condenser"], "foldlog.reason": reason}
+        if outcome == "made":
+            reasons = set(str(values.get("reason")).split(", "))
+        else:
+            reasons = set()
+        # a condenser of one's own has its own
+        reason = ", ".join(sorted(reasons)) if reasons <= _REASONS else "other"
+        told = {
+            "foldlog.outcome": outcome,
+            "foldlog.condenser": values["condenser"],
+            "foldlog.reason": reason,
+        }
         self.add("foldlog.condensations", 1, told)
         if values.get("cost"):
-            self.add("foldlog.model.cost", values["cost"], {"foldlog.condenser": values["condenser"]})
+            self.add(
+                "foldlog.model.cost", values["cost"], {"foldlog.condenser": values["condenser"]}
+            )
         if outcome == "dropped":
             self.add("foldlog.conflicts", 1, {"foldlog.of": "condensation"})
-        before, after = values.get("tokens_before"), values.get("tokens_after")
+        before = values.get("tokens_before")
+        after = values.get("tokens_after")
         if before is not None and after is not None:
             self.add("foldlog.tokens.saved", max(0, before - after), {"foldlog.reason": reason})
 
     @contextmanager
     def span(self, name: str, values: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         more: dict[str, Any] = {}
-        is_call, begun = name == "gen_ai.chat", time.perf_counter()
+        is_call = name == "gen_ai.chat"
+        begun = time.perf_counter()
         title = f"chat {values['model']}" if is_call else name
         kind = trace.SpanKind.CLIENT if is_call else trace.SpanKind.INTERNAL
         with self._tracer.start_as_current_span(
@@ -135,11 +168,18 @@ class _Telemetry:
                 raise
             finally:
                 seconds = time.perf_counter() - begun
-                told = self._of_call(values, more, seconds) if is_call else _prefixed({**values, **more})
+                if is_call:
+                    told = self._of_call(values, more, seconds)
+                else:
+                    told = _prefixed({**values, **more})
                 span.set_attributes(told)
 
-    def _of_call(self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Return the attributes of a call of a model, and measure it: OpenTelemetry's conventions for generative AI."""
+    def _of_call(
+        self, values: Mapping[str, Any], more: Mapping[str, Any], seconds: float
+    ) -> dict[str, Any]:
+        """Return the attributes of a call of a model, and measure it: OpenTelemetry's conventions
+        for generative AI.
+        """
         provider, _, _ = str(values["model"]).rpartition("/")
         shared = {
             "gen_ai.operation.name": "chat",
@@ -150,19 +190,30 @@ class _Telemetry:
         reply = more.get("reply")
         if reply is not None:
             shared["gen_ai.response.model"] = reply.model
-            told |= {"gen_ai.response.model": reply.model, "gen_ai.response.finish_reasons": [str(reply.finish_reason)]}
+            told |= {
+                "gen_ai.response.model": reply.model,
+                "gen_ai.response.finish_reasons": [str(reply.finish_reason)],
+            }
             if reply.response_id is not None:
                 told["gen_ai.response.id"] = reply.response_id
             for kind, name in (("input", "prompt_tokens"), ("output", "completion_tokens")):
                 if name in reply.usage:
                     told[f"gen_ai.usage.{kind}_tokens"] = reply.usage[name]
-                    self.record("gen_ai.client.token.usage", reply.usage[name], {**shared, "gen_ai.token.type": kind})
+                    self.record(
+                        "gen_ai.client.token.usage",
+                        reply.usage[name],
+                        {**shared, "gen_ai.token.type": kind},
+                    )
         if self._contents:
             told["gen_ai.input.messages"] = dumps(
-                [message_of(dict(each)) for each in values["messages"]], ensure_ascii=False, default=str
+                [message_of(dict(each)) for each in values["messages"]],
+                ensure_ascii=False,
+                default=str,
             )
             if reply is not None:
-                output = [{"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}]
+                output = [
+                    {"role": "assistant", "parts": [{"type": "text", "content": reply.text or ""}]}
+                ]
                 told["gen_ai.output.messages"] = dumps(output, ensure_ascii=False)
         failed = {name: more[name] for name in ("error.type",) if name in more}
         self.record("gen_ai.client.operation.duration", seconds, {**shared, **failed})
@@ -176,7 +227,9 @@ class _Telemetry:
 
 
 def _prefixed(values: Mapping[str, Any]) -> dict[str, Any]:
-    told = {name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()}
+    told = {
+        name if name == "error.type" else f"foldlog.{name}": value for name, value in values.items()
+    }
     view = told.pop("foldlog.view", None)
     is_compacted = view is not None and not all(map(is_declined, view.condensations))
     return told | ({COMPACTED: True} if is_compacted else {})  # the conventions have no false
@@ -189,9 +242,13 @@ class _ObservedStore(Store):
         super().__init__(*given, **named)
         self._telemetry = telemetry
 
-    def append(self, conversation: str, events: Event | Iterable[Event], **how: Any) -> tuple[Recorded, ...]:
+    def append(
+        self, conversation: str, events: Event | Iterable[Event], **how: Any
+    ) -> tuple[Recorded, ...]:
         """Append events as ``Store.append`` does, in a span."""
-        telemetry, sizes, begun = self._telemetry, list[int](), time.perf_counter()
+        telemetry = self._telemetry
+        sizes = list[int]()
+        begun = time.perf_counter()
         with telemetry.span("foldlog.append", {"conversation": conversation}) as more:
             noted = _sizes.set(sizes)
             try:
@@ -211,7 +268,8 @@ class _ObservedStore(Store):
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         sizes = _sizes.get()
-        if sizes is None or not finite or isinstance(event, Encoded):  # an import, which stays as it is
+        # an import, which stays as it is
+        if sizes is None or not finite or isinstance(event, Encoded):
             return super()._encode(event, finite=finite)
         context = trace.get_current_span().get_span_context()
         if context.is_valid and event.origin is None and TRACEPARENT not in event.meta:

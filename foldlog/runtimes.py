@@ -1,23 +1,31 @@
 """What an adapter of an agent's runtime builds on, besides ``foldlog`` and ``foldlog.formats``.
 
-``HistoryRecorder``   records what a runtime hands over, as its records; ``Records``, ``HistoryRecords`` and
+``HistoryRecorder``   records what a runtime hands over, as its records; ``Records``,
+                      ``HistoryRecords`` and
                       ``RecordSpan`` read them again
 ``change_of_prompt``, ``staying``  what a runtime changed of its list of messages, as events
 ``CURRENT``, ``RuntimeCall``, ``note_left_behind``  which runtime calls, and what another one left
 ``KeptBeside``        values kept beside conversations, made again when these change
 ``companion``, ``companion_of``  the ids of what a runtime keeps beside a conversation
 ``erased``, ``gone``  erase conversations with what is beside them
-``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_told``  the place of an event in its record; calls that were
-                      last; what stands for redacted content; the usage of a reply as ``meta`` has it
+``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_told``
+                      the place of an event in its record; calls that were last; what stands for
+                      redacted content; the usage of a reply as ``meta`` has it
 ``format_named``      a format by its name
-``dicts_in``, ``text_or_none``, ``values_in``, ``within``, ``parse``, ``parse_stored``  read values of JSON
-``json_text``, ``json_of``  write them; ``COMPACTED_BY_PROVIDER``: the format of an item that a server made
+``dicts_in``, ``text_or_none``, ``values_in``, ``within``, ``parse``, ``parse_stored``
+                      read values of JSON
+``json_text``, ``json_of``  write them; ``COMPACTED_BY_PROVIDER``: the format of an item that a
+                            server made
 ``JsonLines``, ``record_in``  read records of files
 ``blocks_of``   the contents of OpenHands' events
 """
 
 from foldlog._archive.recording import HistoryRecorder as HistoryRecorder
-from foldlog._archive.stored import HistoryRecords as HistoryRecords, Records as Records, RecordSpan as RecordSpan
+from foldlog._archive.stored import (
+    HistoryRecords as HistoryRecords,
+    Records as Records,
+    RecordSpan as RecordSpan,
+)
 from foldlog._cached_values import KeptBeside as KeptBeside
 from foldlog._companions import companion as companion, companion_of as companion_of
 from foldlog._formats.calls import Recent as Recent

@@ -1,31 +1,55 @@
 """The read side: the View of a conversation, now or at an earlier version, as a fold of its log.
 
-``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and ``v0_dialect.py``.
-``view.py`` is its result; ``messages/`` makes it fit for a model.
-``stored/`` keeps the structure of a View beside the events and loads it again.
-``views.py`` serves stored conversations; ``explain.py`` says why an event is shown or not, and what changed;
-``lifetimes/`` says it for all events and versions at once, with the one pass of its ``fold.py``;
-``audit.py`` compares stored revisions, which can all be made again, with the log. Only ``tool_results.py`` appends.
+``fold.py`` is the fold, with ``units.py`` (what belongs together), ``left_behind.py`` and
+``v0_dialect.py``. ``view.py`` is its result; ``messages/`` makes it fit for a model. ``stored/``
+keeps the structure of a View beside the events and loads it again. ``views.py`` serves stored
+conversations; ``explain.py`` says why an event is shown or not, and what changed; ``lifetimes/``
+says it for all events and versions at once, with the one pass of its ``fold.py``; ``audit.py``
+compares stored revisions, which can all be made again, with the log. Only ``tool_results.py``
+appends.
 
-    items.py intervals.py                  the events of a View as a sequence; sets of ids as intervals
-    condensations.py retractions.py        the condensations that made a View; which events retractions took back
-    tool_results.py                        record the result of a call, or close a call whose result will never come
+    items.py intervals.py                  the events of a View as a sequence; sets of ids as
+                                           intervals
+    condensations.py retractions.py        the condensations that made a View; which events
+                                           retractions took back
+    tool_results.py                        record the result of a call, or close a call whose result
+                                           will never come
     effects.py                             what became of each call, whatever Views forget
     errors.py                              versions and events that do not exist
 """
 
-if __name__ != "foldlog.projections":  # from the root of a checkout: each class would be there twice
-    raise ImportError("there is no package 'projections'; import 'foldlog.projections'", name=__name__)
+# from the root of a checkout: each class would be there twice
+if __name__ != "foldlog.projections":
+    raise ImportError(
+        "there is no package 'projections'; import 'foldlog.projections'", name=__name__
+    )
 
 from types import ModuleType as _ModuleType
 
 from foldlog.projections.audit import Audit as Audit, Finding as Finding, audit as audit
 from foldlog.projections.effects import Effect as Effect, EffectState as EffectState
 from foldlog.projections.errors import NoSuchEvent as NoSuchEvent, NoSuchVersion as NoSuchVersion
-from foldlog.projections.explain import Difference as Difference, Summarized as Summarized, Why as Why
-from foldlog.projections.fold import Folded as Folded, PastLog as PastLog, summary_event as summary_event
-from foldlog.projections.intervals import Intervals as Intervals, contains as contains, normalize as normalize
-from foldlog.projections.lifetimes import Lifetime as Lifetime, Lifetimes as Lifetimes, Moment as Moment, Span as Span
+from foldlog.projections.explain import (
+    Difference as Difference,
+    Summarized as Summarized,
+    Why as Why,
+)
+from foldlog.projections.fold import (
+    Folded as Folded,
+    PastLog as PastLog,
+    summary_event as summary_event,
+)
+from foldlog.projections.intervals import (
+    Intervals as Intervals,
+    contains as contains,
+    normalize as normalize,
+)
+from foldlog.projections.lifetimes import (
+    Lifetime as Lifetime,
+    Lifetimes as Lifetimes,
+    Moment as Moment,
+    Span as Span,
+)
 from foldlog.projections.lifetimes.fold import LifetimesFold as LifetimesFold
 from foldlog.projections.messages import (
     Dialect as Dialect,
@@ -49,4 +73,8 @@ from foldlog.projections.units import begins_reply as begins_reply
 from foldlog.projections.view import View as View, well_formed as well_formed
 from foldlog.projections.views import Views as Views
 
-__all__ = [name for name, value in globals().items() if name[0] != "_" and not isinstance(value, _ModuleType)]
+__all__ = [
+    name
+    for name, value in globals().items()
+    if name[0] != "_" and not isinstance(value, _ModuleType)
+]

@@ -1,4 +1,6 @@
-"""Fold a conversation from its first event, and compare every stored revision with the result, byte for byte."""
+"""Fold a conversation from its first event, and compare every stored revision with the result, byte
+for byte.
+"""
 
 from __future__ import annotations
 
@@ -20,9 +22,9 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not stored: a writer without
-    the projection appended their events, or an earlier version of foldlog stored them in its own form. They are not
-    findings: the next structural event stores them.
+    """The outcome of the audit of one conversation. ``missing`` counts revisions that are not
+    stored: a writer without the projection appended their events, or an earlier version of foldlog
+    stored them in its own form. They are not findings: the next structural event stores them.
     """
 
     conversation: str
@@ -35,8 +37,8 @@ class Audit:
 def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare with every stored revision.
 
-    Raises what ``Views.current`` raises. Cost: the log, in one read transaction; memory grows with the View, and by
-    some hundred bytes for each structural event.
+    Raises what ``Views.current`` raises. Cost: the log, in one read transaction; memory grows with
+    the View, and by some hundred bytes for each structural event.
     """
     return store.query(conversation, _audit)
 
@@ -46,15 +48,18 @@ def _audit(reading: ReadTransaction) -> Audit:
     made = {record.version: record for record in records}
     stored = {record.version: record for record in reading.records(PROJECTION)}
     damaged = set(reading.damaged_records(PROJECTION))
-    missing, findings = 0, list[Finding]()
+    missing = 0
+    findings = list[Finding]()
     for version in sorted({*made, *stored, *damaged}):
-        one, other = made.get(version), stored.get(version)
+        one = made.get(version)
+        other = stored.get(version)
         if version in damaged:
             findings.append(Finding(version, "its bytes were changed after it was stored"))
         elif one is None:
             findings.append(Finding(version, "the log has no structural event with this version"))
         elif other is None or other.code < CODE:
-            missing += 1  # one of an earlier version of foldlog is replaced with the next structural event
+            # one of an earlier version of foldlog is replaced with the next structural event
+            missing += 1
         elif problem := _problem(other, one):
             findings.append(Finding(version, problem))
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))

@@ -1,4 +1,6 @@
-"""The condensations that made a View, without those that a retraction took back. They are read lazily."""
+"""The condensations that made a View, without those that a retraction took back. They are read
+lazily.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from foldlog.projections.retractions import intervals_kept
 
 @dataclass(eq=False, repr=False)
 class StoredCondensations(Sequence[CondensationAction]):
-    """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after them. Its length is
-    known; each iteration, and each index, reads its members.
+    """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after
+    them. Its length is known; each iteration, and each index, reads its members.
 
     Reading raises what ``foldlog.eventstore.Store.events`` raises.
     """

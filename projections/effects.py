@@ -1,8 +1,9 @@
-"""Effects: whether the tool of a call has run, folded from the log and not from a View, so that nothing forgets it.
+"""Effects: whether the tool of a call has run, folded from the log and not from a View, so that
+nothing forgets it.
 
-An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says that the tool began;
-where a runtime stores the action later, it holds the intent. A late outcome is a message of the environment, beside the
-observation.
+An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says
+that the tool began; where a runtime stores the action later, it holds the intent. A late outcome is
+a message of the environment, beside the observation.
 
     intended   not begun: any worker may run it
     begun      it runs now: the lease under which it began is not over
@@ -16,11 +17,21 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, get_args
 
-from foldlog.eventstore import Action, Annotation, Event, Message, Observation, ReadTransaction, Store
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    Event,
+    Message,
+    Observation,
+    ReadTransaction,
+    Store,
+)
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that says that the tool of its ``cause`` begins, and the key of what later events say."""
+"""The name of the annotation that says that the tool of its ``cause`` begins, and the key of what
+later events say.
+"""
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
 
@@ -33,7 +44,8 @@ class Effect:
     ``key``       names this effect for ever, also to systems outside: 32 hexadecimal digits
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
     ``attempts``  how often its tool began
-    ``outcome``   what the tool returned or a person said; of an unknown effect what the model was told, or None
+    ``outcome``   what the tool returned or a person said; of an unknown effect what the model was
+                  told, or None
     """
 
     call: Action
@@ -45,7 +57,9 @@ class Effect:
 
 @dataclass(slots=True)
 class CallTrace:
-    """The events of one call: its marks, its observation, and its late outcomes, the newest last."""
+    """The events of one call: its marks, its observation, and its late outcomes, the newest
+    last.
+    """
 
     call: Action
     marks: list[Annotation] = field(default_factory=list)
@@ -55,10 +69,15 @@ class CallTrace:
     """Whether a runtime told its model that the call may have run, in the place of its result."""
 
     def state(self, living: str | None) -> EffectState:
-        """Return the state, where ``living`` names the lease of the worker that drives the conversation now."""
+        """Return the state, where ``living`` names the lease of the worker that drives the
+        conversation now.
+        """
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
-        said = {} if self.observation is None else said_of(self.observation.extras)
+        if self.observation is None:
+            said = {}
+        else:
+            said = said_of(self.observation.extras)
         if said.get("state") == "unknown" or (self.is_told and not said):
             return "unknown"
         if self.observation is None:
@@ -75,7 +94,9 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process began it, and left neither an outcome nor a word to the model."""
+        """Return whether another process began it, and left neither an outcome nor a word to the
+        model.
+        """
         is_open = self.observation is None and not self.late and not self.is_told
         return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 
@@ -88,16 +109,21 @@ class CallTrace:
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the calls among these events by their ids, with what the events say of each. Total, as a fold is.
+    """Return the calls among these events by their ids, with what the events say of each. Total, as
+    a fold is.
 
-    A mark with an intent is of a runtime that stores the call itself only later: the later action with its ``call_id``
-    is the same call, and has the same trace. Cost: the events.
+    A mark with an intent is of a runtime that stores the call itself only later: the later action
+    with its ``call_id`` is the same call, and has the same trace. Cost: the events.
     """
-    traces, by_call_id = dict[int, CallTrace](), dict[str, int]()
+    traces = dict[int, CallTrace]()
+    by_call_id = dict[str, int]()
     for event in events:
         match event:
             case Action(source="agent"):
-                earlier = None if event.call_id is None else by_call_id.get(event.call_id)
+                if event.call_id is None:
+                    earlier = None
+                else:
+                    earlier = by_call_id.get(event.call_id)
                 if earlier is not None and _is_bare_intent(traces[earlier]):
                     traces[event.id] = traces[earlier]
                 else:
@@ -130,8 +156,9 @@ def said_of(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def key_of(head: bytes) -> str:
-    """Return the key of the call whose event has this head. Retries, copies, forks, condensations, redactions and
-    changes of the encryption keep it; no other call has it, not even one of an equal conversation.
+    """Return the key of the call whose event has this head. Retries, copies, forks, condensations,
+    redactions and changes of the encryption keep it; no other call has it, not even one of an equal
+    conversation.
     """
     return head[:16].hex()
 
@@ -142,23 +169,29 @@ def key_of_mark(key: str, attempt: int) -> str:
 
 
 def key_of_intent(call_id: str) -> str:
-    """Return the idempotency key under which the first intent with this id of a call is appended."""
+    """Return the idempotency key under which the first intent with this id of a call is
+    appended.
+    """
     return f"{MARK} intent {call_id}"
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that no other conversation had: of a fork, also of one that was detached since
-    and has copies of its past.
+    """Return the id of the first event that no other conversation had: of a fork, also of one that
+    was detached since and has copies of its past.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
-    """Return the ids of these calls whose tools began, or may have begun elsewhere. Cost: two reads each."""
+    """Return the ids of these calls whose tools began, or may have begun elsewhere. Cost: two reads
+    each.
+    """
 
     def has_begun(reading: ReadTransaction, call: Action) -> bool:
         head = reading.head_at(call.id + 1) or b""
-        return call.id < first_own(reading) or reading.recall(key_of_mark(key_of(head), 1)) is not None
+        return (
+            call.id < first_own(reading) or reading.recall(key_of_mark(key_of(head), 1)) is not None
+        )
 
     def read(reading: ReadTransaction) -> frozenset[int]:
         return frozenset(call.id for call in calls if has_begun(reading, call))
@@ -167,8 +200,8 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of the calls and results of a View of which is not known whether they ran, until a later event of
-    the View settles them.
+    """Yield the ids of the calls and results of a View of which is not known whether they ran,
+    until a later event of the View settles them.
     """
     settled = {said_of(event.meta).get("key") for event in events if isinstance(event, Message)}
     for event in events:
@@ -179,7 +212,8 @@ def in_doubt(events: Sequence[Event]) -> Iterator[int]:
 
 
 def _intended(event_id: int, intent: dict[str, Any]) -> Action:
-    call_id, arguments = intent.get("call_id"), intent.get("arguments")
+    call_id = intent.get("call_id")
+    arguments = intent.get("arguments")
     return Action(
         id=event_id,
         tool=str(intent.get("tool")),

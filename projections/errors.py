@@ -1,4 +1,6 @@
-"""The errors of Views: the conversation does not have the version or the event that was asked for."""
+"""The errors of Views: the conversation does not have the version or the event that was asked
+for.
+"""
 
 from __future__ import annotations
 
@@ -10,9 +12,12 @@ class NoSuchVersion(EventStoreError, ValueError):
 
     def __init__(self, conversation: str, version: int, present: int) -> None:
         super().__init__(
-            f"conversation {conversation!r} has no version {version}; it is at version {present} (use 0 to {present})"
+            f"conversation {conversation!r} has no version {version}; it is at version {present}"
+            f" (use 0 to {present})"
         )
-        self.conversation, self.version, self.present = conversation, version, present
+        self.conversation = conversation
+        self.version = version
+        self.present = present
 
 
 class NoSuchEvent(EventStoreError, ValueError):
@@ -21,6 +26,9 @@ class NoSuchEvent(EventStoreError, ValueError):
     def __init__(self, conversation: str, event_id: int, version: int) -> None:
         there = f"its events are 0 to {version - 1}, and the summary of condensation c is -(c+2)"
         super().__init__(
-            f"conversation {conversation!r} has no event {event_id}: {there if version else 'it is empty'}"
+            f"conversation {conversation!r} has no event {event_id}:"
+            f" {there if version else 'it is empty'}"
         )
-        self.conversation, self.event_id, self.version = conversation, event_id, version
+        self.conversation = conversation
+        self.event_id = event_id
+        self.version = version

@@ -29,12 +29,15 @@ Fate = Literal["shown", "forgotten", "taken back", "never shown"]
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or "never shown".
+    """The ``fate`` of ``event`` in the View at ``version``: "shown", "forgotten", "taken back" or
+    "never shown".
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
-    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation; for some imported
-                  histories a request. ``summary`` is the summary that ``by`` put in its place, if any. ``stands_in`` is
-                  the summary that stands for it in the View now: ``summary`` may have been summarized since
+    forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation;
+                  for some imported
+                  histories a request. ``summary`` is the summary that ``by`` put in its place, if
+                  any. ``stands_in`` is the summary that stands for it in the View now: ``summary``
+                  may have been summarized since
     taken back    ``by`` is the retraction that took it back, at version ``forgotten_at``
     never shown   ``by`` is set where an imported condensation forgot it before it came
 
@@ -58,8 +61,8 @@ class Why:
 
 @dataclass(frozen=True, slots=True)
 class Summarized:
-    """Events that a condensation removed from the View, and the summary that it put in their place. The later View may
-    no longer show that summary.
+    """Events that a condensation removed from the View, and the summary that it put in their place.
+    The later View may no longer show that summary.
     """
 
     condensation: CondensationAction
@@ -71,8 +74,9 @@ class Summarized:
 class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
-    ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the order of its View.
-    ``summarized`` says which of the events that left have a summary, oldest condensation first.
+    ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the
+    order of its View. ``summarized`` says which of the events that left have a summary, oldest
+    condensation first.
     """
 
     before: int
@@ -91,10 +95,11 @@ Structural = Callable[[int], Iterable[Event]]
 
 
 def explain_event(event: Event, view: View, structural: Structural) -> Why:
-    """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a condensation.
+    """Explain the fate of ``event``: an event of the conversation of ``view``, or the summary of a
+    condensation.
 
-    Cost: the View. For a forgotten event also the structural events after it, once; for an import from V0 also those
-    before it.
+    Cost: the View. For a forgotten event also the structural events after it, once; for an import
+    from V0 also those before it.
     """
     position = next((place for place, shown in enumerate(view) if shown.id == event.id), None)
     if position is not None:
@@ -102,7 +107,10 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
     if event.id >= 0:
         if is_structural(event) or not event.shown:
             return Why(event, view.version, "never shown", _never_shown_because(event, view))
-        buried_by = _buried_by(event, structural) if names_source_ids(event) else None
+        if names_source_ids(event):
+            buried_by = _buried_by(event, structural)
+        else:
+            buried_by = None
         if buried_by is not None:
             reason = f"imported condensation {buried_by.id} forgot its source id before it came"
             return Why(event, view.version, "never shown", reason, by=buried_by)
@@ -110,21 +118,34 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return the condensation that forgot an event of V0 before the event was added; None if no condensation did."""
+    """Return the condensation that forgot an event of V0 before the event was added; None if no
+    condensation did.
+    """
     earlier = [one for one in structural(0) if one.id < event.id]
     kept = intervals_kept(earlier, event.id)
-    return next((s for s in earlier if contains(kept, s.id) and names_source_ids(s) and forgetting(s)(event)), None)
+    return next(
+        (
+            s
+            for s in earlier
+            if contains(kept, s.id) and names_source_ids(s) and forgetting(s)(event)
+        ),
+        None,
+    )
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
-    """Return what changed from one View to another, given the structural events of their conversation.
+    """Return what changed from one View to another, given the structural events of their
+    conversation.
 
-    Cost: both Views, and the structural events between them, once. For each of these, the events of the first View that
-    are not explained yet.
+    Cost: both Views, and the structural events between them, once. For each of these, the events of
+    the first View that are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
     left = remaining = tuple(event for event in before if event.id not in ids_after)
-    between = list(takewhile(lambda one: one.id < after.version, structural(before.version))) if left else []
+    if left:
+        between = list(takewhile(lambda one: one.id < after.version, structural(before.version)))
+    else:
+        between = []
     kept = intervals_kept(between, after.version)
     summarized: list[Summarized] = []
     for action in between:
@@ -140,7 +161,9 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
 
 
 def forgetting(structural: Event) -> Callable[[Event], bool]:
-    """Return whether ``structural`` forgets an event, or a summary, that the View shows when ``structural`` comes."""
+    """Return whether ``structural`` forgets an event, or a summary, that the View shows when
+    ``structural`` comes.
+    """
     if names_source_ids(structural):
         tomb = entomb((), structural)
         replaces = isinstance(structural, CondensationAction) and structural.summary is not None
@@ -149,13 +172,17 @@ def forgetting(structural: Event) -> Callable[[Event], bool]:
         return lambda event: False
     if (ids := structural.given_ids) is not None:
         return lambda event: event.id in ids
-    first, last = structural.forgotten_events_start_id or 0, structural.forgotten_events_end_id or 0
+    first = structural.forgotten_events_start_id or 0
+    last = structural.forgotten_events_end_id or 0
     return lambda event: first <= event.id <= last
 
 
 def _explain_shown(event: Event, view: View, position: int) -> Why:
     sent = position in view.fit_positions and not is_unseen(event)
-    unsent = "" if sent else f", but no model is sent it: {_unfit_because(event, view, position)}"
+    if sent:
+        unsent = ""
+    else:
+        unsent = f", but no model is sent it: {_unfit_because(event, view, position)}"
     reason = f"the View shows it at index {position}{unsent}"
     return Why(event, view.version, "shown", reason, position=position, sent=sent)
 
@@ -164,7 +191,9 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
     if is_unseen(event):
         return "it has no form as a message"
     if event.id in view.left_behind:
-        return "a condensation forgot another of its parallel calls, or another part of its tool loop"
+        return (
+            "a condensation forgot another of its parallel calls, or another part of its tool loop"
+        )
     found = view.units
     if position in found.orphans:
         return "its call is not shown"
@@ -178,13 +207,21 @@ def _never_shown_because(event: Event, view: View) -> str:
         return "condensations, requests and retractions change a View; a View never shows them"
     if isinstance(event, Annotation):
         blocks = event.data if isinstance(event.data, list) else ()
-        carriers = (one.id for one in view if any(block in blocks for block in getattr(one, "thinking", ())))
+        carriers = (
+            one.id for one in view if any(block in blocks for block in getattr(one, "thinking", ()))
+        )
         shown = next((f"; its thinking is shown with event {carrier}" for carrier in carriers), "")
         return f"annotations are never shown to a model{shown}"
     if isinstance(event, DocumentChanges):
-        return f"it sets {', '.join(sorted(event.changed))}: documents of a conversation are never shown to a model"
+        return (
+            f"it sets {', '.join(sorted(event.changed))}: documents of a conversation are never"
+            " shown to a model"
+        )
     if event.origin is not None:
-        return f"in the {event.origin.format} history that it was imported from it was not shown to the agent"
+        return (
+            f"in the {event.origin.format} history that it was imported from it was not shown to"
+            " the agent"
+        )
     return "its writer marked it as not shown"
 
 
@@ -194,19 +231,37 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
     kept = intervals_kept(since, view.version)
     if not contains(kept, came):
         return _explain_taken_back(event, came, view, since)
-    by, summary, stands_in = _follow(event, {one.id for one in view}, (one for one in since if contains(kept, one.id)))
+    by, summary, stands_in = _follow(
+        event, {one.id for one in view}, (one for one in since if contains(kept, one.id))
+    )
     if by is None:  # the View was folded from another log, or the revision is damaged
-        reason = "no event of the log forgets it, but the View does not show it: run 'foldlog store verify --views'"
+        reason = (
+            "no event of the log forgets it, but the View does not show it: run 'foldlog store"
+            " verify --views'"
+        )
         return Why(event, view.version, "forgotten", reason)
-    kind, at = "condensation" if isinstance(by, CondensationAction) else "request", by.id + 1
+    kind = "condensation" if isinstance(by, CondensationAction) else "request"
+    at = by.id + 1
     reason = f"{kind} {by.id} forgot it at version {at}"
-    return Why(event, view.version, "forgotten", reason, by=by, forgotten_at=at, summary=summary, stands_in=stands_in)
+    return Why(
+        event,
+        view.version,
+        "forgotten",
+        reason,
+        by=by,
+        forgotten_at=at,
+        summary=summary,
+        stands_in=stands_in,
+    )
 
 
 def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Event]) -> Why:
-    """Explain it by the last retraction that took the event back: a later one may return to a version without it."""
+    """Explain it by the last retraction that took the event back: a later one may return to a
+    version without it.
+    """
     by: Retraction | None = None
-    there = [(0, False), (came + 1, True)]  # from which versions on the event is not taken back, or is
+    # from which versions on the event is not taken back, or is
+    there = [(0, False), (came + 1, True)]
     for one in since:
         if isinstance(one, Retraction):
             stays = next(stays for version, stays in reversed(there) if version <= target(one))
@@ -214,7 +269,10 @@ def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Eve
                 by = one
             there.append((one.id + 1, stays))
     assert by is not None
-    reason = f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of version {target(by)}"
+    reason = (
+        f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of"
+        f" version {target(by)}"
+    )
     return Why(event, view.version, "taken back", reason, by=by, forgotten_at=by.id + 1)
 
 
@@ -223,8 +281,9 @@ def _follow(
 ) -> tuple[Event | None, CondensationSummary | None, CondensationSummary | None]:
     """Follow ``event`` through the structural events after it that were not taken back.
 
-    Return the event that forgot it; the summary that was put in its place; and the summary that stands for it in the
-    View, which has the ids ``shown``: a later one if the first was summarized again, None if no summary does.
+    Return the event that forgot it; the summary that was put in its place; and the summary that
+    stands for it in the View, which has the ids ``shown``: a later one if the first was summarized
+    again, None if no summary does.
     """
     by: Event | None = None
     first: CondensationSummary | None = None
@@ -234,7 +293,8 @@ def _follow(
             continue
         summary = _summary(one)
         if by is None:
-            by, first = one, summary
+            by = one
+            first = summary
         if summary is not None and summary.id in shown:
             return by, first, summary
         followed = summary
@@ -242,4 +302,6 @@ def _follow(
 
 
 def _summary(by: Event) -> CondensationSummary | None:
-    return summary_event(by) if isinstance(by, CondensationAction) and by.summary is not None else None
+    if isinstance(by, CondensationAction) and by.summary is not None:
+        return summary_event(by)
+    return None

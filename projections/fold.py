@@ -1,12 +1,15 @@
 """The View as a fold: each event changes what the View shows.
 
 There is one fold, of any number of events: folding step by step and folding at once cannot differ.
-It accepts whatever the log holds and never repairs: making events fit for a model is ``well_formed``, on the way out.
+It accepts whatever the log holds and never repairs: making events fit for a model is
+``well_formed``, on the way out.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag
-    CondensationAction     removes what it forgets, then inserts its summary at its offset; clears the flag
-    Retraction             the View is again what it was at a version; the flag stays, or is set if it was set there
+    CondensationAction     removes what it forgets, then inserts its summary at its offset; clears
+                           the flag
+    Retraction             the View is again what it was at a version; the flag stays, or is set if
+                           it was set there
 
 A condensation imported from V0 follows other rules: see ``foldlog.projections.v0_dialect``.
 """
@@ -40,12 +43,15 @@ from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried,
 
 
 class PastLog(Protocol):
-    """The conversation before a View: the earlier states that a retraction returns to, and the events of the log."""
+    """The conversation before a View: the earlier states that a retraction returns to, and the
+    events of the log.
+    """
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What readers of this past worked out from it, by their names. A later View of the conversation may have the
-        same memory; it goes when an event is redacted. Each value must be one that can be made again.
+        """What readers of this past worked out from it, by their names. A later View of the
+        conversation may have the same memory; it goes when an event is redacted. Each value must be
+        one that can be made again.
         """
 
     @property
@@ -53,20 +59,24 @@ class PastLog(Protocol):
         """How many events of the conversation were redacted when its View was read."""
 
     def at(self, version: int) -> Folded:
-        """Return the state when the conversation had ``version`` events, with all condensations that made it."""
+        """Return the state when the conversation had ``version`` events, with all condensations
+        that made it.
+        """
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
-        """Return the events of the log with ids from ``start`` to before ``stop``, shown or not. Cost: these events."""
+        """Return the events of the log with ids from ``start`` to before ``stop``, shown or not.
+        Cost: these events.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
     """The part of a View that is needed to fold on.
 
-    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend, except those of summaries.
-    ``left_behind`` are ids of items whose unit lost another member: no model is shown them. ``register`` and ``tomb``
-    belong to the V0 dialect. With ``past`` a retraction returns to an earlier state; it is not part of the state's
-    value.
+    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend, except
+    those of summaries. ``left_behind`` are ids of items whose unit lost another member: no model is
+    shown them. ``register`` and ``tomb`` belong to the V0 dialect. With ``past`` a retraction
+    returns to an earlier state; it is not part of the state's value.
     """
 
     version: int = 0
@@ -80,7 +90,9 @@ class ViewState:
     @property
     def events(self) -> tuple[Event, ...]:
         """Return the events of the View, in order."""
-        return self.items[:] if self.register is None else tuple(insert_register(self.items, self.register))
+        if self.register is None:
+            return self.items[:]
+        return tuple(insert_register(self.items, self.register))
 
     @property
     def count(self) -> int:
@@ -95,8 +107,8 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into it.
 
-    Where a retraction returned to a state before the start of the fold, ``older`` are the condensations before that
-    state. Otherwise it is None: then the condensations at the start stay.
+    Where a retraction returned to a state before the start of the fold, ``older`` are the
+    condensations before that state. Otherwise it is None: then the condensations at the start stay.
     """
 
     state: ViewState
@@ -105,12 +117,14 @@ class Folded(NamedTuple):
 
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
-    """Return the state after ``events``, which follow ``start``: their ids are dense and begin with its version.
+    """Return the state after ``events``, which follow ``start``: their ids are dense and begin with
+    its version.
 
-    Events that are in no conversation yet (id -1) count as the next ones. Raises ``InvalidEvent`` where the first or
-    last id is wrong, ``UnknownEventType`` for a structural event of an unknown kind: a View that skipped it would be
-    wrong. Cost: the events; for each condensation or retraction also the items of the View at that moment. The state
-    keeps the events in memory, in case a later event is a retraction.
+    Events that are in no conversation yet (id -1) count as the next ones. Raises ``InvalidEvent``
+    where the first or last id is wrong, ``UnknownEventType`` for a structural event of an unknown
+    kind: a View that skipped it would be wrong. Cost: the events; for each condensation or
+    retraction also the items of the View at that moment. The state keeps the events in memory, in
+    case a later event is a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
@@ -124,10 +138,15 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
-    """Return the fold of events of which some are retractions. The states that these return to are kept on the way."""
-    first, version = start.version, start.version + len(numbered)
+    """Return the fold of events of which some are retractions. The states that these return to are
+    kept on the way.
+    """
+    first = start.version
+    version = start.version + len(numbered)
     targets = {event.id: target(event) for event in numbered if isinstance(event, Retraction)}
-    folded, earlier, done = Folded(start, ()), dict[int, Folded](), first
+    folded = Folded(start, ())
+    earlier = dict[int, Folded]()
+    done = first
     for stop in sorted({*targets, *targets.values(), version}):
         if stop < first:
             earlier[stop] = Folded((before := _before(start, stop)).state, (), before.condensations)
@@ -136,21 +155,29 @@ def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
         folded = folded._replace(state=state, condensations=(*folded.condensations, *condensations))
         earlier[stop], done = folded, stop
         if stop in targets:
-            folded, done = earlier[targets[stop]], stop + 1
-            requested = state.unhandled_condensation_request or folded.state.unhandled_condensation_request
-            state = replace_field(folded.state, version=done, unhandled_condensation_request=requested)
+            folded = earlier[targets[stop]]
+            done = stop + 1
+            requested = (
+                state.unhandled_condensation_request or folded.state.unhandled_condensation_request
+            )
+            state = replace_field(
+                folded.state, version=done, unhandled_condensation_request=requested
+            )
             folded = folded._replace(state=state)
     return folded
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the state before ``state`` at a version. Raises ``LookupError`` where that state is no longer known."""
+    """Return the state before ``state`` at a version. Raises ``LookupError`` where that state is no
+    longer known.
+    """
     if version == 0:
         return Folded(EMPTY, ())
     if state.past is None:
         raise LookupError(
-            f"a retraction returns to version {version}, and this View, at version {state.version}, was made without "
-            f"its past; fold the conversation from its first event, or read it from its store"
+            f"a retraction returns to version {version}, and this View, at version {state.version},"
+            " was made without its past; fold the conversation from its first event, or read it"
+            " from its store"
         )
     return state.past.at(version)
 
@@ -175,9 +202,15 @@ class _Retained:
         first = self.version + len(self.batch)
         while isinstance(past, _Retained) and first > start:
             batches.append(past.batch)
-            first, past = past.version, past.before
-        older = past.events(start, min(first, stop)) if past is not None and first > start else ()
-        newer = (event for batch in reversed(batches) for event in batch if start <= event.id < stop)
+            first = past.version
+            past = past.before
+        if past is not None and first > start:
+            older = past.events(start, min(first, stop))
+        else:
+            older = ()
+        newer = (
+            event for batch in reversed(batches) for event in batch if start <= event.id < stop
+        )
         return [*older, *newer]
 
     def at(self, version: int) -> Folded:
@@ -186,7 +219,8 @@ class _Retained:
         first = self.version
         while isinstance(past, _Retained):
             batches.append(past.batch)
-            first, past = past.version, past.before
+            first = past.version
+            past = past.before
         if version < first or (first and past is None):
             return _before(ViewState(first, past=past), version)
         events = [event for batch in reversed(batches) for event in batch]
@@ -196,10 +230,13 @@ class _Retained:
         return Folded(folded.state, (*older, *folded.condensations))
 
 
-def resume(start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None) -> Folded:
-    """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and the structural ones
-    of them, in order; others do not matter; ``places`` are those of the events that do more than join the end of the
-    View, where they are known. Raises ``UnknownEventType``. Cost: as ``fold``.
+def resume(
+    start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
+) -> Folded:
+    """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and
+    the structural ones of them, in order; others do not matter; ``places`` are those of the events
+    that do more than join the end of the View, where they are known. Raises ``UnknownEventType``.
+    Cost: as ``fold``.
     """
     if places is None:
         places = _places_of_changes(events)
@@ -211,7 +248,9 @@ def resume(start: ViewState, events: Sequence[Event], version: int, places: Sequ
 
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
-    """Return the state after shown events that are not structural: they are added to the end, and split no unit."""
+    """Return the state after shown events that are not structural: they are added to the end, and
+    split no unit.
+    """
     return ViewState(
         version,
         start.items.plus(_not_buried(start.tomb, events) if start.tomb else events),
@@ -230,15 +269,17 @@ def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
 
 
 def _event_of(item: Any) -> Event:
-    """Return the event that an item of a history stands for: for a ``Condensation`` its action. Raises ``InvalidEvent``
-    for any other item.
+    """Return the event that an item of a history stands for: for a ``Condensation`` its action.
+    Raises ``InvalidEvent`` for any other item.
     """
     if isinstance(item, Event):
         return item
     action = getattr(item, "action", None)  # condensers are above this package
     if isinstance(action, CondensationAction):
         return action
-    raise InvalidEvent(f"a View is made of events, not of {item!r:.60}; foldlog.from_openai makes them")
+    raise InvalidEvent(
+        f"a View is made of events, not of {item!r:.60}; foldlog.from_openai makes them"
+    )
 
 
 def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
@@ -252,11 +293,12 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
             replace(event, id=event_id) if event.id == NOT_RECORDED else event
             for event_id, event in enumerate(numbered, version)
         ]
-    first, last = numbered[0].id, numbered[-1].id
+    first = numbered[0].id
+    last = numbered[-1].id
     if first != version or last != version + len(numbered) - 1:
         raise InvalidEvent(
             f"{len(numbered)} events with ids {first} to {last} do not follow version {version}; "
-            f"a View is folded over all events of a conversation, in order"
+            "a View is folded over all events of a conversation, in order"
         )
     return numbered
 
@@ -264,8 +306,9 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 def _why_unknown(event: UnknownEvent) -> str:
     """Say why no View can be made from this event on, and what to do."""
     return (
-        f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which this version does "
-        f"not know and which changes the View; upgrade foldlog to read this conversation from there on"
+        f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
+        " this version does not know and which changes the View; upgrade foldlog to read this"
+        " conversation from there on"
     )
 
 
@@ -285,15 +328,22 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list of its own, beside their ids. There is none while events are only added to the end."""
+        """The items as a list of its own, beside their ids. There is none while events are only
+        added to the end.
+        """
         if self._changed is None:
             self._changed = [*self._start, *self._added]
             self._ids = [event.id for event in self._changed]
         return self._changed
 
     def state(self, version: int) -> ViewState:
-        items = self._start.plus(self._added) if self._changed is None else Items(self._changed)
-        return ViewState(version, items, self._requested, self._left_behind, self._register, self._tomb)
+        if self._changed is None:
+            items = self._start.plus(self._added)
+        else:
+            items = Items(self._changed)
+        return ViewState(
+            version, items, self._requested, self._left_behind, self._register, self._tomb
+        )
 
     def run(self, events: Sequence[Event], places: Sequence[int]) -> None:
         start = 0
@@ -355,7 +405,8 @@ class _Folding:
         """Remove the items at ascending places."""
         if not places:
             return
-        start, stop = places[0], places[-1] + 1
+        start = places[0]
+        stop = places[-1] + 1
         if len(places) == stop - start:
             gone = items[start:stop]
             self._changed = items[:start] + items[stop:]
@@ -365,7 +416,10 @@ class _Folding:
             ids = {event.id for event in gone}
             self._changed = [event for event in items if event.id not in ids]
             self._ids = [event.id for event in self._changed]
-        shown = items if self._register is None else insert_register(items, self._register)
+        if self._register is None:
+            shown = items
+        else:
+            shown = insert_register(items, self._register)
         self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
 
 
@@ -377,15 +431,22 @@ def _ids_of(events: Sequence[Event]) -> Sequence[int]:
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    """Return the places of the events that are not shown, or may be structural: all others join the end of the View."""
-    return [place for place, event in enumerate(events) if type(event) in MAY_BE_STRUCTURAL or not event.shown]
+    """Return the places of the events that are not shown, or may be structural: all others join the
+    end of the View.
+    """
+    return [
+        place
+        for place, event in enumerate(events)
+        if type(event) in MAY_BE_STRUCTURAL or not event.shown
+    ]
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
     """Return the places, ascending, of the ids of a View that a native condensation forgets."""
     named = action.given_ids
     if named is None:
-        start, end = action.forgotten_events_start_id or 0, action.forgotten_events_end_id or 0
+        start = action.forgotten_events_start_id or 0
+        end = action.forgotten_events_end_id or 0
         return [place for place, event_id in enumerate(ids) if start <= event_id <= end]
     if not named:
         return ()
@@ -399,4 +460,6 @@ def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[in
 
 def summary_event(action: CondensationAction) -> CondensationSummary:
     """Return the summary that stands in a View for the events that ``action`` forgot."""
-    return CondensationSummary(id=summary_id(action.id), content=action.summary or "", summary_of=action.id)
+    return CondensationSummary(
+        id=summary_id(action.id), content=action.summary or "", summary_of=action.id
+    )

@@ -1,4 +1,6 @@
-"""Sets of integers as sorted, disjoint, inclusive intervals that do not touch: {0, 1, 2, 7} is ``((0, 2), (7, 7))``."""
+"""Sets of integers as sorted, disjoint, inclusive intervals that do not touch: {0, 1, 2, 7} is
+``((0, 2), (7, 7))``.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,8 @@ _first = itemgetter(0)
 
 
 def normalize(pairs: Iterable[tuple[int, int]]) -> Intervals:
-    """Return the union of inclusive pairs in any order, overlapping or not. A pair that runs backwards is empty.
+    """Return the union of inclusive pairs in any order, overlapping or not. A pair that runs
+    backwards is empty.
 
     Cost: sorting the pairs; their width does not matter.
     """

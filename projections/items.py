@@ -1,4 +1,6 @@
-"""The items of a View as an immutable sequence that is cheap to grow: most steps only add events to its end."""
+"""The items of a View as an immutable sequence that is cheap to grow: most steps only add events to
+its end.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +13,40 @@ from foldlog.projections.units import Units, UnitsSoFar, units
 
 
 class Items(Sequence[Event]):
-    """Events in order. ``plus`` makes a longer sequence that shares the list of this one, so it costs only the added
-    events. After the end of this sequence the list may hold events that a longer sequence added.
+    """Events in order. ``plus`` makes a longer sequence that shares the list of this one, so it
+    costs only the added events. After the end of this sequence the list may hold events that a
+    longer sequence added.
 
-    Only one sequence may grow a list: the first that takes its ``token``. Any other copies the list. So any number of
-    threads may use one.
+    Only one sequence may grow a list: the first that takes its ``token``. Any other copies the
+    list. So any number of threads may use one.
     """
 
     __slots__ = ("_count", "_events", "_found", "_token", "masks", "renderings")
 
     def __init__(self, events: list[Event], of: Items | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards. ``of`` are the items that they are shown for."""
+        """Take over ``events``: do not change the list afterwards. ``of`` are the items that they
+        are shown for.
+        """
         self._events = events
         self._count = len(events)
         self._token = [True]
         self.masks: dict[tuple[str, int], tuple[Event, Any]] = of.masks if of else {}
-        """Events and their masks or sizes, by condenser and id: the next step shows the same masks and counts less."""
+        """Events and their masks or sizes, by condenser and id: the next step shows the same masks
+        and counts less.
+        """
         self.renderings: dict[str, Rendering] = of.renderings if of else {}
-        """The messages that were made last, by dialect. A caller removes them here while it uses them."""
-        self._found: list[UnitsSoFar] = []
-        """The units of the beginning of the list, as far as they were found. A caller removes them here while it uses
+        """The messages that were made last, by dialect. A caller removes them here while it uses
         them.
+        """
+        self._found: list[UnitsSoFar] = []
+        """The units of the beginning of the list, as far as they were found. A caller removes them
+        here while it uses them.
         """
 
     def plus(self, events: Sequence[Event]) -> Items:
-        """Return these items and ``events`` after them. Cost: ``events``; all items, if these were grown before."""
+        """Return these items and ``events`` after them. Cost: ``events``; all items, if these were
+        grown before.
+        """
         if not events:
             return self
         if not self._count:  # otherwise the shared empty View would hold the events of another View
@@ -47,12 +58,14 @@ class Items(Sequence[Event]):
         self._events += events
         grown = Items.__new__(Items)
         grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
-        grown._found, grown.masks, grown.renderings = self._found, self.masks, self.renderings
+        grown._found = self._found
+        grown.masks = self.masks
+        grown.renderings = self.renderings
         return grown
 
     def units(self, left_behind: Set[int]) -> Units:
-        """Return the units of these events. Cost: the events after the longest beginning whose units were found before;
-        all events, if other events were left behind then.
+        """Return the units of these events. Cost: the events after the longest beginning whose
+        units were found before; all events, if other events were left behind then.
         """
         try:
             so_far = self._found.pop()  # at most one caller gets it, of all threads
@@ -83,7 +96,9 @@ class Items(Sequence[Event]):
         return self._events[range(self._count)[index]]
 
     def __eq__(self, other: object) -> bool:
-        return self[:] == other[:] if isinstance(other, Items) else NotImplemented
+        if isinstance(other, Items):
+            return self[:] == other[:]
+        return NotImplemented
 
     def __hash__(self) -> int:
         return hash(self[:])

@@ -1,7 +1,8 @@
-"""Find the events that are left behind: they stay when a condensation forgets another part of their unit.
+"""Find the events that are left behind: they stay when a condensation forgets another part of their
+unit.
 
-``left_behind_by_ids`` is the definition. The forgotten events are nearly always one piece of the View that shares no
-unit with other events, and then nothing is left behind.
+``left_behind_by_ids`` is the definition. The forgotten events are nearly always one piece of the
+View that shares no unit with other events, and then nothing is left behind.
 """
 
 from __future__ import annotations
@@ -15,20 +16,28 @@ from foldlog.projections.units import is_unseen, units
 def left_behind_after(
     shown: Sequence[Event], left_behind: frozenset[int], start: int, gone: Sequence[Event]
 ) -> frozenset[int]:
-    """Return the ids of the events left behind after a View of ``shown`` loses ``gone``, which begin at ``start``."""
+    """Return the ids of the events left behind after a View of ``shown`` loses ``gone``, which
+    begin at ``start``.
+    """
     stop = start + len(gone)
     is_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
     parts: Iterable[Sequence[Event]] = (shown[:start], gone, shown[stop:])
     if left_behind:
         parts = ([event for event in part if event.id not in left_behind] for part in parts)
     if is_piece and _is_apart(*parts):
-        return left_behind.difference([event.id for event in gone]) if left_behind else left_behind
+        if left_behind:
+            return left_behind.difference([event.id for event in gone])
+        return left_behind
     ids = {event.id for event in gone}
     return (left_behind | left_behind_by_ids(shown, left_behind, ids)) - ids
 
 
-def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]) -> set[int]:
-    """Return the ids of the events that stay in a unit when the events with the ``forgotten`` ids leave it."""
+def left_behind_by_ids(
+    events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
+) -> set[int]:
+    """Return the ids of the events that stay in a unit when the events with the ``forgotten`` ids
+    leave it.
+    """
     found = units(events, left_behind)
     gone = {position for position, event in enumerate(events) if event.id in forgotten}
     parted: set[int] = set()
@@ -39,14 +48,19 @@ def left_behind_by_ids(events: Sequence[Event], left_behind: Set[int], forgotten
 
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
-    """Return whether certainly no event of the piece shares a unit with one of the head or the tail."""
+    """Return whether certainly no event of the piece shares a unit with one of the head or the
+    tail.
+    """
     if not _are_alone(head) or not _are_alone(piece):
-        return False  # an observation may be in another part than its call, thinking in another one than its loop
+        # an observation may be in another part than its call, thinking in another one than its loop
+        return False
     return not _are_joined(head, piece) and not _are_joined([*head, *piece], tail)
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return whether certainly all calls and observations here pair up, and no event stays with another one."""
+    """Return whether certainly all calls and observations here pair up, and no event stays with
+    another one.
+    """
     waiting = dict[str | int | None, int]()
     for event in events:
         if event.stays_with_next:
@@ -81,9 +95,14 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
-    """Return whether a tool loop may cross this border. To be safe, orphans and all words of a reply count as of it."""
+    """Return whether a tool loop may cross this border. To be safe, orphans and all words of a
+    reply count as of it.
+    """
     following = next((event for event in after if not is_unseen(event)), None)
-    goes_on = not following.thinking if isinstance(following, Action) else isinstance(following, Observation)
+    if isinstance(following, Action):
+        goes_on = not following.thinking
+    else:
+        goes_on = isinstance(following, Observation)
     if not goes_on and not _are_words(following):
         return False
     for event in reversed(before):

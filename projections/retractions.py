@@ -9,15 +9,15 @@ from foldlog.projections.intervals import Intervals
 
 
 def target(retraction: Retraction) -> int:
-    """Return the version to which a recorded retraction returns. An imported one that names a later version than its
-    own returns to its own, and so takes nothing back.
+    """Return the version to which a recorded retraction returns. An imported one that names a later
+    version than its own returns to its own, and so takes nothing back.
     """
     return min(retraction.version, retraction.id)
 
 
 def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
-    """Return the ids of the events that made the View at ``version``, as ascending intervals: events that no retraction
-    took back, and events that a later retraction brought back.
+    """Return the ids of the events that made the View at ``version``, as ascending intervals:
+    events that no retraction took back, and events that a later retraction brought back.
 
     ``structural`` are the structural events of the log, up to ``version`` at least.
     """

@@ -1,5 +1,5 @@
-"""Record the result of an open tool call, or close the calls that will never get one: a program died while they ran,
-or a person stopped them.
+"""Record the result of an open tool call, or close the calls that will never get one: a program
+died while they ran, or a person stopped them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from foldlog.projections.view import View
 from foldlog.projections.views import Views
 
 _NAMED_MAX = 5
-UNKNOWN_OUTCOME = "the program stopped before it recorded a result; the call may have run, in part or whole"
+UNKNOWN_OUTCOME = (
+    "the program stopped before it recorded a result; the call may have run, in part or whole"
+)
 """The default reason. A model that reads it can check before it repeats the call."""
 
 
@@ -44,16 +46,19 @@ def append_tool_result(
     idempotency_key: str | None = None,
     generation: Generation | None = None,
 ) -> Recorded:
-    """Append the observation of the open call with this id; of several such calls, the first of the newest reply.
-    ``call_id`` may be the call itself, as ``View.open_calls`` has it.
+    """Append the observation of the open call with this id; of several such calls, the first of the
+    newest reply. ``call_id`` may be the call itself, as ``View.open_calls`` has it.
 
-    ``current`` returns the View of the conversation; for a repeated key, the View of the first attempt. A call that
-    another writer answers first gets no second observation. A repeated ``idempotency_key`` with the same result appends
-    nothing and returns the recorded event. Raises ``InvalidEvent`` where no call with this id is open, and what
-    ``Store.append`` raises. Durability: on disk when it returns. Cost: the View, and the open calls.
+    ``current`` returns the View of the conversation; for a repeated key, the View of the first
+    attempt. A call that another writer answers first gets no second observation. A repeated
+    ``idempotency_key`` with the same result appends nothing and returns the recorded event. Raises
+    ``InvalidEvent`` where no call with this id is open, and what ``Store.append`` raises.
+    Durability: on disk when it returns. Cost: the View, and the open calls.
     """
     if not isinstance(call_id, str | Action):
-        raise TypeError(f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id")
+        raise TypeError(
+            f"call_id is {call_id!r}; give a text, or the action itself, which may have no call_id"
+        )
     while True:
         view = current()
         called = _called(view.open_calls, call_id)
@@ -62,7 +67,10 @@ def append_tool_result(
             refusal = InvalidEvent(refused(conversation, call_id, view))
             if idempotency_key is None:
                 raise refusal
-            called = call_id if isinstance(call_id, Action) else Action(tool="", call_id=call_id)
+            if isinstance(call_id, Action):
+                called = call_id
+            else:
+                called = Action(tool="", call_id=call_id)
             guard = partial(
                 _refuse, refusal
             )  # called only if the key is new; a repeated key returns the recorded event
@@ -87,24 +95,31 @@ def close_open_calls(
     generation: Generation | None,
     before: datetime | None,
 ) -> tuple[Recorded, ...]:
-    """Append the ``answers`` to the open calls, all or none, except calls made after ``before``; a call without a time
-    is answered too. Return the recorded answers in the order of the calls.
+    """Append the ``answers`` to the open calls, all or none, except calls made after ``before``; a
+    call without a time is answered too. Return the recorded answers in the order of the calls.
 
-    Other writers may append at the same time: a call that another writer answers first gets no second observation.
-    Raises ``ConversationNotFound`` before the first append, and what ``Store.append`` and ``Views.current`` raise.
-    Durability: on disk when it returns. Cost: the View, and the open calls.
+    Other writers may append at the same time: a call that another writer answers first gets no
+    second observation. Raises ``ConversationNotFound`` before the first append, and what
+    ``Store.append`` and ``Views.current`` raise. Durability: on disk when it returns. Cost: the
+    View, and the open calls.
     """
     while True:
         view = views.current(conversation)
         calls = [
-            call for call in view.open_calls if before is None or call.timestamp is None or call.timestamp <= before
+            call
+            for call in view.open_calls
+            if before is None or call.timestamp is None or call.timestamp <= before
         ]
         if not calls:
             return ()
         guard = partial(check_still_open, view)
         with suppress(VersionConflict):
             return store.append(
-                conversation, answers(calls), expected_version=ANY_VERSION, guard=guard, generation=generation
+                conversation,
+                answers(calls),
+                expected_version=ANY_VERSION,
+                guard=guard,
+                generation=generation,
             )
 
 
@@ -113,8 +128,9 @@ def answer_to(call: Action, content: Content, **more: Any) -> Observation:
 
 
 def _called(events: Sequence[Event], call: str | Action) -> Action | None:
-    """Return the open call that ``call`` means; None if there is none. An action means itself. An id of a call may be
-    used by several: then it means the first call with this id in the newest response that has one.
+    """Return the open call that ``call`` means; None if there is none. An action means itself. An
+    id of a call may be used by several: then it means the first call with this id in the newest
+    response that has one.
     """
     calls = [event for event in events if isinstance(event, Action)]
     if isinstance(call, Action):
@@ -131,7 +147,8 @@ def _called(events: Sequence[Event], call: str | Action) -> Action | None:
 def check_still_open(view: View, reading: ReadTransaction) -> None:
     """Raise ``VersionConflict`` if the events after ``view`` changed which calls are open."""
     newer = tuple(reading.events(view.version))
-    # After a retraction the View would be read from the store, but the write that called this guard has it locked.
+    # After a retraction the View would be read from the store, but the write that called this guard
+    # has it locked.
     has_retraction = any(isinstance(event, Retraction) for event in newer)
     if has_retraction or view.then(newer).open_calls != view.open_calls:
         raise VersionConflict(reading.conversation, view.version, reading.version)
@@ -144,7 +161,10 @@ def _refuse(refusal: InvalidEvent, reading: ReadTransaction) -> None:
 def refused(conversation: str, call: str | Action, view: View) -> str:
     """Return the message that a call is not open: why, and which calls are."""
     call_id = call.call_id if isinstance(call, Action) else call
-    waiting = [f"event {call.id}" if call.call_id is None else repr(call.call_id) for call in view.open_calls]
+    waiting = [
+        f"event {call.id}" if call.call_id is None else repr(call.call_id)
+        for call in view.open_calls
+    ]
     listed = ", ".join(waiting[:_NAMED_MAX]) + (", …" if len(waiting) > _NAMED_MAX else "")
     results = (event for event in reversed(view.events) if isinstance(event, Observation))
     answered = next((result for result in results if result.call_id == call_id), None)

@@ -1,25 +1,34 @@
-"""Find the events of a View that belong together: actions with their observations, parallel calls, the steps of a tool
-loop.
+"""Find the events of a View that belong together: actions with their observations, parallel calls,
+the steps of a tool loop.
 
-A model refuses a conversation in which an action has no observation, an observation has no action, one of several
-parallel calls is missing, or a loop has lost the thinking that it began with. So everything that forgets must know
-these units.
+A model refuses a conversation in which an action has no observation, an observation has no action,
+one of several parallel calls is missing, or a loop has lost the thinking that it began with. So
+everything that forgets must know these units.
 
-    observation      answers the action that is its ``cause``, if it waits and has its call id; without a ``cause``
-                     the first of the newest response with its call id. One that answers none is an orphan.
-    parallel calls   the actions of one model response, with their observations. An action without a response id is
-                     alone. Servers repeat ids: a response ends at an action with another response id, or with a call
-                     id that the response has an answer for; at a summary, too, if none of its calls waits.
-    bond             an event that stays with the next, and the next one, if the agent said or did it; several in a row
-                     are one bond. Without such a next event it is a bond of one, which is never sent.
-    loop             starts with thinking: at an action that has it, or at a bond of several events. It runs through
-                     actions, observations, and what a reply says before its actions; it ends at any other event, and
-                     where another loop starts. Orphans, and what no model sees, neither belong to it nor end it.
+    observation      answers the action that is its ``cause``, if it waits and has its call id;
+                     without a ``cause``
+                     the first of the newest response with its call id. One that answers none is an
+                     orphan.
+    parallel calls   the actions of one model response, with their observations. An action without a
+                     response id is
+                     alone. Servers repeat ids: a response ends at an action with another response
+                     id, or with a call id that the response has an answer for; at a summary, too,
+                     if none of its calls waits.
+    bond             an event that stays with the next, and the next one, if the agent said or did
+                     it; several in a row
+                     are one bond. Without such a next event it is a bond of one, which is never
+                     sent.
+    loop             starts with thinking: at an action that has it, or at a bond of several events.
+                     It runs through
+                     actions, observations, and what a reply says before its actions; it ends at any
+                     other event, and where another loop starts. Orphans, and what no model sees,
+                     neither belong to it nor end it.
 
-Events that were *left behind*, when a condensation forgot another part of their unit, do not belong to a unit any more.
+Events that were *left behind*, when a condensation forgot another part of their unit, do not belong
+to a unit any more.
 
-Units are of a View's events in order and the ids of those left behind; positions are indices into these events.
-Cost: the events given, once, whatever the length of the history.
+Units are of a View's events in order and the ids of those left behind; positions are indices into
+these events. Cost: the events given, once, whatever the length of the history.
 """
 
 from __future__ import annotations
@@ -31,40 +40,58 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from foldlog.eventstore import Action, Annotation, CondensationSummary, Event, Message, Observation, UnknownEvent
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    UnknownEvent,
+)
 
 _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether an event has no form as a chat message, though its writer said that a View shows it: one of an
-    unknown kind, or a part of another runtime's history that only its own format knows. An annotation of one's own has.
+    """Return whether an event has no form as a chat message, though its writer said that a View
+    shows it: one of an unknown kind, or a part of another runtime's history that only its own
+    format knows. An annotation of one's own has.
     """
-    return type(event) in _MAY_BE_UNSEEN and (event.origin is not None or type(event) is UnknownEvent)
+    return type(event) in _MAY_BE_UNSEEN and (
+        event.origin is not None or type(event) is UnknownEvent
+    )
 
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
-    """Return whether the model was called for this event, after it said ``before``, which may be of the same reply."""
+    """Return whether the model was called for this event, after it said ``before``, which may be of
+    the same reply.
+    """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
     if before is None:
         return True
-    own, other = ((getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before))
+    own, other = (
+        (getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before)
+    )
     return not any(reply is not None and reply in other for reply in own)
 
 
 class ParallelCalls(Struct, gc=False):
-    """The actions of one response and their observations: ``members`` are positions, ascending, an action first."""
+    """The actions of one response and their observations: ``members`` are positions, ascending, an
+    action first.
+    """
 
     members: list[int]
     unanswered: int
 
 
 class Units(NamedTuple):
-    """Parallel calls in the order of their first actions; ``answers`` are the observations by their actions; loops,
-    orphans and bonds are ascending. Of the positions that are not left behind, ``seen`` are those that a model may see,
-    ``unseen`` those of kinds without a form as messages. ``unanswered`` is the number of actions without an
-    observation; ``notes`` are annotations that a model sees.
+    """Parallel calls in the order of their first actions; ``answers`` are the observations by their
+    actions; loops, orphans and bonds are ascending. Of the positions that are not left behind,
+    ``seen`` are those that a model may see, ``unseen`` those of kinds without a form as messages.
+    ``unanswered`` is the number of actions without an observation; ``notes`` are annotations that a
+    model sees.
     """
 
     parallel_calls: Sequence[ParallelCalls]
@@ -86,9 +113,11 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
 
 
 class UnitsSoFar:
-    """The units of a growing list of events: a View mostly grows at its end. One thread at a time may use it.
+    """The units of a growing list of events: a View mostly grows at its end. One thread at a time
+    may use it.
 
-    What ``units`` returned stays as it is: parallel calls and loops that go on are replaced, and not changed.
+    What ``units`` returned stays as it is: parallel calls and loops that go on are replaced, and
+    not changed.
     """
 
     def __init__(self, left_behind: Set[int]) -> None:
@@ -122,7 +151,10 @@ class UnitsSoFar:
         self.count += len(events)
 
     def _read(self, event: Event, position: int) -> None:
-        stayed = self._bind(event, position) if event.stays_with_next or self._bond else ()
+        if event.stays_with_next or self._bond:
+            stayed = self._bind(event, position)
+        else:
+            stayed = ()
         if not self._see(event, position) and not stayed:
             return
         begins_loop = bool(stayed)
@@ -181,7 +213,9 @@ class UnitsSoFar:
         return True
 
     def _end_words(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after words of the agent: they are of the loop if it is of the same reply."""
+        """Read an action after words of the agent: they are of the loop if it is of the same
+        reply.
+        """
         if self._in_loop and not begins_loop and not begins_reply(action, self._said[-1][1]):
             self._loops[-1] += [place for place, _ in self._said]
         else:
@@ -198,12 +232,15 @@ class UnitsSoFar:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
-        """Read an event that stays with the next, or that others may stay with. Return these others."""
+        """Read an event that stays with the next, or that others may stay with. Return these
+        others.
+        """
         self.has_bonds = True
         if event.source != "agent":
             self._bonds += ([each] for each in self._bond)  # they are without their follower
             self._bond = []
-        stayed, self._bond = self._bond, [*self._bond, position] if event.stays_with_next else []
+        stayed = self._bond
+        self._bond = [*self._bond, position] if event.stays_with_next else []
         if event.stays_with_next or not stayed:
             return ()
         self._bonds.append([*stayed, position])
@@ -213,7 +250,9 @@ class UnitsSoFar:
         """Add a member to parallel calls, which are replaced if ``units`` returned them before."""
         calls = self._parallel_calls[place]
         if place < self._returned:
-            calls = self._parallel_calls[place] = ParallelCalls(calls.members.copy(), calls.unanswered)
+            calls = self._parallel_calls[place] = ParallelCalls(
+                calls.members.copy(), calls.unanswered
+            )
         calls.members.append(position)
         calls.unanswered += unanswered
 
@@ -229,7 +268,8 @@ class UnitsSoFar:
 
     def units(self) -> Units:
         """Return the units of all events that were read."""
-        loops, self._returned = self._loops.copy(), len(self._parallel_calls)
+        loops = self._loops.copy()
+        self._returned = len(self._parallel_calls)
         if self._in_loop:
             self._loops[-1] = self._loops[-1].copy()
         return Units(
@@ -261,10 +301,12 @@ class WaitingCalls:
 
     def add(self, action: Action, position: int) -> bool:
         """Add the next action. Return whether it begins a response."""
-        call_id, response_id = action.call_id, action.response_id
+        call_id = action.call_id
+        response_id = action.response_id
         begins = response_id is None or response_id != self.response_id or call_id in self._answered
         if begins:
-            self.response_id, self._first_of_response = response_id, action.id
+            self.response_id = response_id
+            self._first_of_response = action.id
             self._answered.clear()
         self.waiting[action.id] = position, call_id
         if call_id is not None:
@@ -273,14 +315,21 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
-        """Return the position of the action that ``observation`` answers. That action waits no longer."""
-        call_id, event_id = observation.call_id, observation.cause
+        """Return the position of the action that ``observation`` answers. That action waits no
+        longer.
+        """
+        call_id = observation.call_id
+        event_id = observation.cause
         if event_id is None and call_id is not None:
             same = self._by_call_id.get(call_id, [])
             while same and same[-1] not in self.waiting:  # answered by its event id
                 same.pop()
             event_id = same[-1] if same else None
-        if event_id is None or event_id not in self.waiting or call_id not in (None, self.waiting[event_id][1]):
+        if (
+            event_id is None
+            or event_id not in self.waiting
+            or call_id not in (None, self.waiting[event_id][1])
+        ):
             return None
         position, called = self.waiting.pop(event_id)
         if called is not None and event_id >= self._first_of_response:
@@ -289,11 +338,13 @@ class WaitingCalls:
 
 
 def fit_positions(found: Units) -> list[int]:
-    """Return the positions that can be sent to a model, ascending: whole, answered parallel calls and whole loops.
+    """Return the positions that can be sent to a model, ascending: whole, answered parallel calls
+    and whole loops.
 
-    Dropped are events left behind, orphans, all parallel calls of which one is unanswered, and then, until nothing
-    changes, parallel calls and bonds that lost a member, and each loop that lost an event before its last surviving
-    member. A call that waits at the end of a loop costs the loop nothing.
+    Dropped are events left behind, orphans, all parallel calls of which one is unanswered, and
+    then, until nothing changes, parallel calls and bonds that lost a member, and each loop that
+    lost an event before its last surviving member. A call that waits at the end of a loop costs the
+    loop nothing.
     """
     if not (found.unanswered or found.orphans or found.bonds):
         return sorted([*found.seen, *found.unseen])
@@ -319,8 +370,9 @@ def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
 
 
 def open_positions(events: Sequence[Event], found: Units) -> list[int]:
-    """Return the positions of the actions that no observation answers, ascending. Cost: the parallel
-    calls that they are among."""
+    """Return the positions of the actions that no observation answers, ascending. Cost: the
+    parallel calls that they are among.
+    """
     if not found.unanswered:
         return []
     return sorted(
@@ -333,16 +385,19 @@ def open_positions(events: Sequence[Event], found: Units) -> list[int]:
 
 
 def pending_positions(found: Units) -> Sequence[int]:
-    """Return the positions of the parallel calls that wait for an observation, with the observations that came.
+    """Return the positions of the parallel calls that wait for an observation, with the
+    observations that came.
 
-    Calls wait if one of them is unanswered and only their own members come after them. Orphans and annotations do not
-    count: neither an observation that is delivered twice nor a note of the runtime ends the waiting. Unanswered calls
-    that other events follow are abandoned.
+    Calls wait if one of them is unanswered and only their own members come after them. Orphans and
+    annotations do not count: neither an observation that is delivered twice nor a note of the
+    runtime ends the waiting. Unanswered calls that other events follow are abandoned.
     """
     if not found.unanswered:
         return []
     aside = {*found.orphans, *found.notes}
-    followers = [position for position in found.seen if position not in aside] if aside else found.seen
+    followers = (
+        [position for position in found.seen if position not in aside] if aside else found.seen
+    )
     for calls in reversed(found.parallel_calls):
         if calls.unanswered and followers[-len(calls.members) :] == calls.members:
             return calls.members
@@ -350,19 +405,20 @@ def pending_positions(found: Units) -> Sequence[int]:
 
 
 def cut_positions(count: int, found: Units) -> tuple[int, ...]:
-    """Return every index, from 0 to ``count``, at which ``count`` events may be cut, given their units. If the events
-    between two such indices are forgotten, all other events can still be sent (except in one case:
-    ``docs/internals/decisions/0031-joined-loops.md``).
+    """Return every index, from 0 to ``count``, at which ``count`` events may be cut, given their
+    units. If the events between two such indices are forgotten, all other events can still be sent
+    (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
 
-    Such an index is not inside parallel calls, from their first action to their last observation; not inside a loop or
-    a bond; and not after a last event that stays with the next one. It is not after the start of *pending* parallel
-    calls either, so that an action is never forgotten before its observation comes. Unanswered calls that are abandoned
-    forbid no index.
+    Such an index is not inside parallel calls, from their first action to their last observation;
+    not inside a loop or a bond; and not after a last event that stays with the next one. It is not
+    after the start of *pending* parallel calls either, so that an action is never forgotten before
+    its observation comes. Unanswered calls that are abandoned forbid no index.
     """
     free = bytearray(b"\1") * (count + 1)
     for calls in found.parallel_calls:
         if not calls.unanswered:
-            first, last = calls.members[0], calls.members[-1]
+            first = calls.members[0]
+            last = calls.members[-1]
             free[first + 1 : last + 1] = bytes(last - first)
     spans = [(span[0], span[-1]) for span in (*found.loops, *found.bonds)]
     spans += [(bond[0], count) for bond in found.bonds[-1:] if bond == [count - 1]]

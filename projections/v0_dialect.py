@@ -1,15 +1,17 @@
 """The V0 dialect: how a View folds condensations that were imported from OpenHands V0. Read-only.
 
-A condensation from V0 names ids of the *source*. It forgets every event with such an id, anywhere in the log, also
-later ones. It forgets condensations and requests as well, and itself, which matters if an id is repeated. Only the
-newest summary is shown, and each reading applies its offset again.
+A condensation from V0 names ids of the *source*. It forgets every event with such an id, anywhere
+in the log, also later ones. It forgets condensations and requests as well, and itself, which
+matters if an id is repeated. Only the newest summary is shown, and each reading applies its offset
+again.
 
-A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded histories would show
-another View, because the summary moves as events come, and events that come later are forgotten as well.
+A condensation of V0 cannot be translated into a native one when it is imported: 59 of 440 recorded
+histories would show another View, because the summary moves as events come, and events that come
+later are forgotten as well.
 
-So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are forgotten for good, and a
-*register*, the newest summary with its offset. The first native condensation takes the summary out of the register and
-fixes its place.
+So the state of a View keeps two things for this dialect: a *tomb*, the source ids that are
+forgotten for good, and a *register*, the newest summary with its offset. The first native
+condensation takes the summary out of the register and fixes its place.
 """
 
 from __future__ import annotations
@@ -24,17 +26,22 @@ from foldlog.projections.intervals import Intervals, contains, normalize
 
 
 class Register(NamedTuple):
-    """The newest summary, and the index at which each reading inserts it: a number that a list takes."""
+    """The newest summary, and the index at which each reading inserts it: a number that a list
+    takes.
+    """
 
     summary: CondensationSummary
     offset: int
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Return the tomb with the ids that a condensation or request from V0 forgets: those it names, and its own."""
+    """Return the tomb with the ids that a condensation or request from V0 forgets: those it names,
+    and its own.
+    """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
-        start, end = event.forgotten_events_start_id, event.forgotten_events_end_id
+        start = event.forgotten_events_start_id
+        end = event.forgotten_events_end_id
         if event.given_ids is not None:
             pairs.extend((source_id, source_id) for source_id in event.given_ids)
         elif start is not None and end is not None:
@@ -44,22 +51,28 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
     """Return the positions of the events that the tomb holds. Cost: the events."""
-    return [place for place, event in enumerate(events) if is_buried(tomb, event)] if tomb else []
+    if tomb:
+        return [place for place, event in enumerate(events) if is_buried(tomb, event)]
+    return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    """Return whether the tomb holds an event. An event that is not from V0 has no source id and is never in it."""
+    """Return whether the tomb holds an event. An event that is not from V0 has no source id and is
+    never in it.
+    """
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
 
 def clamp(offset: int) -> int:
-    """Return the offset of an imported condensation as an index that a list takes. No list is longer than that."""
+    """Return the offset of an imported condensation as an index that a list takes. No list is
+    longer than that.
+    """
     return max(-sys.maxsize, min(offset, sys.maxsize))
 
 
 def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
-    """Return the items with the newest summary inserted as ``list.insert`` does it: a negative offset counts from the
-    end, and one past an end is clamped.
+    """Return the items with the newest summary inserted as ``list.insert`` does it: a negative
+    offset counts from the end, and one past an end is clamped.
     """
     events = list(items)
     events.insert(register.offset, register.summary)
@@ -67,7 +80,9 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    """Return the id in V0. A missing id is -1 there, and forgotten as such. An id of text is never forgotten."""
+    """Return the id in V0. A missing id is -1 there, and forgotten as such. An id of text is never
+    forgotten.
+    """
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:
         return NOT_RECORDED

@@ -13,21 +13,29 @@ from foldlog.eventstore.inside import check_whole
 from foldlog.projections.condensations import StoredCondensations
 from foldlog.projections.fold import ViewState, fold
 from foldlog.projections.items import Items
-from foldlog.projections.messages import Dialect, Rendered, copy_messages, rendering, system_prompt, with_positions
+from foldlog.projections.messages import (
+    Dialect,
+    Rendered,
+    copy_messages,
+    rendering,
+    system_prompt,
+    with_positions,
+)
 from foldlog.projections.messages.turns import checked
 from foldlog.projections.units import Units, cut_positions, fit_positions, open_positions, units
 
 
 @dataclass(frozen=True)
 class View:
-    """The ordered events that a model is shown, with the request flag and the condensations that made it.
+    """The ordered events that a model is shown, with the request flag and the condensations that
+    made it.
 
-    Immutable, except for the maps inside its events, which Python cannot freeze and which other Views share: do not
-    change them.
+    Immutable, except for the maps inside its events, which Python cannot freeze and which other
+    Views share: do not change them.
 
-    A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries are
-    ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same and fold on in the same
-    way.
+    A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries
+    are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same
+    and fold on in the same way.
 
     ``state``          the fold's state, which goes on with further events
     ``condensations``  all condensations, oldest first
@@ -38,16 +46,20 @@ class View:
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, oldest first. For a View from a store they are read when this is iterated over."""
+    """All condensations, oldest first. For a View from a store they are read when this is iterated
+    over.
+    """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
-    """The form of the messages where none is named: that of the agent's model, for Views of a store that knows it."""
+    """The form of the messages where none is named: that of the agent's model, for Views of a store
+    that knows it.
+    """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> View:
-        """Return the View of a conversation: the fold of all its events, from the first on. Nothing is enforced. A
-        ``Condensation`` among them stands for its action.
+        """Return the View of a conversation: the fold of all its events, from the first on. Nothing
+        is enforced. A ``Condensation`` among them stands for its action.
 
         Raises what ``foldlog.projections.fold`` raises.
         """
@@ -55,23 +67,37 @@ class View:
         return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: those events; for a condensation also this
-        View; for a retraction also the View that it returns to.
+        """Return the View after the next events of the conversation. Cost: those events; for a
+        condensation also this View; for a retraction also the View that it returns to.
         """
         state, condensations, older = fold(events, self.state)
-        return View(state, _joined(self.condensations if older is None else older, condensations), self.dialect)
+        return View(
+            state,
+            _joined(self.condensations if older is None else older, condensations),
+            self.dialect,
+        )
 
     def with_events(self, events: Iterable[Event]) -> View:
-        """Return a View with other events, for example with some of them masked or left out. The rest of the View is
-        the same.
+        """Return a View with other events, for example with some of them masked or left out. The
+        rest of the View is the same.
         """
         items = Items(list(events), self.state.items)
-        left_behind = self.left_behind and self.left_behind.intersection(event.id for event in items)
-        state = ViewState(self.version, items, self.unhandled_condensation_request, left_behind, past=self.state.past)
+        left_behind = self.left_behind and self.left_behind.intersection(
+            event.id for event in items
+        )
+        state = ViewState(
+            self.version,
+            items,
+            self.unhandled_condensation_request,
+            left_behind,
+            past=self.state.past,
+        )
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
-        """Return a View with other events at these indices, each with the id of the event it masks and in its unit."""
+        """Return a View with other events at these indices, each with the id of the event it masks
+        and in its unit.
+        """
         events = list(self.events)
         for index, event in masks.items():
             events[index] = event
@@ -95,26 +121,35 @@ class View:
 
     @property
     def left_behind(self) -> frozenset[int]:
-        """The ids of events that stay although a condensation forgot another part of their unit. No model is
-        sent them.
+        """The ids of events that stay although a condensation forgot another part of their unit. No
+        model is sent them.
         """
         return self.state.left_behind
 
     @property
     def summary_event(self) -> CondensationSummary | None:
         """The newest summary of a condensation that the View shows; None without one."""
-        shown = (event for event in self.events if isinstance(event, CondensationSummary) and event.id < 0)
+        shown = (
+            event
+            for event in self.events
+            if isinstance(event, CondensationSummary) and event.id < 0
+        )
         return min(shown, key=lambda event: event.id, default=None)
 
     @property
     def forgotten_event_ids(self) -> frozenset[int]:
         """The ids of all events and summaries that its condensations forgot. Cost: these."""
-        return frozenset(event_id for action in self.condensations for event_id in action.forgotten_event_ids or ())
+        return frozenset(
+            event_id
+            for action in self.condensations
+            for event_id in action.forgotten_event_ids or ()
+        )
 
     @cached_property
     def cut_points(self) -> tuple[int, ...]:
-        """The indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is forgotten for two of
-        them, all other events can still be sent. Cost: the events of the View, once.
+        """The indices, from 0 to ``len(view)``, at which the View may be cut: if ``view[i:j]`` is
+        forgotten for two of them, all other events can still be sent. Cost: the events of the View,
+        once.
         """
         return cut_positions(len(self.events), self.units)
 
@@ -125,10 +160,11 @@ class View:
 
     @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions in the View that no observation answers, in order. They are the caller's own: a tool may change
-        their arguments.
+        """The actions in the View that no observation answers, in order. They are the caller's own:
+        a tool may change their arguments.
 
-        A model is shown neither them nor the other calls of the same response until each has its observation.
+        A model is shown neither them nor the other calls of the same response until each has its
+        observation.
         """
         return deepcopy(self._open_calls)
 
@@ -142,30 +178,36 @@ class View:
 
     @cached_property
     def units(self) -> Units:
-        """The positions of the events that belong together: calls with their observations, tool loops."""
+        """The positions of the events that belong together: calls with their observations, tool
+        loops.
+        """
         if self.state.register is not None:
             return units(self.events, self.left_behind)
         return self.state.items.units(self.left_behind)
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts that it shows; empty where there is none. Anthropic's server takes it apart
-        from the messages.
+        """The text of the system prompts that it shows; empty where there is none. Anthropic's
+        server takes it apart from the messages.
         """
         return system_prompt(self.events)
 
     def rendered(self, dialect: Dialect | None = None) -> list[Rendered]:
-        """Return the messages of ``to_messages``, each with the indices of the events that it was made of."""
+        """Return the messages of ``to_messages``, each with the indices of the events that it was
+        made of.
+        """
         dialect = self.dialect if dialect is None else checked(dialect)
         shared = self.shared_messages(dialect)
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache, to be read and not to be changed: the next
-        View has the same ones. Cost: the events since the last reply before those that were not rendered yet.
+        """Return the messages of a dialect without marks for a prompt cache, to be read and not to
+        be changed: the next View has the same ones. Cost: the events since the last reply before
+        those that were not rendered yet.
         """
         renderings = self.state.items.renderings
-        kept = renderings.pop(dialect, None) or rendering(dialect)  # at most one caller gets it, of all threads
+        # at most one caller gets it, of all threads
+        kept = renderings.pop(dialect, None) or rendering(dialect)
         kept.follow(self.events, self.fit_positions)
         messages = kept.messages.copy()
         if messages:  # all empty Views share their items
@@ -175,29 +217,34 @@ class View:
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
         """Return the messages to send to a model, made of the events that are fit for it.
 
-        ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``, ``litellm``,
-        ``anthropic``, ``anthropic-cached`` or ``responses``; by default ``view.dialect``. Every tool call is answered
-        right after the message that makes it. The messages are the caller's own. Those for Anthropic do not hold the
-        system prompt: send ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
-        Raises ``ValueError`` for another dialect. The beginning of a prompt is made once: the next View repeats it byte
-        for byte. Cost: copies of the messages, and the events since the last reply that was rendered before.
+        ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``,
+        ``litellm``, ``anthropic``, ``anthropic-cached`` or ``responses``; by default
+        ``view.dialect``. Every tool call is answered right after the message that makes it. The
+        messages are the caller's own. Those for Anthropic do not hold the system prompt: send
+        ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
+        Raises ``ValueError`` for another dialect. The beginning of a prompt is made once: the next
+        View repeats it byte for byte. Cost: copies of the messages, and the events since the last
+        reply that was rendered before.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all, where there are fewer. Cost: these events.
+        """Return the last ``count`` events, in order; all, where there are fewer. Cost: these
+        events.
 
         Raises ``InvalidArgument`` for a negative number.
         """
         check_whole("count", count, 0)
         state = self.state
-        return (
-            state.items[max(state.count - count, 0) :] if state.register is None else self.events[-count or len(self) :]
-        )
+        if state.register is None:
+            return state.items[max(state.count - count, 0) :]
+        return self.events[-count or len(self) :]
 
     def __eq__(self, other: object) -> bool:
-        return self.state == other.state if isinstance(other, View) else NotImplemented
+        if isinstance(other, View):
+            return self.state == other.state
+        return NotImplemented
 
     def __len__(self) -> int:
         return self.state.count
@@ -213,19 +260,27 @@ class View:
         return self.events[index]
 
     def __repr__(self) -> str:
-        request = ", condensation requested" if self.unhandled_condensation_request else ""
+        if self.unhandled_condensation_request:
+            request = ", condensation requested"
+        else:
+            request = ""
         return f"<View of {len(self)} events at version {self.version}{request}>"
 
 
 def well_formed(view: View) -> View:
-    """Return the View without the events that a model would refuse: actions without observations, observations without
-    actions, incomplete parallel calls, broken tool loops. A second call changes nothing. Cost: the events of the View.
+    """Return the View without the events that a model would refuse: actions without observations,
+    observations without actions, incomplete parallel calls, broken tool loops. A second call
+    changes nothing. Cost: the events of the View.
     """
     positions = view.fit_positions
-    return view if len(positions) == len(view) else view.with_events(view.events[place] for place in positions)
+    if len(positions) == len(view):
+        return view
+    return view.with_events(view.events[place] for place in positions)
 
 
-def _joined(older: Sequence[CondensationAction], newer: Sequence[CondensationAction]) -> Sequence[CondensationAction]:
+def _joined(
+    older: Sequence[CondensationAction], newer: Sequence[CondensationAction]
+) -> Sequence[CondensationAction]:
     if not newer:
         return older
     if isinstance(older, StoredCondensations):

@@ -1,9 +1,11 @@
-"""Views of stored conversations at any version. The cost of a View is that of the events that it shows.
+"""Views of stored conversations at any version. The cost of a View is that of the events that it
+shows.
 
-A View is loaded from the last revision: one read of the revision, and one ranged read of the events that it keeps and
-those since. ``store.register(views)`` has the store call ``Views.project`` in every transaction that appends structural
-events, so that each revision is stored with its event. Where a writer appended without it, readers fold on from the
-last revision. The next structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
+A View is loaded from the last revision: one read of the revision, and one ranged read of the events
+that it keeps and those since. ``store.register(views)`` has the store call ``Views.project`` in
+every transaction that appends structural events, so that each revision is stored with its event.
+Where a writer appended without it, readers fold on from the last revision. The next structural
+event, or ``rebuild``, stores the missing revisions: a read writes nothing.
 """
 
 from __future__ import annotations
@@ -53,15 +55,17 @@ _REMEMBERED = 64
 """Number of conversations whose last View stays in memory, to fold on from."""
 
 _FEW = 64
-"""Up to this many new events are read completely, shown or not, because that takes one query instead of three."""
+"""Up to this many new events are read completely, shown or not, because that takes one query
+instead of three.
+"""
 
 
 @dataclass(slots=True)
 class _Latest:
-    """The last View of a conversation, and the conversation as it was found with it. A View made in a transaction that
-    was rolled back must not be used when other events get the same ids: the head tells. A View with the content of
-    events that were redacted since must not be used either: the number of redactions tells. ``missing`` are revisions
-    that were not stored.
+    """The last View of a conversation, and the conversation as it was found with it. A View made in
+    a transaction that was rolled back must not be used when other events get the same ids: the head
+    tells. A View with the content of events that were redacted since must not be used either: the
+    number of redactions tells. ``missing`` are revisions that were not stored.
     """
 
     folded: ViewFold
@@ -77,49 +81,66 @@ class _Latest:
 class Views:
     """The Views of a store's conversations. Thread-safe.
 
-    Also an inline projection: after ``store.register(views)`` the store keeps each revision in the transaction of its
-    event. Without that, Views are right too, and cost the events since the last revision.
+    Also an inline projection: after ``store.register(views)`` the store keeps each revision in the
+    transaction of its event. Without that, Views are right too, and cost the events since the last
+    revision.
     """
 
     name = PROJECTION
 
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
-        """``dialect`` is that of the messages of these Views, where none is named: see ``View.to_messages``."""
+        """``dialect`` is that of the messages of these Views, where none is named: see
+        ``View.to_messages``.
+        """
         self._store = store
         self._dialect = checked(dialect)
         self._lock = threading.Lock()
         self._latest: dict[str, _Latest] = {}
 
     def current(self, conversation: str) -> View:
-        """Return the View now: the same object until an event is appended, or 64 other conversations are read.
+        """Return the View now: the same object until an event is appended, or 64 other
+        conversations are read.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``StoreUnavailable``, and
-        ``UnknownEventType`` where a newer version of foldlog wrote an event that changes the View. Cost: the events
-        appended since the last call, or else the events of the View; no question where no other program has
-        committed since, and the last append of this one was to this conversation.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
+        ``StoreUnavailable``, and ``UnknownEventType`` where a newer version of foldlog wrote an
+        event that changes the View. Cost: the events appended since the last call, or else the
+        events of the View; no question where no other program has committed since, and the last
+        append of this one was to this conversation.
         """
         latest = self._latest.get(conversation)
-        left = None if latest is None else self._store.database.as_left(conversation)
-        rows = None if latest is None or left is None else left.rows_since(latest.found)
+        if latest is None:
+            left = None
+        else:
+            left = self._store.database.as_left(conversation)
+        if latest is None or left is None:
+            rows = None
+        else:
+            rows = left.rows_since(latest.found)
         if latest is None or left is None or rows is None:
             return self._view(conversation, None)
-        return self._grow(latest, left.found, list(events_of(conversation, rows))) if rows else latest.view
+        if rows:
+            return self._grow(latest, left.found, list(events_of(conversation, rows)))
+        return latest.view
 
     def at(self, conversation: str, version: int) -> View:
-        """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``, and what ``current``
-        raises.
+        """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``,
+        and what ``current`` raises.
 
         Cost: the events of that View.
         """
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Say why an event, or the summary with a synthetic id, is in the View now, or at a version, or is not.
+        """Say why an event, or the summary with a synthetic id, is in the View now, or at a
+        version, or is not.
 
-        Raises ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also the structural
-        events after it.
+        Raises ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also
+        the structural events after it.
         """
-        view = self.current(conversation) if at is None else self.at(conversation, at)
+        if at is None:
+            view = self.current(conversation)
+        else:
+            view = self.at(conversation, at)
 
         def explained(reading: ReadTransaction) -> Why:
             event = _read_event(reading, event_id, view.version)
@@ -129,18 +150,22 @@ class Views:
         return self._store.query(conversation, explained)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
-        """Say what entered the View and what left it between two versions. Raises ``NoSuchVersion``, and what
-        ``current`` raises. Cost: two Views, and the structural events in between.
+        """Say what entered the View and what left it between two versions. Raises
+        ``NoSuchVersion``, and what ``current`` raises. Cost: two Views, and the structural events
+        in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
 
         return self._store.query(
             conversation,
-            lambda reading: explain_difference(*views, partial(reading.structural_events, stop=after)),
+            lambda reading: explain_difference(
+                *views, partial(reading.structural_events, stop=after)
+            ),
         )
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
-        """Return for each event at which versions the View shows it, when a model is sent it, and why it left.
+        """Return for each event at which versions the View shows it, when a model is sent it, and
+        why it left.
 
         ``count`` gives the tokens of an event, such as an estimate. Raises what ``current``
         raises.
@@ -157,17 +182,19 @@ class Views:
         return folding.result()
 
     def rebuild(self, conversation: str) -> int:
-        """Rebuild all revisions from the log and replace the stored ones in one transaction; return their number.
+        """Rebuild all revisions from the log and replace the stored ones in one transaction; return
+        their number.
 
-        The store stays usable during the rebuild. Raises what ``current`` raises, and ``StoreUnavailable`` where the
-        store is open for reading only. Cost: the log.
+        The store stays usable during the rebuild. Raises what ``current`` raises, and
+        ``StoreUnavailable`` where the store is open for reading only. Cost: the log.
         """
         folded, records = self._store.query(conversation, fold_whole)
 
         def replace_all(writing: WriteTransaction) -> int:
             made = list(records)
             past = StoredPast(writing, stored=False, records=records)
-            for _, some in fold_log(writing, folded, writing.version, past):  # events appended since
+            # events appended since
+            for _, some in fold_log(writing, folded, writing.version, past):
                 made += some
             writing.put_records(PROJECTION, made, replace_all=True)
             return len(made)
@@ -175,10 +202,16 @@ class Views:
         return self._store.project(conversation, replace_all)
 
     def project(self, writing: WriteTransaction, events: Sequence[Event]) -> None:
-        """Store the revisions of appended events in their transaction. A store calls this after ``register``."""
+        """Store the revisions of appended events in their transaction. A store calls this after
+        ``register``.
+        """
         try:
             past = StoredPast(writing)
-            if len(events) == 1 and isinstance(events[0], Retraction) and (back := returned_record(events[0], past)):
+            if (
+                len(events) == 1
+                and isinstance(events[0], Retraction)
+                and (back := returned_record(events[0], past))
+            ):
                 return writing.put_records(PROJECTION, [back])
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
@@ -187,7 +220,8 @@ class Views:
         writing.put_records(PROJECTION, [*missing, *records])
         self._remember(writing.found, folded)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _view(self, conversation: str, version: int | None) -> View:
         return self._store.query(conversation, partial(self._opened, version=version))
@@ -195,7 +229,8 @@ class Views:
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
         """Return the View at a version."""
         found = reading.found
-        conversation, present = found.id, found.version
+        conversation = found.id
+        present = found.version
         if version is None:
             version = present
         elif not 0 <= version <= present:
@@ -212,7 +247,8 @@ class Views:
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
     ) -> tuple[ViewFold, list[Record]]:
         """Return the fold at a version, and the revisions that are not stored yet."""
-        folded, records = EMPTY_FOLD, list[Record]()
+        folded = EMPTY_FOLD
+        records = list[Record]()
         latest = self._latest_of(reading)
         if past is None:
             past = StoredPast(reading, records=latest.missing if latest else ())
@@ -222,8 +258,13 @@ class Views:
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
             records = [*latest.missing, *records]
-        elif latest and version - CHUNK <= (at := latest.folded.version) <= version and latest.is_at(reading, at):
-            folded, records = latest.folded, [*latest.missing]
+        elif (
+            latest
+            and version - CHUNK <= (at := latest.folded.version) <= version
+            and latest.is_at(reading, at)
+        ):
+            folded = latest.folded
+            records = [*latest.missing]
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
         for further, some in fold_log(reading, folded, version, past):
@@ -234,20 +275,29 @@ class Views:
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if none of its content was erased since. That of another conversation
-        with this id is not returned, although a fork in its place may have the same head: its past cannot be read.
+        """Return the last View of a conversation, if none of its content was erased since. That of
+        another conversation with this id is not returned, although a fork in its place may have the
+        same head: its past cannot be read.
         """
-        latest, found = self._latest.get(reading.found.id), reading.found
-        is_same = latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions)
+        latest = self._latest.get(reading.found.id)
+        found = reading.found
+        is_same = latest and (latest.found.key, latest.found.redactions) == (
+            found.key,
+            found.redactions,
+        )
         return latest if is_same else None
 
     def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
-        """Return the last View with further events that are not structural: its condensations are the same."""
+        """Return the last View with further events that are not structural: its condensations are
+        the same.
+        """
         folded = fold_shown(before.folded, events, found.version)
         view = View(folded.state, before.view.condensations, self._dialect)
         return self._keep(_Latest(folded, found, view, before.missing))
 
-    def _remember(self, found: Conversation, folded: ViewFold, missing: Sequence[Record] = ()) -> View:
+    def _remember(
+        self, found: Conversation, folded: ViewFold, missing: Sequence[Record] = ()
+    ) -> View:
         latest = self._latest.get(found.id)
         if latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions):
             folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
@@ -266,7 +316,9 @@ class Views:
         return latest.view
 
     def _view_of(self, found: Conversation, folded: ViewFold) -> View:
-        condensations = StoredCondensations(self._store, found.id, folded.version, folded.revision.condensations)
+        condensations = StoredCondensations(
+            self._store, found.id, folded.version, folded.revision.condensations
+        )
         state = folded.state
         if state.past is None:
             state = replace(state, past=_PastViews(self, found.id, found.redactions))
@@ -275,8 +327,8 @@ class Views:
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The past of a stored conversation: its earlier Views, for a View that is folded on in memory with a retraction,
-    and its log.
+    """The past of a stored conversation: its earlier Views, for a View that is folded on in memory
+    with a retraction, and its log.
     """
 
     views: Views
@@ -293,7 +345,9 @@ class _PastViews:
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
-    """Return the event with this id, or the summary with this synthetic one. Raises ``NoSuchEvent``."""
+    """Return the event with this id, or the summary with this synthetic one. Raises
+    ``NoSuchEvent``.
+    """
     wanted = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
     if 0 <= wanted < version:
         (event,) = reading.events(wanted, wanted + 1)

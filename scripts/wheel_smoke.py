@@ -37,7 +37,10 @@ asyncio.run(main())
 for name in ("condensers", "eventstore", "projections"):
     Path(name).mkdir()
     Path(name, "__init__.py").write_text("OWN = True\n")
-own = "import condensers, eventstore, projections\nassert condensers.OWN and eventstore.OWN and projections.OWN\n"
+own = (
+    "import condensers, eventstore, projections\nassert condensers.OWN and eventstore.OWN and"
+    " projections.OWN\n"
+)
 use = "import foldlog\nwith foldlog.open('history.db') as histories:\n    histories['c1'].step()"
 subprocess.run([sys.executable, "-c", own + use], check=True)
 

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 
 class Adapter(NamedTuple):
-    """One adapter. ``distribution`` is its SDK on the package index; ``tested`` are the releases that it was tested
-    with. It needs the first of them, or a later one.
+    """One adapter. ``distribution`` is its SDK on the package index; ``tested`` are the releases
+    that it was tested with. It needs the first of them, or a later one.
     """
 
     name: str
@@ -35,14 +35,40 @@ ADAPTERS = (
         "agent-framework-core",
         ("1.23.0",),
     ),
-    Adapter("claude_agent", "Claude Agent SDK", ("FoldlogSessionStore",), "claude-agent-sdk", ("0.2.100", "0.2.187")),
-    Adapter("google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ("2.12.0", "2.13.0")),
-    Adapter("langchain", "LangChain", ("FoldlogChatMessageHistory",), "langchain-core", ("1.2.7", "1.8.3")),
-    Adapter("langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ("4.0.0", "4.3.2")),
-    Adapter("llama_index", "LlamaIndex", ("FoldlogChatStore",), "llama-index-core", ("0.14.25",)),
-    Adapter("openai_agents", "OpenAI Agents SDK", ("FoldlogSession",), "openai-agents", ("0.18.0", "0.24.0")),
     Adapter(
-        "openhands", "OpenHands SDK", ("FoldlogFileStore", "FoldlogCondenser"), "openhands-sdk", ("1.37.0", "1.58.0")
+        "claude_agent",
+        "Claude Agent SDK",
+        ("FoldlogSessionStore",),
+        "claude-agent-sdk",
+        ("0.2.100", "0.2.187"),
+    ),
+    Adapter(
+        "google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ("2.12.0", "2.13.0")
+    ),
+    Adapter(
+        "langchain",
+        "LangChain",
+        ("FoldlogChatMessageHistory",),
+        "langchain-core",
+        ("1.2.7", "1.8.3"),
+    ),
+    Adapter(
+        "langgraph", "LangGraph", ("FoldlogSaver",), "langgraph-checkpoint", ("4.0.0", "4.3.2")
+    ),
+    Adapter("llama_index", "LlamaIndex", ("FoldlogChatStore",), "llama-index-core", ("0.14.25",)),
+    Adapter(
+        "openai_agents",
+        "OpenAI Agents SDK",
+        ("FoldlogSession",),
+        "openai-agents",
+        ("0.18.0", "0.24.0"),
+    ),
+    Adapter(
+        "openhands",
+        "OpenHands SDK",
+        ("FoldlogFileStore", "FoldlogCondenser"),
+        "openhands-sdk",
+        ("1.37.0", "1.58.0"),
     ),
     Adapter(
         "pydantic_ai",
@@ -51,6 +77,10 @@ ADAPTERS = (
         "pydantic-ai-slim",
         ("2.66.0", "2.68.0"),
     ),
-    Adapter("strands", "Strands Agents", ("FoldlogSessionRepository",), "strands-agents", ("1.62.0",)),
+    Adapter(
+        "strands", "Strands Agents", ("FoldlogSessionRepository",), "strands-agents", ("1.62.0",)
+    ),
 )
-"""All adapters, in the order of their names. An extra of ``pyproject.toml`` begins with the first tested release."""
+"""All adapters, in the order of their names. An extra of ``pyproject.toml`` begins with the first
+tested release.
+"""

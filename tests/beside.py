@@ -1,4 +1,6 @@
-"""Real histories of other agents, which are no part of the project: tests that need them are skipped without them."""
+"""Real histories of other agents, which are no part of the project: tests that need them are
+skipped without them.
+"""
 
 from __future__ import annotations
 
@@ -20,5 +22,6 @@ FOLDERS = {
 """The folder of each format that has samples."""
 
 needs_samples = pytest.mark.skipif(
-    not SAMPLES.is_dir(), reason="the folder 'shared' with real histories does not lie beside this project"
+    not SAMPLES.is_dir(),
+    reason="the folder 'shared' with real histories does not lie beside this project",
 )

@@ -11,9 +11,16 @@ __all__ = ["Between", "Killed", "killing", "meeting"]
 
 
 class Between:
-    """A recorder that calls ``before`` with the number of each transaction, from 0, before it runs."""
+    """A recorder that calls ``before`` with the number of each transaction, from 0, before it
+    runs.
+    """
 
-    def __init__(self, recorder: Recorder, before: Callable[[int], object], calls: tuple[str, ...] = ("transact",)):
+    def __init__(
+        self,
+        recorder: Recorder,
+        before: Callable[[int], object],
+        calls: tuple[str, ...] = ("transact",),
+    ):
         self._recorder, self._before, self._calls = recorder, before, calls
         self._number = -1
 
@@ -40,4 +47,6 @@ def killing(recorder: Recorder, transactions: int) -> Any:
 
 def meeting(recorder: Recorder, nth: int, work: Callable[[], object], *calls: str) -> Any:
     """A recorder before whose nth transaction, from 0, another process does something."""
-    return Between(recorder, lambda number: work() if number == nth else None, calls or ("transact",))
+    return Between(
+        recorder, lambda number: work() if number == nth else None, calls or ("transact",)
+    )

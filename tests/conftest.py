@@ -30,22 +30,34 @@ _OF_SCHEMAS = ("test_setup", "test_positions", "test_statements", "test_status")
 _LEFT_OUT = pytest.StashKey[int]()
 _IMPORT_LITELLM = (
     "tests/condensers/",
-    *(f"tests/foldlog/test_{name}.py" for name in ("bytes", "cli", "compare", "condense", "figures", "sizes", "steps")),
-    *(f"tests/{name}.py" for name in ("ported/test_programs", "properties/test_dialects", "test_docs")),
+    *(
+        f"tests/foldlog/test_{name}.py"
+        for name in ("bytes", "cli", "compare", "condense", "figures", "sizes", "steps")
+    ),
+    *(
+        f"tests/{name}.py"
+        for name in ("ported/test_programs", "properties/test_dialects", "test_docs")
+    ),
 )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--all", action="store_true", help="run long tests, and every case where tests take a sample")
+    parser.addoption(
+        "--all",
+        action="store_true",
+        help="run long tests, and every case where tests take a sample",
+    )
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start as in a terminal's foreground, write as into a file, and make files in memory where there is room.
+    """Start as in a terminal's foreground, write as into a file, and make files in memory where
+    there is room.
 
-    In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process that has loaded
-    readline, as pytest's has, hands the width of its terminal to the processes that run the tests. Nothing is lost
-    where files are only in memory: a process that is killed leaves the page cache whole, and disks that fail, or whose
-    power is cut, are those of ``faults.c``. A sync of a real one only costs time, and there are thousands.
+    In the background Ctrl-C is ignored, and whatever the tests start would ignore it too. A process
+    that has loaded readline, as pytest's has, hands the width of its terminal to the processes that
+    run the tests. Nothing is lost where files are only in memory: a process that is killed leaves
+    the page cache whole, and disks that fail, or whose power is cut, are those of ``faults.c``. A
+    sync of a real one only costs time, and there are thousands.
     """
     gc.disable()  # until all tests are collected
     if config.getoption("--all"):
@@ -53,7 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # No test measures time: a machine that is busy with other work fails none.
     settings.register_profile("foldlog", examples(100))
     settings.load_profile("foldlog")
-    for warning in LITELLMS_OWN_WARNINGS:  # each process that has imported litellm gives them, whichever test runs
+    # each process that has imported litellm gives them, whichever test runs
+    for warning in LITELLMS_OWN_WARNINGS:
         config.addinivalue_line("filterwarnings", warning)
     if "TMPDIR" not in os.environ and (folder := in_memory()):
         os.environ["TMPDIR"] = tempfile.tempdir = folder
@@ -65,8 +78,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Wanted:
-    """Sees who looks for litellm, or for openai below it, where they are not installed: the group ``test`` leaves them
-    out.
+    """Sees who looks for litellm, or for openai below it, where they are not installed: the group
+    ``test`` leaves them out.
     """
 
     litellm = False
@@ -84,23 +97,35 @@ if find_spec("litellm") is None:
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[None]:
     """Skip a test that fails where it looked for litellm, or was told, and there is none."""
     report = yield
-    if report.failed and _wanted in sys.meta_path and (_wanted.litellm or "litellm" in report.longreprtext):
-        report.outcome, report.longrepr = "skipped", (str(item.path), item.location[1], "litellm is not installed")
+    if (
+        report.failed
+        and _wanted in sys.meta_path
+        and (_wanted.litellm or "litellm" in report.longreprtext)
+    ):
+        report.outcome, report.longrepr = (
+            "skipped",
+            (str(item.path), item.location[1], "litellm is not installed"),
+        )
     _wanted.litellm &= call.when != "teardown"
     return report
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms of cases unless ``--all`` does.
+    """Leave out long tests unless ``--all`` or ``-m long`` asks for them, and forms of cases unless
+    ``--all`` does.
 
-    Those that import litellm are the first: of several processes, one runs the first of all tests, and it alone spends
-    the seconds that this takes.
+    Those that import litellm are the first: of several processes, one runs the first of all tests,
+    and it alone spends the seconds that this takes.
     """
     items.sort(key=lambda item: not item.nodeid.startswith(_IMPORT_LITELLM))
     if config.getoption("--all") or "long" in config.getoption("-m"):
         return
     on_server: Counter[tuple[Path, str]] = Counter()
-    long = [item for item in items if item.get_closest_marker("long") or _is_one_form_more(item, on_server)]
+    long = [
+        item
+        for item in items
+        if item.get_closest_marker("long") or _is_one_form_more(item, on_server)
+    ]
     left_out = set(long)
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=long)
@@ -108,17 +133,25 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -> bool:
-    """Whether a case that has more parameters than its recorder is on one in memory: it runs the statements of one in a
-    file, and each of its own functions has cases without more parameters. Or it is one on a server whose bytes have
-    not all of their forms at once: a file has each of them. Of other cases of one function above the recorder, each
-    third is on a server, the first among them.
+    """Whether a case that has more parameters than its recorder is on one in memory: it runs the
+    statements of one in a file, and each of its own functions has cases without more parameters. Or
+    it is one on a server whose bytes have not all of their forms at once: a file has each of them.
+    Of other cases of one function above the recorder, each third is on a server, the first among
+    them.
     """
-    parameters = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    parameters = (
+        item.callspec.params
+        if isinstance(item, pytest.Function) and hasattr(item, "callspec")
+        else {}
+    )
     if len(parameters) < 2 or item.path.parent.name not in ("conformance", "ledger"):
         return False
     if "postgresql" not in parameters.values():
         return "memory" in parameters.values()
-    if parameters.get("settings") in ("plain", "zlib", "encrypted") or parameters.get("store", "") is None:
+    if (
+        parameters.get("settings") in ("plain", "zlib", "encrypted")
+        or parameters.get("store", "") is None
+    ):
         return True
     if item.path.stem in ("test_recorders", "test_library", "test_cells"):
         return False
@@ -128,7 +161,9 @@ def _is_one_form_more(item: pytest.Item, on_server: Counter[tuple[Path, str]]) -
 
 
 def pytest_collection_finish() -> None:
-    """Leave what the tests themselves consist of out of each collection of garbage: it is most of this process."""
+    """Leave what the tests themselves consist of out of each collection of garbage: it is most of
+    this process.
+    """
     gc.collect()
     gc.freeze()
     gc.enable()
@@ -145,7 +180,9 @@ def pytest_testnodedown(node: Any) -> None:
     node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("long", 0)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     if left_out := config.stash.get(_LEFT_OUT, 0):
         terminalreporter.write_line(f"{left_out} long tests were left out: scripts/test --all")
 
@@ -158,8 +195,11 @@ def whole(pytestconfig: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[Server]:
-    """One real server for the whole run. Where none can be started, the tests that need it say why they are skipped."""
-    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))  # short: the path of a socket may have 107 bytes
+    """One real server for the whole run. Where none can be started, the tests that need it say why
+    they are skipped.
+    """
+    # short: the path of a socket may have 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))
     folder.chmod(0o755)
     try:
         # Each connection copies the table of the pages of shared memory.
@@ -175,8 +215,8 @@ def postgres_server() -> Iterator[Server]:
 
 @pytest.fixture(scope="session")
 def postgres_front(postgres_server: Server) -> Iterator[Server | Pooler | Address]:
-    """Where clients connect: the server, the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks for, or the server
-    with Citus that ``$FOLDLOG_CITUS_URL`` names.
+    """Where clients connect: the server, the pgbouncer before it that ``$FOLDLOG_PGBOUNCER`` asks
+    for, or the server with Citus that ``$FOLDLOG_CITUS_URL`` names.
     """
     if "FOLDLOG_CITUS_URL" in os.environ:
         yield Address(os.environ["FOLDLOG_CITUS_URL"])
@@ -203,8 +243,8 @@ def postgres_url(
 ) -> Iterator[Callable[[], str]]:
     """Makes the URL of an empty store each time it is called: another schema of the same database.
 
-    It is one that another test has used, emptied, unless this test is about schemas themselves. With ``another``, this
-    test has closed the stores that it was given.
+    It is one that another test has used, emptied, unless this test is about schemas themselves.
+    With ``another``, this test has closed the stores that it was given.
     """
     of_postgres = "tests/postgres/" in request.node.nodeid and request.path.stem in _OF_SCHEMAS
     given: list[str] = []
@@ -214,7 +254,10 @@ def postgres_url(
             postgres_stores.used += given
             given.clear()
         given.append(postgres_stores.new() if of_postgres else postgres_stores.take())
-        chosen = {name: os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}") for name in ("partitions", "stores")}
+        chosen = {
+            name: os.environ.get(f"FOLDLOG_POSTGRES_{name.upper()}")
+            for name in ("partitions", "stores")
+        }
         options = {name: value for name, value in chosen.items() if value}
         return postgres_front.url(schema=given[-1], patience_s="10", **options)
 

@@ -17,7 +17,9 @@ T = TypeVar("T")
 
 
 def examples(count: int, *suppressed: HealthCheck) -> settings:
-    """So many with ``scripts/test --all``, and a tenth of them else, at least six; other ones in each run."""
+    """So many with ``scripts/test --all``, and a tenth of them else, at least six; other ones in
+    each run.
+    """
     few = min(max(count // 10, FEW), count)
     return settings(
         max_examples=count if WHOLE in os.environ else few,
@@ -27,7 +29,9 @@ def examples(count: int, *suppressed: HealthCheck) -> settings:
 
 
 def some(cases: Iterable[T], count: int) -> list[T]:
-    """All of them with ``scripts/test --all``, and else so many: the first, the last, and what lies evenly between."""
+    """All of them with ``scripts/test --all``, and else so many: the first, the last, and what lies
+    evenly between.
+    """
     whole = list(cases)
     if WHOLE in os.environ or len(whole) <= count:
         return whole

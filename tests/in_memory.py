@@ -12,7 +12,9 @@ _ROOM = 1 << 30
 
 
 def in_memory() -> str | None:
-    """A folder without a disk behind it, where there is one with room, in which programs may be started."""
+    """A folder without a disk behind it, where there is one with room, in which programs may be
+    started.
+    """
     folder = "/dev/shm"
     if not os.access(folder, os.W_OK) or os.statvfs(folder).f_flag & os.ST_NOEXEC:
         return None

@@ -1,4 +1,6 @@
-"""Histories for the page: one in which every text attacks the reader, and small ones for each state."""
+"""Histories for the page: one in which every text attacks the reader, and small ones for each
+state.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,10 @@ HOSTILE = (
     ']]><svg onload="window.attacked = 4"><animate onbegin=alert(4)></svg>',
     '<a href="javascript:window.attacked=5">click me</a>',
     '<iframe srcdoc="<script>parent.attacked=6</script>"></iframe>',
-    '<img src="https://attacker.example/pixel.png"><link rel=stylesheet href=//attacker.example/x.css>',
+    (
+        '<img src="https://attacker.example/pixel.png"><link rel=stylesheet'
+        " href=//attacker.example/x.css>"
+    ),
     "[a link](javascript:alert(1)) ![p](https://attacker.example/p.png)",
     "\"'><b onmouseover=alert(1)>",
     "{{constructor.constructor('alert(1)')()}} ${alert(1)} {{title}} {{script}}",
@@ -37,7 +42,9 @@ HOSTILE = (
     "data:text/html,<script>window.attacked=7</script>",
     "__proto__ constructor toString hasOwnProperty",
 )
-"""Texts that run, load or hide something where they become markup, a link, or a terminal's input."""
+"""Texts that run, load or hide something where they become markup, a link, or a terminal's
+input.
+"""
 
 LONG_LINE = 10_000_000
 
@@ -45,8 +52,12 @@ _START = datetime(2026, 3, 4, 9, 0, tzinfo=UTC)
 
 
 def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
-    """Every text in every place that a history has for one: contents, names, arguments, keys, ids, reasons, titles."""
-    yield SystemMessage(content=HOSTILE[0], tools=({"name": HOSTILE[1], "description": HOSTILE[2]},))
+    """Every text in every place that a history has for one: contents, names, arguments, keys, ids,
+    reasons, titles.
+    """
+    yield SystemMessage(
+        content=HOSTILE[0], tools=({"name": HOSTILE[1], "description": HOSTILE[2]},)
+    )
     for place, text in enumerate(HOSTILE):
         yield Message(source="user", content=text, meta={"title": text, text: text})
         yield Action(
@@ -57,16 +68,24 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
             thinking=({"type": "thinking", "thinking": text},),
         )
         yield Observation(
-            tool=text, content=text, call_id=f"{place}{text}", is_error=place % 2 == 0, extras={text: text}
+            tool=text,
+            content=text,
+            call_id=f"{place}{text}",
+            is_error=place % 2 == 0,
+            extras={text: text},
         )
         yield Action(tool="raw", arguments=text, call_id=f"raw {place}")
         yield Observation(
-            tool="raw", content=({"type": "text", "text": text}, {"type": text, text: text}), call_id=f"raw {place}"
+            tool="raw",
+            content=({"type": "text", "text": text}, {"type": text, text: text}),
+            call_id=f"raw {place}",
         )
     yield Annotation(name=HOSTILE[0], data={HOSTILE[1]: HOSTILE[2]})
     yield CondensationRequest(reason=HOSTILE[0])
     last = 3 + 5 * len(HOSTILE)
-    told = dict.fromkeys(("reason", "condenser", "model", "prompt_hash", "outcome", "cost"), HOSTILE[0])
+    told = dict.fromkeys(
+        ("reason", "condenser", "model", "prompt_hash", "outcome", "cost"), HOSTILE[0]
+    )
     yield CondensationAction(
         forgotten_events_start_id=1,
         forgotten_events_end_id=20,
@@ -81,7 +100,9 @@ def hostile_history(long_line: int = 10_000) -> Iterator[Event]:
 
 
 def usual_history(turns: int = 20) -> Iterator[Event]:
-    """A history in which events are in every state: shown, pending, masked, summarized, forgotten, taken back."""
+    """A history in which events are in every state: shown, pending, masked, summarized, forgotten,
+    taken back.
+    """
     at = _START
     number = 0
 
@@ -101,11 +122,17 @@ def usual_history(turns: int = 20) -> Iterator[Event]:
             **one(number),
         )
         yield Observation(
-            tool="terminal", content=f"test {turn} passes\n" * (turn % 7 + 1), call_id=call, **one(number + 1)
+            tool="terminal",
+            content=f"test {turn} passes\n" * (turn % 7 + 1),
+            call_id=call,
+            **one(number + 1),
         )
         number += 2
     yield CondensationAction(
-        forgotten_events_start_id=2, forgotten_events_end_id=13, metadata={"reason": "tokens"}, **one(number)
+        forgotten_events_start_id=2,
+        forgotten_events_end_id=13,
+        metadata={"reason": "tokens"},
+        **one(number),
     )
     yield CondensationRequest(reason="the prompt was too long", **one(number + 1))
     yield CondensationAction(

@@ -1,14 +1,17 @@
-"""What the tables of protections are made of: take one protection out, and see its test fail without it.
+"""What the tables of protections are made of: take one protection out, and see its test fail
+without it.
 
-A table names the function that protects, never the text of its source: code may be written anew, and a function may
-move to another file, without a look at the tables. Within the function, a change is found by names that one statement
-alone mentions. In a file of SQL it is a line of a named statement, table, trigger or function.
+A table names the function that protects, never the text of its source: code may be written anew,
+and a function may move to another file, without a look at the tables. Within the function, a change
+is found by names that one statement alone mentions. In a file of SQL it is a line of a named
+statement, table, trigger or function.
 
     python -m tests.test_protections [BEGIN…]
 
-takes those out whose names begin so (``crash``, ``fuzz-bytes``), in a copy of the project, and prints what each test
-said; the READMEs of ``crash`` and ``fuzz`` have that. Exit status 1 where a test passed all the same: such a test
-shows nothing. Tests of adapters run in the environments of the newest SDKs, which ``scripts/test --adapters`` makes.
+takes those out whose names begin so (``crash``, ``fuzz-bytes``), in a copy of the project, and
+prints what each test said; the READMEs of ``crash`` and ``fuzz`` have that. Exit status 1 where a
+test passed all the same: such a test shows nothing. Tests of adapters run in the environments of
+the newest SDKs, which ``scripts/test --adapters`` makes.
 """
 
 from __future__ import annotations
@@ -32,7 +35,9 @@ NO_TEST = 5
 
 
 class Never(NamedTuple):
-    """The condition that mentions these names is never true; an ``except`` that mentions them catches nothing."""
+    """The condition that mentions these names is never true; an ``except`` that mentions them
+    catches nothing.
+    """
 
     names: str
 
@@ -75,7 +80,8 @@ Change = Never | Always | Gone | Part | Argument | Instead
 class Protection(NamedTuple):
     """What protects, where it is, how it is taken out, and the test that must fail then.
 
-    ``where`` is ``PACKAGE:QUALNAME``, with as much of the module's name as makes it the only one; or ``FILE.sql:NAME``.
+    ``where`` is ``PACKAGE:QUALNAME``, with as much of the module's name as makes it the only one;
+    or ``FILE.sql:NAME``.
     """
 
     what: str
@@ -101,7 +107,9 @@ def _definitions() -> dict[str, list[tuple[str, Place]]]:
                 look(child, f"{prefix}{child.name}.")
             elif isinstance(child, ast.stmt):
                 if isinstance(child, ast.Assign | ast.AnnAssign) and not prefix:
-                    for target in child.targets if isinstance(child, ast.Assign) else [child.target]:
+                    for target in (
+                        child.targets if isinstance(child, ast.Assign) else [child.target]
+                    ):
                         if isinstance(target, ast.Name):
                             found.setdefault(target.id, []).append((module, Place(path, child)))
                 look(child, prefix)
@@ -116,7 +124,11 @@ def _definitions() -> dict[str, list[tuple[str, Place]]]:
 def places(where: str) -> list[Place]:
     """Where a name of a table leads to: one place, where the table is right."""
     module, _, name = where.partition(":")
-    return [place for each, place in _definitions().get(name, []) if each == module or each.startswith(f"{module}.")]
+    return [
+        place
+        for each, place in _definitions().get(name, [])
+        if each == module or each.startswith(f"{module}.")
+    ]
 
 
 def sql_blocks(where: str) -> list[tuple[Path, int, int]]:
@@ -126,11 +138,15 @@ def sql_blocks(where: str) -> list[tuple[Path, int, int]]:
     for path in sorted((ROOT / "eventstore").rglob("*.sql")):
         if path.as_posix().endswith(f"/{file}"):
             lines = path.read_text().splitlines()
-            begins = [at for at, line in enumerate(lines) if re.match(r"-- (name|part): |CREATE ", line)]
+            begins = [
+                at for at, line in enumerate(lines) if re.match(r"-- (name|part): |CREATE ", line)
+            ]
             found += [
                 (path, begin, end)
                 for begin, end in zip(begins, [*begins[1:], len(lines)], strict=True)
-                if re.match(rf"(-- (name|part): |CREATE [A-Z ]*(\{{schema\}}\.)?){name}\b", lines[begin])
+                if re.match(
+                    rf"(-- (name|part): |CREATE [A-Z ]*(\{{schema\}}\.)?){name}\b", lines[begin]
+                )
             ]
     return found
 
@@ -143,12 +159,19 @@ def changed(protection: Protection) -> tuple[Path, str]:
     """The file that protects, and its text without the protection."""
     if is_sql(protection):
         ((file, begin, end),) = sql_blocks(protection.where)
-        lines, names = file.read_text().splitlines(keepends=True), set(protection.change.names.split())
+        lines, names = (
+            file.read_text().splitlines(keepends=True),
+            set(protection.change.names.split()),
+        )
         mentioning = [at for at in range(begin, end) if names <= set(re.findall(r"\w+", lines[at]))]
         if len(mentioning) != 1:
-            raise SystemExit(f"{protection.change}: {len(mentioning)} lines mention this; name one in the table")
+            raise SystemExit(
+                f"{protection.change}: {len(mentioning)} lines mention this; name one in the table"
+            )
         assert isinstance(protection.change, Gone | Instead)
-        lines[mentioning[0]] = f"{protection.change.code}\n" if isinstance(protection.change, Instead) else "\n"
+        lines[mentioning[0]] = (
+            f"{protection.change.code}\n" if isinstance(protection.change, Instead) else "\n"
+        )
         return file, "".join(lines)
     (place,) = places(protection.where)
     return place.file, _changed(place.file.read_text(), place.node, protection.change)
@@ -160,17 +183,25 @@ def _changed(text: str, scope: ast.stmt, change: Change) -> str:
         condition = _one((each for each in _conditions(scope) if names <= _mentioned(each)), change)
         if isinstance(change, Always):
             return _replaced(text, condition, "True")
-        return _replaced(text, condition, "False" if condition in _conditions(scope, excepts=False) else "()")
+        return _replaced(
+            text, condition, "False" if condition in _conditions(scope, excepts=False) else "()"
+        )
     if isinstance(change, Part):
         # The smallest: an `and` within an `or`.
         found = [each for each in ast.walk(scope) if isinstance(each, ast.BoolOp)]
         found = [each for each in found if any(names <= _mentioned(part) for part in each.values)]
-        found = [each for each in found if not any(other in ast.walk(each) for other in found if other is not each)]
+        found = [
+            each
+            for each in found
+            if not any(other in ast.walk(each) for other in found if other is not each)
+        ]
         whole = _one(found, change)
         left = [part for part in whole.values if not names <= _mentioned(part)]
         assert left, change
         return _replaced(
-            text, whole, "(" + ast.unparse(left[0] if len(left) == 1 else ast.BoolOp(whole.op, left)) + ")"
+            text,
+            whole,
+            "(" + ast.unparse(left[0] if len(left) == 1 else ast.BoolOp(whole.op, left)) + ")",
         )
     if isinstance(change, Argument):
         (name,) = names
@@ -184,7 +215,14 @@ def _changed(text: str, scope: ast.stmt, change: Change) -> str:
         )
         kept = [given for given in call.keywords if given.arg != name]
         return _replaced(text, call, ast.unparse(ast.Call(call.func, call.args, kept)))
-    node = _one((each for each in ast.walk(scope) if isinstance(each, ast.stmt) and names <= _of_head(each)), change)
+    node = _one(
+        (
+            each
+            for each in ast.walk(scope)
+            if isinstance(each, ast.stmt) and names <= _of_head(each)
+        ),
+        change,
+    )
     assert isinstance(node, ast.stmt)
     code = change.code if isinstance(change, Instead) else "pass"
     lines = code.splitlines()
@@ -193,7 +231,9 @@ def _changed(text: str, scope: ast.stmt, change: Change) -> str:
     body = getattr(node, "body", None)
     if body and isinstance(change, Instead):
         ends = text.splitlines(keepends=True)[: body[0].lineno - 1]
-        return _replaced_between(text, _offset(text, node.lineno, node.col_offset), len("".join(ends)), code + "\n")
+        return _replaced_between(
+            text, _offset(text, node.lineno, node.col_offset), len("".join(ends)), code + "\n"
+        )
     return _replaced(text, node, code)
 
 
@@ -206,7 +246,11 @@ def _one(found: Iterable[Node], change: Change) -> Node:
 
 def _conditions(scope: ast.stmt, excepts: bool = True) -> list[ast.expr]:
     found = [each.test for each in ast.walk(scope) if isinstance(each, ast.If | ast.IfExp)]
-    handlers = [each.type for each in ast.walk(scope) if isinstance(each, ast.ExceptHandler) and each.type is not None]
+    handlers = [
+        each.type
+        for each in ast.walk(scope)
+        if isinstance(each, ast.ExceptHandler) and each.type is not None
+    ]
     return [*found, *(handlers if excepts else ())]
 
 
@@ -229,9 +273,16 @@ def _of_head(statement: ast.stmt) -> set[str]:
     names: set[str] = set()
     for name, value in ast.iter_fields(statement):
         for each in value if isinstance(value, list) else [value]:
-            if isinstance(each, ast.withitem | ast.expr | ast.keyword | ast.alias) and name != "decorator_list":
+            if (
+                isinstance(each, ast.withitem | ast.expr | ast.keyword | ast.alias)
+                and name != "decorator_list"
+            ):
                 names |= _mentioned(each)
-    return set() if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) else names
+    return (
+        set()
+        if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        else names
+    )
 
 
 def _offset(text: str, line: int, column: int) -> int:
@@ -250,7 +301,9 @@ def _replaced_between(text: str, begin: int, end: int, code: str) -> str:
 
 
 def without(protection: Protection, project: Path) -> str | None:
-    """What the test says without the protection, in this copy of the project; None where it passes, or is not found."""
+    """What the test says without the protection, in this copy of the project; None where it passes,
+    or is not found.
+    """
     source, text = changed(protection)
     path = project / source.relative_to(ROOT)
     path.write_text(text)
@@ -286,14 +339,28 @@ def _arguments(test: str) -> list[str]:
     if test.startswith("-m "):
         return test.split()
     file, _, chosen = test.partition(" -k ")
-    return ["-m", "pytest", "-q", "-x", "--all", "-p", "no:cacheprovider", file, *(["-k", chosen] if chosen else [])]
+    return [
+        "-m",
+        "pytest",
+        "-q",
+        "-x",
+        "--all",
+        "-p",
+        "no:cacheprovider",
+        file,
+        *(["-k", chosen] if chosen else []),
+    ]
 
 
 def _said(printed: str) -> str:
     """The line that tells most: a finding of ours, or what the assertion saw."""
     findings = re.findall(r"^(?:E +)?    (\S.*)$", printed, re.MULTILINE)
     asserted = re.findall(r"^E +(\S.*)$", printed, re.MULTILINE)
-    ours = [line for line in findings if re.match(r"[a-z_]+, point \d|lost|half|twice|an append waited|own-", line)]
+    ours = [
+        line
+        for line in findings
+        if re.match(r"[a-z_]+, point \d|lost|half|twice|an append waited|own-", line)
+    ]
     said = (ours or asserted or printed.strip().splitlines()[-1:])[0]
     return re.sub(r"/\S*/(?=[^/\s]+\.db)", "", said)[:110]
 
@@ -304,14 +371,25 @@ def main(begins: Iterable[str], protections: Mapping[str, Protection]) -> int:
     with tempfile.TemporaryDirectory(prefix="foldlog-protections-") as folder:
         project = Path(folder) / "project"
         skipped = shutil.ignore_patterns(
-            ".git", ".venv", ".cache", "*.egg-info", "__pycache__", "results", ".*_cache", ".hypothesis"
+            ".git",
+            ".venv",
+            ".cache",
+            "*.egg-info",
+            "__pycache__",
+            "results",
+            ".*_cache",
+            ".hypothesis",
         )
         shutil.copytree(ROOT, project, symlinks=True, ignore=skipped)
-        for protection in [each for name, each in protections.items() if name.startswith(tuple(begins))]:
+        for protection in [
+            each for name, each in protections.items() if name.startswith(tuple(begins))
+        ]:
             said = without(protection, project)
             useless += said is None
             cell = (
-                "**nothing: no test failed**" if said is None else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
+                "**nothing: no test failed**"
+                if said is None
+                else f"`{said.replace('|', '¦').replace('`', chr(39))}`"
             )
             print(f"| {protection.what} | `{protection.test}` | {cell} |", flush=True)
     return 1 if useless else 0

@@ -1,9 +1,11 @@
-"""Change a View as OpenHands V1 does when it loads a conversation, with its faults: what recorded answers hold.
+"""Change a View as OpenHands V1 does when it loads a conversation, with its faults: what recorded
+answers hold.
 
-V1 has four properties. Each names the events that break it. The events that the first broken property names are
-dropped, and all four are asked again. Each property also names the indices at which the View must not be cut. Known
-faults: a pending call costs whole tool loops, and after a call without an observation the View cannot be cut at all.
-``foldlog.projections.units`` has neither.
+V1 has four properties. Each names the events that break it. The events that the first broken
+property names are dropped, and all four are asked again. Each property also names the indices at
+which the View must not be cut. Known faults: a pending call costs whole tool loops, and after a
+call without an observation the View cannot be cut at all. ``foldlog.projections.units`` has
+neither.
 
 Events are known by the id of their source here, so that copies of one id go together.
 """
@@ -19,10 +21,14 @@ from foldlog.projections import View
 
 
 def loaded_by_reference(view: View, history: Sequence[Event]) -> View:
-    """Return the View with the events that stay once every property holds. ``history`` is the whole conversation."""
+    """Return the View with the events that stay once every property holds. ``history`` is the whole
+    conversation.
+    """
     shown = view.events
     while True:
-        dropped = next(filter(None, (breaking(shown, history) for breaking, _ in PROPERTIES.values())), None)
+        dropped = next(
+            filter(None, (breaking(shown, history) for breaking, _ in PROPERTIES.values())), None
+        )
         if dropped is None:
             return view.with_events(shown)
         shown = tuple(event for event in shown if _identity(event) not in dropped)
@@ -62,7 +68,12 @@ def _nowhere(shown: Sequence[Event]) -> set[int]:
 
 def _incomplete_responses(shown: Sequence[Event], history: Sequence[Event]) -> set[Hashable]:
     whole, here = _by_response(history), _by_response(shown)
-    return {member for response_id, members in here.items() if members != whole[response_id] for member in members}
+    return {
+        member
+        for response_id, members in here.items()
+        if members != whole[response_id]
+        for member in members
+    }
 
 
 def _by_response(events: Iterable[Event]) -> dict[str, set[Hashable]]:
@@ -142,6 +153,6 @@ PROPERTIES = {
     "ToolCallMatchingProperty": (_unmatched, _after_open_calls),
     "ToolLoopAtomicityProperty": (_parts_of_loops, _inside_loops),
 }
-"""V1's properties by their names, in V1's order. Each gives the source ids of the events that break it, and the indices
-at which it forbids a cut.
+"""V1's properties by their names, in V1's order. Each gives the source ids of the events that break
+it, and the indices at which it forbids a cut.
 """

@@ -11,15 +11,25 @@ from foldlog.eventstore.log.row import checksum_seed, with_checksums
 from foldlog.eventstore.recorders.types import Row, row_of, unpacked
 
 FIELDS = (
-    "body_checksum", "id", "shown_before", "structural_before", "recorded_at", "schema", "shown", "structural",
-    "encoding", "proof_size",
-)  # fmt: skip
+    "body_checksum",
+    "id",
+    "shown_before",
+    "structural_before",
+    "recorded_at",
+    "schema",
+    "shown",
+    "structural",
+    "encoding",
+    "proof_size",
+)
 """The fields at the beginning of a ``meta``, in their order."""
 _fields = struct.Struct(">IIIIqIBBBB")
 
 
 def meta_with(meta: bytes, field: str, value: Any) -> bytes:
-    """Return a ``meta`` with another field, head, kind or checksum of its own, and everything else as it was."""
+    """Return a ``meta`` with another field, head, kind or checksum of its own, and everything else
+    as it was.
+    """
     if field in FIELDS:
         fields = dict(zip(FIELDS, _fields.unpack_from(meta), strict=True))
         return _fields.pack(*(fields | {field: value}).values()) + meta[_fields.size :]
@@ -34,7 +44,9 @@ def meta_with(meta: bytes, field: str, value: Any) -> bytes:
 
 def with_fields(row: Row, **fields: Any) -> Row:
     """Return a row with other values of these arguments of ``row_of``, and without checksums."""
-    _, event_id, shown_before, structural_before, at, schema, shown, structural, encoding, _ = unpacked(row.meta)
+    _, event_id, shown_before, structural_before, at, schema, shown, structural, encoding, _ = (
+        unpacked(row.meta)
+    )
     present = {
         "event_id": event_id,
         "kind": row.kind,
@@ -64,7 +76,9 @@ def connect(path: Any, **options: Any) -> sqlite3.Connection:
     return connection
 
 
-def put(connection: sqlite3.Connection, conversation: str, rows: Sequence[Row], where: str = "") -> None:
+def put(
+    connection: sqlite3.Connection, conversation: str, rows: Sequence[Row], where: str = ""
+) -> None:
     """Put rows in the place of those with their ids, with right checksums and columns."""
     for row in with_checksums(checksum_seed(conversation), rows):
         body = "CAST(? AS TEXT)" if row.encoding == 0 else "?"

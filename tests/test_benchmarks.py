@@ -21,15 +21,28 @@ def test_a_missed_target_names_the_section_that_explains_it():
     asked = questions("")
     sections = set(re.findall(r"^### (.*)$", speed_page.PAGE.read_text(), re.MULTILINE))
     assert {question.explained for question in asked} - {""} <= sections
-    assert all(answer["explained"] in sections for answer in speed_page.published()["answers"] if not answer["holds"])
+    assert all(
+        answer["explained"] in sections
+        for answer in speed_page.published()["answers"]
+        if not answer["holds"]
+    )
     measured = [[Round(2.0, 1.0)], [Round(1.0, 1.0)]]
     explained = replace(asked[0], explained="A batch")
-    answers = [ask(replace(explained, measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path()) for r in measured]
-    assert missed(answers) == [f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/internals/SPEED.md, "A batch"']
-    assert missed([replace(answers[0], explained="")]) == [f"missed: {asked[0].name}, 2.00, wanted 1.15"]
+    answers = [
+        ask(replace(explained, measure=lambda *_, r=r: iter(r)), SCALES["smoke"], Path())
+        for r in measured
+    ]
+    assert missed(answers) == [
+        f'missed: {asked[0].name}, 2.00, wanted 1.15: docs/internals/SPEED.md, "A batch"'
+    ]
+    assert missed([replace(answers[0], explained="")]) == [
+        f"missed: {asked[0].name}, 2.00, wanted 1.15"
+    ]
 
 
-def test_a_question_that_fails_loses_no_other_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_question_that_fails_loses_no_other_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def fails(scale: Scale, folder: Path) -> Iterator[Round]:
         raise TimeoutError("it was not drawn\nin time")
 
@@ -45,6 +58,11 @@ def test_a_question_that_fails_loses_no_other_answer(tmp_path: Path, monkeypatch
 
 def test_the_page_and_the_readme_show_the_published_figures():
     run = speed_page.published()
-    for path, made in ((speed_page.PAGE, speed_page.in_page), (speed_page.README, speed_page.in_readme)):
+    for path, made in (
+        (speed_page.PAGE, speed_page.in_page),
+        (speed_page.README, speed_page.in_readme),
+    ):
         text = path.read_text(encoding="utf-8")
-        assert made(text, run) == text, f"{path.name} is not what python -m benchmarks --publish writes"
+        assert made(text, run) == text, (
+            f"{path.name} is not what python -m benchmarks --publish writes"
+        )

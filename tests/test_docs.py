@@ -42,7 +42,9 @@ STORIES = [
 ]
 """Pages whose examples continue one another, in one folder and with the same names."""
 WITH_A_HISTORY = [ROOT / "docs/PAGE.md", ROOT / "docs/CONDENSERS.md"]
-"""The same, with the shipped history in the folder: ``c1`` of ``history.db``. An import at the start begins again."""
+"""The same, with the shipped history in the folder: ``c1`` of ``history.db``. An import at the
+start begins again.
+"""
 
 
 def _blocks(page: Path) -> list[str]:
@@ -52,7 +54,9 @@ def _blocks(page: Path) -> list[str]:
 def test_the_python_guide_prints_what_it_shows(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     options = doctest.ELLIPSIS | doctest.REPORT_ONLY_FIRST_FAILURE
-    tried = doctest.testfile(str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options)
+    tried = doctest.testfile(
+        str(ROOT / "docs/PYTHON.md"), module_relative=False, optionflags=options
+    )
     assert (tried.failed, tried.attempted > 60) == (0, True)
 
 
@@ -71,36 +75,52 @@ def test_a_guide_to_the_command_prints_what_it_shows(name, count, tmp_path, monk
         with pytest.raises(SystemExit):
             main()
         printed = "".join(capsys.readouterr())
-        assert same(expected, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), f"{typed}\n{printed}"
+        assert same(expected, printed, doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE), (
+            f"{typed}\n{printed}"
+        )
 
 
 def test_the_python_guide_has_a_heading_and_an_example_for_each_method():
     guide = (ROOT / "docs/PYTHON.md").read_text()
     headings = " ".join(re.findall(r"^### (.*)$", guide, re.MULTILINE))
-    called = set(re.findall(r"\.(\w+)\(", " ".join(re.findall(r"^(?:>>>|\.\.\.) (.*)$", guide, re.MULTILINE))))
+    called = set(
+        re.findall(
+            r"\.(\w+)\(", " ".join(re.findall(r"^(?:>>>|\.\.\.) (.*)$", guide, re.MULTILINE))
+        )
+    )
     for face in (History, Histories, Maintenance):
-        methods = {name for name, value in vars(face).items() if not name.startswith("_") and inspect.isfunction(value)}
+        methods = {
+            name
+            for name, value in vars(face).items()
+            if not name.startswith("_") and inspect.isfunction(value)
+        }
         named = set(re.findall(rf"`{face.__name__.lower()}\.(\w+)`", headings))
         assert named == methods, face
         assert methods <= called, face
 
 
 @pytest.mark.parametrize(
-    "page", [page for page in (*STORIES, *WITH_A_HISTORY) if _blocks(page)], ids=lambda page: page.name
+    "page",
+    [page for page in (*STORIES, *WITH_A_HISTORY) if _blocks(page)],
+    ids=lambda page: page.name,
 )
 def test_the_examples_of_a_page_run_one_after_the_other(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "REGISTERED", dict(registry.REGISTERED))  # a page registers a format
+    # a page registers a format
+    monkeypatch.setattr(registry, "REGISTERED", dict(registry.REGISTERED))
     if page in WITH_A_HISTORY:
         with foldlog.open("history.db") as histories:
             histories.import_(ROOT / "foldlog/sample/tidewatch.jsonl", conversation="c1")
     names = {"__name__": "example"}
     for number, code in enumerate(_blocks(page), 1):
-        if page in WITH_A_HISTORY and code.startswith(("from ", "import ")):  # it can be copied alone
+        # it can be copied alone
+        if page in WITH_A_HISTORY and code.startswith(("from ", "import ")):
             names = {"__name__": "example"}
         exec(compile(code, f"{page.name}-{number}", "exec"), names)
     if page.name == "TUTORIAL.md":
-        shown = "".join(re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL))
+        shown = "".join(
+            re.findall(r"^```text\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+        )
         assert shown == capsys.readouterr().out
 
 
@@ -114,17 +134,26 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-bot\nVersion: 1.0\n")
     lines = "".join(f"{name} = {place}\n" for name, place in brought.items())
     (installed / "entry_points.txt").write_text(f"[foldlog.formats]\n{lines}")
-    records = [{"who": "human", "say": "hi", "mood": None}, {"who": "bot", "say": "yes?"}, {"who": "nobody"}]
+    records = [
+        {"who": "human", "say": "hi", "mood": None},
+        {"who": "bot", "say": "yes?"},
+        {"who": "nobody"},
+    ]
     (tmp_path / "talk.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
     def foldlog(*arguments):
         command = [sys.executable, "-m", "foldlog", *arguments]
         environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
-        return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True)
+        return subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
 
     imported = foldlog("import", "talk.jsonl")
     assert imported.returncode == 0
-    assert "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out" in imported.stderr
+    assert (
+        "talk.jsonl:3: a record says something, calls a tool, or has what a tool put out"
+        in imported.stderr
+    )
     exported = foldlog("export", "talk")
     assert [json.loads(line) for line in exported.stdout.splitlines()] == records, exported.stderr
     assert "my-bot" in foldlog("import", "talk.jsonl", "--format", "nonsense").stderr
@@ -133,7 +162,10 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
 def test_every_python_example_of_the_documents_is_run_by_some_test():
     elsewhere = {"COMING_FROM_OPENHANDS.md", "CONFIGURATION.md"}  # tests/ported, tests/condensers
     pages = {page for page in (ROOT / "docs").rglob("*.md") if _blocks(page)}
-    assert pages - {*PAGES, *STORIES, *WITH_A_HISTORY} - {ROOT / "docs" / name for name in elsewhere} == set()
+    assert (
+        pages - {*PAGES, *STORIES, *WITH_A_HISTORY} - {ROOT / "docs" / name for name in elsewhere}
+        == set()
+    )
 
 
 def _examples():
@@ -157,10 +189,19 @@ def test_the_examples_have_types_that_a_strict_checker_accepts(tmp_path):
     for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md")):
         name = page.stem.lower().replace("-", "_")
         blocks = _blocks(page) if page.name not in UNTYPED else []
-        for number, code in enumerate(blocks if page in PAGES else ["\n".join(blocks)] if blocks else [], 1):
+        for number, code in enumerate(
+            blocks if page in PAGES else ["\n".join(blocks)] if blocks else [], 1
+        ):
             (tmp_path / f"{page.parent.name.replace('-', '_')}_{name}_{number}.py").write_text(code)
     assert len(list(tmp_path.iterdir())) > 15
-    checked = [sys.executable, "-m", "mypy", "--config-file", ROOT / "pyproject.toml", *tmp_path.iterdir()]
+    checked = [
+        sys.executable,
+        "-m",
+        "mypy",
+        "--config-file",
+        ROOT / "pyproject.toml",
+        *tmp_path.iterdir(),
+    ]
     ran = subprocess.run(checked, cwd=ROOT, capture_output=True, text=True)
     assert ran.returncode == 0, ran.stdout + ran.stderr
 
@@ -177,9 +218,13 @@ def test_the_guide_names_every_command():
 
 def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
     page = _site_module("command_reference").page()
-    assert "A TOML file with [condenser]." in " ".join(page.split()), "a word that looks like markup is lost"
+    assert "A TOML file with [condenser]." in " ".join(page.split()), (
+        "a word that looks like markup is lost"
+    )
     assert "the price of its tokens stands for it" in " ".join(page.split())
-    assert "the price of its tokens\n" not in page, "a paragraph is broken where the line does not end"
+    assert "the price of its tokens\n" not in page, (
+        "a paragraph is broken where the line does not end"
+    )
     assert "\n## foldlog store erase\n" in page
     assert "$ foldlog why work 1\n" in page
 
@@ -202,9 +247,14 @@ def _site_module(name):
 
 def test_the_page_of_the_python_interface_has_every_public_name_with_its_contract():
     page = _site_module("api_reference").page()
-    assert [name for name in foldlog.__all__ if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page] == []
+    assert [
+        name
+        for name in foldlog.__all__
+        if f"\n### foldlog.{name}\n" not in page and f"`{name}`" not in page
+    ] == []
     assert "**`History.append_reply(" in page
-    assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []  # none without its docstring
+    # none without its docstring
+    assert re.findall(r"^### (.*)\n\n```text\n.*\n```\n\n\n", page, re.MULTILINE) == []
 
 
 def test_the_site_names_every_page():
@@ -220,7 +270,9 @@ def test_the_site_names_every_page():
 
 def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     guide = (ROOT / "docs/COMMAND.md").read_text()
-    (costs,) = re.findall(r"^cost of these prompts and of its model +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE)
+    (costs,) = re.findall(
+        r"^cost of these prompts and of its model +\$(\S+) +\$(\S+) +\$(\S+)", guide, re.MULTILINE
+    )
     default, few_events, noop = map(float, costs)
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert f"a digest above 80 events costs {100 * (1 - few_events / noop):.0f} % less" in readme
@@ -231,7 +283,9 @@ def test_the_readme_and_the_page_on_choosing_say_what_compare_prints():
     less, more = (int(tokens.replace(",", "")) / 1e6 for tokens in sent)
     assert f"with {less:.1f} instead of {more:.1f} million tokens" in readme
     (verdict,) = re.findall(
-        r"^```text\n\w+: [^\n]*\n(.*?)^```", (ROOT / "docs/how-to/choosing.md").read_text(), re.M | re.S
+        r"^```text\n\w+: [^\n]*\n(.*?)^```",
+        (ROOT / "docs/how-to/choosing.md").read_text(),
+        re.M | re.S,
     )
     assert verdict in guide
 

@@ -1,4 +1,6 @@
-"""Every exception of foldlog can be copied and pickled: a process pool, a task queue or a test runner sends it on."""
+"""Every exception of foldlog can be copied and pickled: a process pool, a task queue or a test
+runner sends it on.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""What is imported when, looked at in processes of their own. What it costs, the benchmarks measure."""
+"""What is imported when, looked at in processes of their own. What it costs, the benchmarks
+measure.
+"""
 
 import importlib
 import json
@@ -17,14 +19,21 @@ HEAVY = ["eventsourcing", "pydantic", "sqlite_utils", "litellm", "cryptography",
 
 def _modules_after(code: str) -> set[str]:
     script = f"{code}\nimport sys, json; print(json.dumps(sorted(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
 def test_what_litellm_warns_of_about_itself_fails_no_test():
-    """It silences these as it is imported; pytest brings them back for the tests that the same process runs later."""
-    for message in ("a field using the `ReadOnly` qualifier", "Pydantic serializer warnings: a field"):
+    """It silences these as it is imported; pytest brings them back for the tests that the same
+    process runs later.
+    """
+    for message in (
+        "a field using the `ReadOnly` qualifier",
+        "Pydantic serializer warnings: a field",
+    ):
         warnings.warn(message, UserWarning, stacklevel=1)
     with pytest.raises(UserWarning):
         warnings.warn("of something else", UserWarning, stacklevel=1)
@@ -66,7 +75,9 @@ with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
 """
     modules = _modules_after(code)
     assert modules & set(HEAVY) == set()
-    assert {name for names in COMMANDS.values() for name in names if module_of(name) in modules} == commands
+    assert {
+        name for names in COMMANDS.values() for name in names if module_of(name) in modules
+    } == commands
 
 
 def test_the_help_of_a_command_imports_no_condenser():
@@ -89,7 +100,9 @@ with foldlog.open("memory:") as histories:
     histories["c1"].step()
 assert condensers.OWN and eventstore.OWN and projections.OWN
 """
-    assert {"foldlog.condensers", "foldlog.eventstore", "foldlog.projections"} <= _modules_after(code)
+    assert {"foldlog.condensers", "foldlog.eventstore", "foldlog.projections"} <= _modules_after(
+        code
+    )
 
 
 def test_opening_a_store_needs_no_event_sourcing_library(tmp_path):
@@ -111,7 +124,9 @@ with open_store("sqlite:///{tmp_path}/a.db") as store:
     len(Views(store).current("c1"))
 """
     unneeded = {"importlib.resources", "tempfile", "shutil", "html", "pathlib"}
-    assert _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
+    assert (
+        _modules_after(code) & unneeded - _modules_after("import msgspec, sqlite3, uuid") == set()
+    )
 
 
 @pytest.mark.parametrize("package", ["eventstore", "projections", "condensers"])

@@ -1,4 +1,6 @@
-"""``python -m benchmarks.peers``: sides that need no environment, failures as failures, figures that are not copied."""
+"""``python -m benchmarks.peers``: sides that need no environment, failures as failures, figures
+that are not copied.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_quick_run_measures_both_sides_and_prints_a_table_of_100_columns(tmp
     assert list(run["peers"]) == ["foldlog", "sqlite3 by hand"]
     for figures in run["peers"].values():
         assert figures["shows"] == "view"
-        assert min(figures[each] for each in ("open_ms", "append_ms", "turn_ms", "bytes_an_event")) > 0
+        assert (
+            min(figures[each] for each in ("open_ms", "append_ms", "turn_ms", "bytes_an_event")) > 0
+        )
         assert re.fullmatch(r"1 fdatasync|not counted: .*", figures["syncs"])
     before_notes = ran.stdout.partition("turn, append, syncs, bytes")[0]
     assert max(map(len, before_notes.splitlines())) <= 100
@@ -64,14 +68,18 @@ def test_a_side_that_gives_back_other_items_has_failed(tmp_path):
     assert "that are not the" in figures["sqlite3 by hand"]["failed"]
     assert figures["foldlog"]["open_ms"] > 0
     runs = {str(EVENTS): {"peers": figures}}
-    assert [(peer, length) for peer, length, _ in report.failures(runs)] == [("sqlite3 by hand", EVENTS)]
+    assert [(peer, length) for peer, length, _ in report.failures(runs)] == [
+        ("sqlite3 by hand", EVENTS)
+    ]
     assert report.rows(runs)[1] == ["sqlite3 by hand", *["failed"] * 7]
 
 
 def test_a_peer_without_its_python_says_so_in_its_row(tmp_path):
     peer = replace(PEERS[-1], python=(3, 99))
     figures = measure([peer], EVENTS, 1, Quiet(), tmp_path)
-    assert figures == {"OpenHands": {"failed": "needs Python 3.99 or later, which is not on this machine"}}
+    assert figures == {
+        "OpenHands": {"failed": "needs Python 3.99 or later, which is not on this machine"}
+    }
 
 
 def test_calls_are_counted_between_the_marks():
@@ -93,17 +101,25 @@ def test_the_page_the_readme_and_the_picture_show_the_published_figures():
     runs = report.published()
     for path, made in ((report.PAGE, report.in_page), (report.README, report.in_readme)):
         text = path.read_text(encoding="utf-8")
-        assert made(text, runs) == text, f"{path.name} is not what python -m benchmarks.peers --publish writes"
+        assert made(text, runs) == text, (
+            f"{path.name} is not what python -m benchmarks.peers --publish writes"
+        )
     assert plot.PICTURE.read_text(encoding="utf-8") == plot.svg(runs)
 
 
 def test_rounds_of_two_runs_are_put_together():
     def figures(*opened: float) -> dict[str, object]:
-        rounds = {"open_ms": list(opened), "append_ms": [1.0], "turn_ms": [1.0], "memory_bytes": [1]}
+        rounds = {
+            "open_ms": list(opened),
+            "append_ms": [1.0],
+            "turn_ms": [1.0],
+            "memory_bytes": [1],
+        }
         return summed_up({"versions": {"p": "1"}, "rounds": rounds})
 
     made = together(
-        {"a": figures(9, 1), "b": {"failed": "raised"}, "c": figures(1)}, {"a": figures(5), "b": figures(1)}
+        {"a": figures(9, 1), "b": {"failed": "raised"}, "c": figures(1)},
+        {"a": figures(5), "b": figures(1)},
     )
     assert made["a"]["open_ms"] == 5
     assert made["a"]["rounds"]["open_ms"] == [9, 1, 5]

@@ -28,7 +28,9 @@ def _places(protection: Protection) -> int:
 
 
 def _has_test(protection: Protection) -> bool:
-    """Whether its file has a test of each name after ``-k``; a part that is in no name is a parameter."""
+    """Whether its file has a test of each name after ``-k``; a part that is in no name is a
+    parameter.
+    """
     if protection.test.startswith("-m "):
         return True  # a command of its own
     file, _, chosen = protection.test.partition(" -k ")
@@ -37,7 +39,9 @@ def _has_test(protection: Protection) -> bool:
     text = (ROOT / file).read_text()
     tests = re.findall(r"def (test_\w+)", text)
     parts = [part for part in chosen.split(" and ") if part and not part.startswith("not ")]
-    named = [part for part in parts if part not in PARAMETERS and any(part in test for test in tests)]
+    named = [
+        part for part in parts if part not in PARAMETERS and any(part in test for test in tests)
+    ]
     others = [word for part in parts if part not in named for word in part.split("-")]
     known = all(word in text or word in PARAMETERS for word in others)
     return known and any(all(part in test for part in named) for test in tests)

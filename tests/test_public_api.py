@@ -54,23 +54,42 @@ def test_every_public_class_and_function_says_its_contract(package):
     silent = [
         name
         for name in _promised(module)
-        if (inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value)) and not inspect.getdoc(value)
+        if (inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value))
+        and not inspect.getdoc(value)
     ]
     assert silent == []
 
 
 def test_the_first_two_screens_of_help_name_everything():
-    page = pydoc.plain(pydoc.render_doc(foldlog)).splitlines()[:80]  # the rest is each class with its methods
-    assert [name for name in foldlog.__all__ if not any(name in line for line in page) and name != "ANY_VERSION"] == []
+    # the rest is each class with its methods
+    page = pydoc.plain(pydoc.render_doc(foldlog)).splitlines()[:80]
+    assert [
+        name
+        for name in foldlog.__all__
+        if not any(name in line for line in page) and name != "ANY_VERSION"
+    ] == []
 
 
 def test_what_a_signature_of_the_face_or_its_raises_names_can_be_imported():
-    faces = (foldlog.open, foldlog.from_openai, foldlog.Histories, foldlog.History, foldlog.Maintenance)
+    faces = (
+        foldlog.open,
+        foldlog.from_openai,
+        foldlog.Histories,
+        foldlog.History,
+        foldlog.Maintenance,
+    )
     missing = set()
     for face in faces:
-        members = [value for name, value in vars(face).items() if name[0] != "_"] if inspect.isclass(face) else [face]
+        members = (
+            [value for name, value in vars(face).items() if name[0] != "_"]
+            if inspect.isclass(face)
+            else [face]
+        )
         for member in (getattr(each, "func", each) for each in members):
-            words = [*map(str, getattr(member, "__annotations__", {}).values()), *_raised(inspect.getdoc(member) or "")]
+            words = [
+                *map(str, getattr(member, "__annotations__", {}).values()),
+                *_raised(inspect.getdoc(member) or ""),
+            ]
             missing |= set(re.findall(r"\b[A-Z]\w+", " ".join(words))) - _public()
     known = [
         "AbstractContextManager",
@@ -98,19 +117,36 @@ def test_an_import_of_all_names_hides_no_name_of_python(package):
 
 
 def test_dir_shows_what_is_public():
-    packages = {"aio", "condensers", "errors", "eventstore", "formats", "maintenance", "projections", "types"}
+    packages = {
+        "aio",
+        "condensers",
+        "errors",
+        "eventstore",
+        "formats",
+        "maintenance",
+        "projections",
+        "types",
+    }
     assert set(dir(foldlog)) == {*foldlog.__all__, *packages, "open", "__version__"}
 
 
 def _public() -> set[str]:
     """Return the names of foldlog and of the modules where errors, results and types live."""
     modules = (foldlog.errors, foldlog.maintenance, foldlog.types)
-    return {*foldlog.__all__, *(name for module in modules for name in vars(module) if not name.startswith("_"))}
+    return {
+        *foldlog.__all__,
+        *(name for module in modules for name in vars(module) if not name.startswith("_")),
+    }
 
 
 def _raised(docstring: str) -> list[str]:
     """Return the names that the paragraphs with "Raises" quote."""
-    return [name for part in docstring.split("\n\n") if "Raises" in part for name in re.findall(r"``(\w+)``", part)]
+    return [
+        name
+        for part in docstring.split("\n\n")
+        if "Raises" in part
+        for name in re.findall(r"``(\w+)``", part)
+    ]
 
 
 def test_every_error_of_a_lower_package_is_in_foldlog_errors():
@@ -125,23 +161,36 @@ def test_every_error_of_a_lower_package_is_in_foldlog_errors():
 
 def test_every_error_is_an_event_store_error():
     """What one module says to another, and never reaches a caller, is left out."""
-    adapters = tuple(adapter.module for adapter in ADAPTERS)  # each wants its SDK, and so does what it is made with
+    # each wants its SDK, and so does what it is made with
+    adapters = tuple(adapter.module for adapter in ADAPTERS)
     errors = {
         value
         for package in PACKAGES
-        for _, name, _ in pkgutil.walk_packages(importlib.import_module(package).__path__, f"{package}.")
+        for _, name, _ in pkgutil.walk_packages(
+            importlib.import_module(package).__path__, f"{package}."
+        )
         if not name.endswith("__main__") and not name.startswith(adapters)
         for value in vars(importlib.import_module(name)).values()
-        if inspect.isclass(value) and issubclass(value, Exception) and value.__module__.split(".")[0] in PACKAGES
+        if inspect.isclass(value)
+        and issubclass(value, Exception)
+        and value.__module__.split(".")[0] in PACKAGES
     }
-    internal = {"Undecodable", "NotAsWritten", "UnreadableJson", "Broken", "UnreadableRevision", "Refused"}
+    internal = {
+        "Undecodable",
+        "NotAsWritten",
+        "UnreadableJson",
+        "Broken",
+        "UnreadableRevision",
+        "Refused",
+    }
     internal |= {"DamagedBlock", "Met", "NotIndexed", "StdoutFailed"}
     others = {each.__name__ for each in errors if not issubclass(each, foldlog.EventStoreError)}
     assert {name for name in others if not name.startswith("_")} - internal == set()
 
 
 def test_every_field_is_described_in_the_docstring_of_its_class():
-    values = [getattr(foldlog, name) for name in foldlog.__all__]  # a sentence says what the results of types hold
+    # a sentence says what the results of types hold
+    values = [getattr(foldlog, name) for name in foldlog.__all__]
     values += [foldlog.eventstore.Ingested]
     missing = [
         f"{value.__name__}.{field}"
@@ -153,4 +202,6 @@ def test_every_field_is_described_in_the_docstring_of_its_class():
         if f"``{field}``" not in (value.__doc__ or "")
     ]
     assert missing == []
-    assert [name for name, field in foldlog.LLMConfig.model_fields.items() if not field.description] == []
+    assert [
+        name for name, field in foldlog.LLMConfig.model_fields.items() if not field.description
+    ] == []

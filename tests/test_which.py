@@ -1,4 +1,6 @@
-"""``scripts/test foldlog/_history/replies.py`` and ``scripts/test list`` run the tests of a module and of a command."""
+"""``scripts/test foldlog/_history/replies.py`` and ``scripts/test list`` run the tests of a module
+and of a command.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,11 @@ from tests.which import covering, modules
 @pytest.mark.parametrize(
     "asked, among, not_among",
     [
-        ("list", "tests/foldlog/test_cli.py::test_an_import_is_listed_viewed_logged_and_exported", "test_export_gives"),
+        (
+            "list",
+            "tests/foldlog/test_cli.py::test_an_import_is_listed_viewed_logged_and_exported",
+            "test_export_gives",
+        ),
         (
             "foldlog/_cli/commands/why.py",
             "tests/foldlog/test_looking.py::test_why_takes_an_id_or_words",
@@ -21,8 +27,10 @@ from tests.which import covering, modules
         ),
         ("eventstore/codec.py", "tests/eventstore/test_codec.py", "test_cli"),
         ("tests/test_which.py", "tests/test_which.py", "test_cli"),
-        ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),  # it imports a name from the face
-        ("foldlog/_formats/codex/reading.py", "tests/foldlog/formats/test_codex.py", "test_rekey"),  # of who imports it
+        # it imports a name from the face
+        ("projections/views.py", "tests/conformance/test_rekey.py", "test_cli"),
+        # of who imports it
+        ("foldlog/_formats/codex/reading.py", "tests/foldlog/formats/test_codex.py", "test_rekey"),
     ],
 )
 def test_the_tests_of_a_module_or_a_command(asked: str, among: str, not_among: str):
@@ -39,7 +47,13 @@ def test_every_module_of_the_product_has_tests(path: str):
 
 
 @pytest.mark.parametrize(
-    "path", ["foldlog/_cli/stores.py", "foldlog/_matching.py", "foldlog/_derived.py", "foldlog/__main__.py"]
+    "path",
+    [
+        "foldlog/_cli/stores.py",
+        "foldlog/_matching.py",
+        "foldlog/_derived.py",
+        "foldlog/__main__.py",
+    ],
 )
 def test_a_private_module_has_tests(path: str):
     assert covering(path)

@@ -28,13 +28,17 @@ class Answer(NamedTuple):
 
 
 class Client:
-    """Sends requests as a browser does that knows one host name. ``headers`` go with every request."""
+    """Sends requests as a browser does that knows one host name. ``headers`` go with every
+    request.
+    """
 
     def __init__(self, app: Any, headers: Mapping[str, str] = {}) -> None:
         self._app = app
         self.headers = {"host": "localhost:8765", **headers}
 
-    def get(self, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}) -> Answer:
+    def get(
+        self, path: str, params: Mapping[str, Any] = {}, headers: Mapping[str, str] = {}
+    ) -> Answer:
         return self.send("GET", path, params, headers)
 
     def send(
@@ -76,7 +80,9 @@ class Client:
         await asyncio.wait_for(self._app(scope, receive, send), 60)
         (start,) = (message for message in told if message["type"] == "http.response.start")
         headers = {name.decode().lower(): value.decode() for name, value in start["headers"]}
-        return Answer(start["status"], headers, b"".join(message.get("body", b"") for message in told))
+        return Answer(
+            start["status"], headers, b"".join(message.get("body", b"") for message in told)
+        )
 
 
 @contextmanager

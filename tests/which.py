@@ -1,8 +1,9 @@
-"""Which tests cover a module or a command: ``scripts/test foldlog/_cli/stores.py`` and ``scripts/test list`` ask this.
+"""Which tests cover a module or a command: ``scripts/test foldlog/_cli/stores.py`` and
+``scripts/test list`` ask this.
 
-A module is covered by the files that import it, or that import from a face a name that it defines, and by the file that
-has its name; where there is none, by the tests of the modules that import it. A command is covered by the tests that
-name it, and so is its module.
+A module is covered by the files that import it, or that import from a face a name that it defines,
+and by the file that has its name; where there is none, by the tests of the modules that import it.
+A command is covered by the tests that name it, and so is its module.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ PACKAGES = ("eventstore", "projections", "condensers")
 
 
 def covering(asked: str) -> list[str]:
-    """Return the arguments of pytest for a command's name, or the path of a module or of a test; none for others."""
+    """Return the arguments of pytest for a command's name, or the path of a module or of a test;
+    none for others.
+    """
     commands = {name: module_of(name) for names in COMMANDS.values() for name in names}
     if asked in commands:
         return _running(asked)
@@ -36,9 +39,18 @@ def covering(asked: str) -> list[str]:
     asked_of, level = {path}, [path]
     while level and not tests:
         for one in level:
-            run = [test for name, of in commands.items() if of == _module(one) for test in _running(name)]
+            run = [
+                test
+                for name, of in commands.items()
+                if of == _module(one)
+                for test in _running(name)
+            ]
             tests |= {*_importing(_module(one), _defined(one)), *run}
-        level = [other for other in modules() if other not in asked_of and any(_takes(other, one) for one in level)]
+        level = [
+            other
+            for other in modules()
+            if other not in asked_of and any(_takes(other, one) for one in level)
+        ]
         asked_of |= {*level}
     return sorted(tests)
 
@@ -46,7 +58,11 @@ def covering(asked: str) -> list[str]:
 @cache
 def _module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
-    return ".".join(part for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts) if part != "__init__")
+    return ".".join(
+        part
+        for part in (*(["foldlog"] if parts[0] in PACKAGES else []), *parts)
+        if part != "__init__"
+    )
 
 
 @cache
@@ -70,7 +86,11 @@ def _text(path: Path) -> str:
 @cache
 def _files() -> list[tuple[str, str]]:
     files = sorted((ROOT / "tests").rglob("test_*.py"))
-    ours = [path.relative_to(ROOT) for path in files if path.relative_to(ROOT).parts[1] not in ("adapters", "browser")]
+    ours = [
+        path.relative_to(ROOT)
+        for path in files
+        if path.relative_to(ROOT).parts[1] not in ("adapters", "browser")
+    ]
     return [(str(path), (ROOT / path).read_text()) for path in ours]
 
 
@@ -84,7 +104,8 @@ def _running(command: str) -> list[str]:
         if path.startswith("tests/foldlog/") and named.search(text)
         for lines in [text.split("\n")]
         for node in _parsed(text).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name.startswith("test_")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.name.startswith("test_")
         for first in [min(part.lineno for part in (node, *node.decorator_list))]
         if named.search("\n".join(lines[first - 1 : node.end_lineno]))
     ]
@@ -95,7 +116,8 @@ def _defined(path: Path) -> set[str]:
     return {
         node.name
         for node in _parsed(_text(path)).body
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
     }
 
 
@@ -121,7 +143,9 @@ def _importing(module: str, names: set[str]) -> list[str]:
             continue
         for node in _imports(text):
             taken = {alias.name for alias in node.names}
-            if (node.module == parent and own in taken) or (module.startswith(f"{node.module}.") and names & taken):
+            if (node.module == parent and own in taken) or (
+                module.startswith(f"{node.module}.") and names & taken
+            ):
                 found.append(path)
                 break
     return found

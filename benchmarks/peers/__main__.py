@@ -1,4 +1,6 @@
-"""``python -m benchmarks.peers``: measure foldlog beside the stores of other runtimes, print a table, write JSON."""
+"""``python -m benchmarks.peers``: measure foldlog beside the stores of other runtimes, print a
+table, write JSON.
+"""
 
 from __future__ import annotations
 
@@ -24,29 +26,43 @@ USUAL = (1_000, 10_000)
 
 
 def main(
-    events: Annotated[list[int] | None, typer.Option(help="Length of the history. May be given again.")] = None,
+    events: Annotated[
+        list[int] | None, typer.Option(help="Length of the history. May be given again.")
+    ] = None,
     everyone: Annotated[
-        bool, typer.Option("--all/--quick", help="Every peer, or foldlog and sqlite3 by hand alone.")
+        bool,
+        typer.Option("--all/--quick", help="Every peer, or foldlog and sqlite3 by hand alone."),
     ] = True,
-    peer: Annotated[list[str] | None, typer.Option(help="Only peers whose name has this in it.")] = None,
+    peer: Annotated[
+        list[str] | None, typer.Option(help="Only peers whose name has this in it.")
+    ] = None,
     rounds: Annotated[int, typer.Option(min=1, help="Interleaved rounds.")] = 5,
-    more: Annotated[bool, typer.Option("--more", help="Add the rounds to those that were saved.")] = False,
+    more: Annotated[
+        bool, typer.Option("--more", help="Add the rounds to those that were saved.")
+    ] = False,
     only_prepare: Annotated[
-        bool, typer.Option("--prepare", help="Make environments and stores, and measure nothing yet.")
+        bool,
+        typer.Option("--prepare", help="Make environments and stores, and measure nothing yet."),
     ] = False,
     cache: Annotated[Path, typer.Option(help="Folder for stores and results.")] = CACHE,
     publish: Annotated[
         bool,
         typer.Option(
-            "--publish", help="Put all results in the cache into docs/internals/peers.json, the page, the README."
+            "--publish",
+            help=(
+                "Put all results in the cache into docs/internals/peers.json, the page, the README."
+            ),
         ),
     ] = False,
-    keep: Annotated[bool, typer.Option(help="Keep the stores: they are several gigabytes.")] = False,
+    keep: Annotated[
+        bool, typer.Option(help="Keep the stores: they are several gigabytes.")
+    ] = False,
 ) -> None:
-    """Measure foldlog beside the stores of other runtimes: append, open, a turn, growth, bytes, memory.
+    """Measure foldlog beside the stores of other runtimes: append, open, a turn, growth, bytes,
+    memory.
 
-    Each length is measured and saved by itself. A long run can be made in parts: --prepare, then --rounds 1 --keep,
-    then --rounds 1 --more --keep as often as you want.
+    Each length is measured and saved by itself. A long run can be made in parts: --prepare, then
+    --rounds 1 --keep, then --rounds 1 --more --keep as often as you want.
     """
     say, chosen = Sayer(), _chosen(everyone, peer or [])
     results = cache / "results"
@@ -61,8 +77,14 @@ def main(
         saved = _saved(results).get(str(length))
         if more and saved is not None:
             figures = together(saved["peers"], figures)
-            run = {**run, "rounds": saved["rounds"] + rounds, "load": f"{saved['load']}, {run['load']}"}
-        (results / f"{length}.json").write_text(json.dumps({**run, "peers": figures}, indent=1, ensure_ascii=False))
+            run = {
+                **run,
+                "rounds": saved["rounds"] + rounds,
+                "load": f"{saved['load']}, {run['load']}",
+            }
+        (results / f"{length}.json").write_text(
+            json.dumps({**run, "peers": figures}, indent=1, ensure_ascii=False)
+        )
         if not keep:
             shutil.rmtree(cache / "stores" / str(length), ignore_errors=True)
     runs = _saved(results)
@@ -82,15 +104,23 @@ def main(
 
 
 def _chosen(everyone: bool, names: list[str]) -> list[Peer]:
-    found = [peer for peer in (PEERS if everyone else HERE) if not names or any(name in peer.name for name in names)]
+    found = [
+        peer
+        for peer in (PEERS if everyone else HERE)
+        if not names or any(name in peer.name for name in names)
+    ]
     if not found:
-        raise typer.BadParameter(f"no peer has {names} in its name; there are {', '.join(peer.name for peer in PEERS)}")
+        raise typer.BadParameter(
+            f"no peer has {names} in its name; there are {', '.join(peer.name for peer in PEERS)}"
+        )
     return found
 
 
 def _provenance(length: int, rounds: int, before: float) -> dict[str, Any]:
     known = provenance(())
-    asked = subprocess.run(["df", "--output=fstype", "."], capture_output=True, text=True, check=False)
+    asked = subprocess.run(
+        ["df", "--output=fstype", "."], capture_output=True, text=True, check=False
+    )
     system = " ".join(asked.stdout.split()[1:])
     machine = known["machine"]
     assert isinstance(machine, dict)

@@ -1,4 +1,5 @@
-"""An environment for each peer, in ``.cache/peers/environments``: the peers exclude one another, and some exclude us.
+"""An environment for each peer, in ``.cache/peers/environments``: the peers exclude one another,
+and some exclude us.
 
 An environment is made again when its requirements or its Python have changed.
 """
@@ -45,10 +46,17 @@ PEERS = (
     Peer("foldlog", "foldlog_history"),
     Peer("sqlite3 by hand", "raw_sqlite"),
     Peer("LangGraph", "langgraph_sqlite", environment="langgraph"),
-    Peer("eventsourcing, snapshots", "eventsourcing_library", ("--snapshots",), environment="eventsourcing"),
+    Peer(
+        "eventsourcing, snapshots",
+        "eventsourcing_library",
+        ("--snapshots",),
+        environment="eventsourcing",
+    ),
     Peer("eventsourcing", "eventsourcing_library", environment="eventsourcing"),
     Peer("OpenAI Agents", "openai_agents", environment="openai_agents"),
-    Peer("OpenAI Agents, newest 60", "openai_agents", ("--newest", "60"), environment="openai_agents"),
+    Peer(
+        "OpenAI Agents, newest 60", "openai_agents", ("--newest", "60"), environment="openai_agents"
+    ),
     Peer("Google ADK", "google_adk", environment="google_adk"),
     Peer("Google ADK, newest 60", "google_adk", ("--newest", "60"), environment="google_adk"),
     Peer("OpenHands", "openhands_files", environment="openhands", python=(3, 12)),
@@ -58,7 +66,9 @@ HERE = PEERS[:2]
 
 
 def python_of(peer: Peer, say: Sayer) -> Path:
-    """Return the Python of a peer's environment, which is made if it is not there. Raises NotAvailable."""
+    """Return the Python of a peer's environment, which is made if it is not there. Raises
+    NotAvailable.
+    """
     if peer.environment is None:
         return Path(sys.executable)
     made = CACHE / "environments" / peer.environment
@@ -71,7 +81,18 @@ def python_of(peer: Peer, say: Sayer) -> Path:
     shutil.rmtree(made, ignore_errors=True)
     made.parent.mkdir(parents=True, exist_ok=True)
     _run([base, "-m", "venv", made])
-    _run([made / "bin" / "python", "-m", "pip", "install", "-qq", "--disable-pip-version-check", "-r", requirements])
+    _run(
+        [
+            made / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "-qq",
+            "--disable-pip-version-check",
+            "-r",
+            requirements,
+        ]
+    )
     stamp.write_text(wanted)
     return made / "bin" / "python"
 
@@ -80,11 +101,15 @@ def _base(oldest: tuple[int, int]) -> Path:
     for python in _pythons(oldest):
         if _version(python):
             return python
-    raise NotAvailable(f"needs Python {oldest[0]}.{oldest[1]} or later, which is not on this machine")
+    raise NotAvailable(
+        f"needs Python {oldest[0]}.{oldest[1]} or later, which is not on this machine"
+    )
 
 
 def _pythons(oldest: tuple[int, int]) -> Iterator[Path]:
-    """Yield this Python if it is new enough, then those of PATH and of pyenv, the oldest that is new enough first."""
+    """Yield this Python if it is new enough, then those of PATH and of pyenv, the oldest that is
+    new enough first.
+    """
     if sys.version_info[:2] >= oldest:
         yield Path(sys.executable)
         return
@@ -97,7 +122,9 @@ def _pythons(oldest: tuple[int, int]) -> Iterator[Path]:
 
 
 def _version(python: Path) -> str:
-    """Return the version of a Python, or nothing if it does not run: pyenv puts names on PATH that do not."""
+    """Return the version of a Python, or nothing if it does not run: pyenv puts names on PATH that
+    do not.
+    """
     asked = subprocess.run([python, "-V"], capture_output=True, text=True, check=False)
     return asked.stdout.strip() if asked.returncode == 0 else ""
 
@@ -106,7 +133,9 @@ def _run(command: Sequence[str | Path]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         told = (done.stderr or done.stdout).strip().splitlines()
-        raise NotAvailable(f"could not be installed: {told[-1] if told else f'exit status {done.returncode}'}")
+        raise NotAvailable(
+            f"could not be installed: {told[-1] if told else f'exit status {done.returncode}'}"
+        )
 
 
 class Sayer:

@@ -1,6 +1,7 @@
 """The history that every side records, and the answers that every side must give.
 
-The workload is that of the other benchmarks: a coding agent's history with a condensation about every 60 events.
+The workload is that of the other benchmarks: a coding agent's history with a condensation about
+every 60 events.
 """
 
 from __future__ import annotations
@@ -13,10 +14,19 @@ from pathlib import Path
 
 from benchmarks.peers.side import Item, digest, entry, read_items
 from benchmarks.workload import HEAD, PERIOD, history
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 
 MORE = 10 * PERIOD
-"""Items after the history's end, for what goes on with it. Whole periods leave the history before them as it is."""
+"""Items after the history's end, for what goes on with it. Whole periods leave the history before
+them as it is.
+"""
 
 
 def items(length: int) -> Iterator[Item]:
@@ -36,9 +46,19 @@ def _item(event: Event, last: CondensationAction | None) -> Item:
             return {"n": event.id, "kind": "user", "text": event.content}
         case Action():
             command = {"command": f"{event.arguments['command']} # {event.thought}"}
-            return {"n": event.id, "kind": "call", "call_id": event.call_id, "arguments": json.dumps(command)}
+            return {
+                "n": event.id,
+                "kind": "call",
+                "call_id": event.call_id,
+                "arguments": json.dumps(command),
+            }
         case Observation():
-            return {"n": event.id, "kind": "result", "call_id": event.call_id, "text": event.content}
+            return {
+                "n": event.id,
+                "kind": "result",
+                "call_id": event.call_id,
+                "text": event.content,
+            }
         case CondensationAction():
             return {
                 "n": event.id,
@@ -67,8 +87,12 @@ def expected(path: Path, stop: int, shows: str) -> tuple[int, str]:
 
 
 def expected_end(path: Path, stop: int, count: int) -> tuple[int, str]:
-    """Return the digest of the newest ``count`` items: what a side must give back that reads no more than these."""
-    newest = deque(log(read_items(str(path), max(stop - 2 * count - PERIOD, 0), stop)), maxlen=count)
+    """Return the digest of the newest ``count`` items: what a side must give back that reads no
+    more than these.
+    """
+    newest = deque(
+        log(read_items(str(path), max(stop - 2 * count - PERIOD, 0), stop)), maxlen=count
+    )
     return _counted(newest)
 
 

@@ -1,4 +1,6 @@
-"""Interleaved rounds: every side is asked the same, one after the other, and then again. A figure is a median."""
+"""Interleaved rounds: every side is asked the same, one after the other, and then again. A figure
+is a median.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +22,12 @@ FILL_S, ASK_S = 900, 300
 Figures = dict[str, Any]
 
 
-def measure(peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE) -> dict[str, Figures]:
-    """Measure the peers on a history of ``events`` items. A peer that fails has ``failed`` for its figures."""
+def measure(
+    peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: Path = CACHE
+) -> dict[str, Figures]:
+    """Measure the peers on a history of ``events`` items. A peer that fails has ``failed`` for its
+    figures.
+    """
     told = _items(cache, events, say)
     failed: dict[str, Figures] = {}
     workers: dict[str, Worker] = {}
@@ -51,7 +57,10 @@ def measure(peers: Sequence[Peer], events: int, rounds: int, say: Sayer, cache: 
     finally:
         for worker in workers.values():
             worker.close()
-    return {peer.name: failed.get(peer.name) or found[peer.name].figures(workers[peer.name], cache) for peer in peers}
+    return {
+        peer.name: failed.get(peer.name) or found[peer.name].figures(workers[peer.name], cache)
+        for peer in peers
+    }
 
 
 def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
@@ -94,10 +103,16 @@ def _length(folder: Path) -> int:
 
 
 def _fill(worker: Worker, cache: Path, told: Path, events: int, say: Sayer) -> None:
-    """Make the store, where it is not there whole, of these versions, and of this length or at most 2 % longer."""
+    """Make the store, where it is not there whole, of these versions, and of this length or at most
+    2 % longer.
+    """
     folder = _store(worker.peer, cache, events)
     stamp, wanted = folder / "versions", json.dumps(worker.versions, sort_keys=True)
-    if stamp.exists() and stamp.read_text() == wanted and events <= _length(folder) <= 1.02 * events:
+    if (
+        stamp.exists()
+        and stamp.read_text() == wanted
+        and events <= _length(folder) <= 1.02 * events
+    ):
         return
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -110,7 +125,9 @@ def _fill(worker: Worker, cache: Path, told: Path, events: int, say: Sayer) -> N
 
 
 def _disk_bytes(folder: Path) -> int:
-    """Return what the files take on the disk, their unused ends included; folders are not counted."""
+    """Return what the files take on the disk, their unused ends included; folders are not
+    counted.
+    """
     return sum(512 * each.stat().st_blocks for each in folder.rglob("*") if each.is_file())
 
 
@@ -133,7 +150,9 @@ class _Found:
         self._memory.append(answer["bytes"])
 
     def work(self, worker: Worker, cache: Path, told: Path) -> None:
-        """Go on with the history, which grows by some twenty items a round. Sides that share a store take turns."""
+        """Go on with the history, which grows by some twenty items a round. Sides that share a
+        store take turns.
+        """
         folder = _store(self._peer, cache, self._events)
         start = _length(folder)
         (folder / "length").unlink()  # a store that is written to is not the one that was filled
@@ -148,7 +167,12 @@ class _Found:
         folder = _store(self._peer, cache, self._events)
         start = _length(folder)
         (folder / "length").unlink()
-        request = {"path": str(folder / "history"), "items": str(told), "start": start, "appends": APPENDS}
+        request = {
+            "path": str(folder / "history"),
+            "items": str(told),
+            "start": start,
+            "appends": APPENDS,
+        }
         self._syncs = count(worker.peer, python, request)
         (folder / "length").write_text(str(start + APPENDS + 1))
 
@@ -158,7 +182,10 @@ class _Found:
         else:
             wanted = items.expected(told, stop, worker.shows)
         if (answer["entries"], answer["answer"]) != wanted:
-            raise SideFailed(f"gave back {answer['entries']} items that are not the {wanted[0]} that were recorded")
+            raise SideFailed(
+                f"gave back {answer['entries']} items that are not the {wanted[0]} that were"
+                " recorded"
+            )
 
     def figures(self, worker: Worker, cache: Path) -> Figures:
         folder = _store(self._peer, cache, self._events)
@@ -170,7 +197,10 @@ class _Found:
                 "syncs": self._syncs,
                 "bytes_an_event": round(int((folder / "bytes").read_text()) / self._events),
                 "rounds": {
-                    **{name: [float(f"{1_000 * each:.4g}") for each in some] for name, some in rounds.items()},
+                    **{
+                        name: [float(f"{1_000 * each:.4g}") for each in some]
+                        for name, some in rounds.items()
+                    },
                     "memory_bytes": self._memory,
                 },
             }
@@ -179,7 +209,10 @@ class _Found:
 
 def summed_up(figures: Figures) -> Figures:
     """Return the figures with the median of each row of rounds."""
-    return {**figures, **{name: statistics.median_low(some) for name, some in figures["rounds"].items()}}
+    return {
+        **figures,
+        **{name: statistics.median_low(some) for name, some in figures["rounds"].items()},
+    }
 
 
 def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str, Figures]:
@@ -189,6 +222,9 @@ def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str,
         if "failed" in before[name] or "failed" in after[name]:
             made[name] = before[name] if "failed" in before[name] else after[name]
         elif before[name]["versions"] == after[name]["versions"]:
-            rounds = {each: [*some, *after[name]["rounds"][each]] for each, some in before[name]["rounds"].items()}
+            rounds = {
+                each: [*some, *after[name]["rounds"][each]]
+                for each, some in before[name]["rounds"].items()
+            }
             made[name] = summed_up({**after[name], "rounds": rounds})
     return made

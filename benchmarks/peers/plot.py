@@ -1,4 +1,5 @@
-"""The picture of the README: time to open against the length of the history. ``python -m benchmarks.peers.plot``.
+"""The picture of the README: time to open against the length of the history. ``python -m
+benchmarks.peers.plot``.
 
 Both axes are logarithmic. The SVG has its own background, and colours for light and for dark.
 """
@@ -59,32 +60,44 @@ def svg(runs: Runs) -> str:
         return round(_HEIGHT - _BOTTOM - part * (_HEIGHT - _TOP - _BOTTOM), 1)
 
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
-        f'aria-label="{escape(described(runs))}">',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" '
+            f'aria-label="{escape(described(runs))}">'
+        ),
         f"<style>{_STYLE}</style>",
         f'<rect class="back" width="{_WIDTH}" height="{_HEIGHT}" rx="8"/>',
-        f'<text class="text title" x="{_LEFT}" y="28">Time to open a history and have what the model is shown</text>',
+        (
+            f'<text class="text title" x="{_LEFT}" y="28">Time to open a history and have what the'
+            " model is shown</text>"
+        ),
     ]
     for power in range(low, high + 1):
         drawn.append(f'<path class="grid" d="M{_LEFT} {y(10**power)}H{_WIDTH - _RIGHT}"/>')
         drawn.append(
-            f'<text class="soft" x="{_LEFT - 8}" y="{y(10**power) + 4}" text-anchor="end">{_time(power)}</text>'
+            f'<text class="soft" x="{_LEFT - 8}" y="{y(10**power) + 4}"'
+            f' text-anchor="end">{_time(power)}</text>'
         )
     for length in lengths(runs):
         drawn.append(f'<path class="grid" d="M{x(length)} {_TOP}V{_HEIGHT - _BOTTOM}"/>')
         drawn.append(
-            f'<text class="soft" x="{x(length)}" y="{_HEIGHT - _BOTTOM + 20}" text-anchor="middle">{length:,}</text>'
+            f'<text class="soft" x="{x(length)}" y="{_HEIGHT - _BOTTOM + 20}"'
+            f' text-anchor="middle">{length:,}</text>'
         )
     middle = (_LEFT + _WIDTH - _RIGHT) / 2
     drawn.append(
-        f'<text class="soft" x="{middle}" y="{_HEIGHT - 12}" text-anchor="middle">events in the history</text>'
+        f'<text class="soft" x="{middle}" y="{_HEIGHT - 12}" text-anchor="middle">events in the'
+        " history</text>"
     )
     places = _apart({name: y(line[max(line)]) + 4 for name, line in lines.items()})
     for name, line in reversed(lines.items()):  # ours is drawn last, over the others
         shade, label = _LINES[name]
         points = " ".join(f"{x(length)},{y(time)}" for length, time in line.items())
-        dots = "".join(f'<circle cx="{x(length)}" cy="{y(time)}" r="3.5"/>' for length, time in line.items())
-        written = f'<text class="label" x="{x(max(line)) + 10}" y="{places[name]}">{escape(label)}</text>'
+        dots = "".join(
+            f'<circle cx="{x(length)}" cy="{y(time)}" r="3.5"/>' for length, time in line.items()
+        )
+        written = (
+            f'<text class="label" x="{x(max(line)) + 10}" y="{places[name]}">{escape(label)}</text>'
+        )
         drawn.append(f'<g class="{shade}"><polyline points="{points}"/>{dots}{written}</g>')
     return "\n".join([*drawn, "</svg>", ""])
 
@@ -96,7 +109,9 @@ def described(runs: Runs) -> str:
         line = open_ms(runs, name)
         if len(line) > 1:
             said.append(f"{label} from {line[min(line)]:.3g} to {line[max(line)]:.3g} ms")
-    return f"Time to open from {lengths(runs)[0]:,} to {lengths(runs)[-1]:,} events: {'; '.join(said)}"
+    return (
+        f"Time to open from {lengths(runs)[0]:,} to {lengths(runs)[-1]:,} events: {'; '.join(said)}"
+    )
 
 
 def _time(power: int) -> str:
@@ -112,9 +127,17 @@ def _apart(wanted: dict[str, float]) -> dict[str, float]:
         while len(groups) > 1 and groups[-1][1] < groups[-2][1] + _LABEL * len(groups[-2][0]):
             together = groups[-2][0] + groups[-1][0]
             groups[-2:] = [
-                (together, sum(wanted[each] - _LABEL * place for place, each in enumerate(together)) / len(together))
+                (
+                    together,
+                    sum(wanted[each] - _LABEL * place for place, each in enumerate(together))
+                    / len(together),
+                )
             ]
-    return {name: round(first + _LABEL * place, 1) for group, first in groups for place, name in enumerate(group)}
+    return {
+        name: round(first + _LABEL * place, 1)
+        for group, first in groups
+        for place, name in enumerate(group)
+    }
 
 
 def main() -> None:

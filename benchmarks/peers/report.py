@@ -1,4 +1,6 @@
-"""The table of a run, and the figures in PEERS.md and README.md, made from docs/internals/peers.json alone."""
+"""The table of a run, and the figures in PEERS.md and README.md, made from
+docs/internals/peers.json alone.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,23 @@ def failures(runs: Runs) -> list[tuple[str, int, str]]:
 
 
 def head(runs: Runs) -> list[str]:
-    opened = [f"open {length // 1_000}k" if length >= 1_000 else f"open {length}" for length in lengths(runs)]
+    opened = [
+        f"open {length // 1_000}k" if length >= 1_000 else f"open {length}"
+        for length in lengths(runs)
+    ]
     return ["store", *opened, "growth", "turn", "append", "syncs", "bytes", "memory"]
 
 
 def rows(runs: Runs) -> list[list[str]]:
-    """Return a row for each peer that was measured or that failed. Other figures are those of the longest history."""
+    """Return a row for each peer that was measured or that failed. Other figures are those of the
+    longest history.
+    """
     found = []
     for peer in PEERS:
         measured = [
-            runs[str(length)]["peers"][peer.name] for length in lengths(runs) if peer.name in runs[str(length)]["peers"]
+            runs[str(length)]["peers"][peer.name]
+            for length in lengths(runs)
+            if peer.name in runs[str(length)]["peers"]
         ]
         if not measured:
             continue
@@ -69,7 +78,12 @@ def rows(runs: Runs) -> list[list[str]]:
             continue
         growth = f"{opened[max(opened)] / opened[min(opened)]:,.3g} ×" if len(opened) > 1 else ""
         syncs = last["syncs"] if last["syncs"][:1].isdigit() or last["syncs"] == "none" else "?"
-        figures = [_ms(last["turn_ms"]), _ms(last["append_ms"]), syncs, f"{last['bytes_an_event']:,}"]
+        figures = [
+            _ms(last["turn_ms"]),
+            _ms(last["append_ms"]),
+            syncs,
+            f"{last['bytes_an_event']:,}",
+        ]
         found.append([peer.name, *times, growth, *figures, _mb(last["memory_bytes"])])
     return found
 
@@ -90,7 +104,9 @@ def _mb(size: int) -> str:
 
 def table(runs: Runs) -> Table:
     """Return the table for a terminal of 100 columns."""
-    shown = Table(title="milliseconds, medians of interleaved rounds", title_justify="left", box=None)
+    shown = Table(
+        title="milliseconds, medians of interleaved rounds", title_justify="left", box=None
+    )
     shown.pad_edge, shown.padding = False, (0, 1, 0, 0)
     for name in head(runs):
         left = name in ("store", "syncs")
@@ -106,26 +122,48 @@ def notes(runs: Runs) -> list[str]:
     machine = last["machine"]
     loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
     told = [
-        f"turn, append, syncs, bytes an event and memory (MB to open) are those of {lengths(runs)[-1]:,} events.",
-        f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']}, {machine['system']}, "
-        f"Python {last['python']}, SQLite {last['sqlite']}. Load average while measuring: {loads}.",
+        (
+            "turn, append, syncs, bytes an event and memory (MB to open) are those of"
+            f" {lengths(runs)[-1]:,} events."
+        ),
+        (
+            f"{last['measured_at'][:10]}, {machine['cpus']} CPUs, {machine['processor']},"
+            f" {machine['system']}, Python {last['python']}, SQLite {last['sqlite']}. Load average"
+            f" while measuring: {loads}."
+        ),
     ]
     if any(
-        float(each) > machine["cpus"] for each in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
+        float(each) > machine["cpus"]
+        for each in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
     ):
         told.append(
-            "The machine had other work, so times are longer than on a quiet one, mostly those that wait for the disk."
+            "The machine had other work, so times are longer than on a quiet one, mostly those that"
+            " wait for the disk."
         )
-    told += [line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))]
-    return [*told, *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs))]
+    told += [
+        line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))
+    ]
+    return [
+        *told,
+        *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs)),
+    ]
 
 
 def _uneven(length: int, peers: dict[str, Any]) -> str:
-    """Tell the number of rounds where it is not the same for all: a figure of one round is worth little."""
-    rounds = {name: len(figures["rounds"]["open_ms"]) for name, figures in peers.items() if "rounds" in figures}
+    """Tell the number of rounds where it is not the same for all: a figure of one round is worth
+    little.
+    """
+    rounds = {
+        name: len(figures["rounds"]["open_ms"])
+        for name, figures in peers.items()
+        if "rounds" in figures
+    }
     if len(set(rounds.values())) < 2:
         return ""
-    return f"Rounds at {length:,} events: {', '.join(f'{name} {number}' for name, number in rounds.items())}."
+    return (
+        f"Rounds at {length:,} events:"
+        f" {', '.join(f'{name} {number}' for name, number in rounds.items())}."
+    )
 
 
 def markdown(runs: Runs) -> str:
@@ -144,7 +182,8 @@ def markdown(runs: Runs) -> str:
 def publish(runs: Runs) -> None:
     """Write docs/internals/peers.json, and put its figures into PEERS.md and README.md."""
     text = json.dumps(runs, indent=1, ensure_ascii=False)
-    text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text)  # the rounds of a figure in one line
+    # the rounds of a figure in one line
+    text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text)
     PUBLISHED.write_text(f"{text}\n", encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
     README.write_text(in_readme(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
@@ -158,12 +197,19 @@ def in_readme(text: str, runs: Runs) -> str:
     """Put the time to open into the last cell of each row of the README's comparison."""
     first, last = lengths(runs)[0], lengths(runs)[-1]
     title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
-    text, found = title.subn(lambda row: f"{row[1]} opens {first:,}; {last:,} events, in ms |", text)
+    text, found = title.subn(
+        lambda row: f"{row[1]} opens {first:,}; {last:,} events, in ms |", text
+    )
     if found != 1:
         raise ValueError("README.md has no table that begins with '| | keeps'")
     for row, peer in _ROWS.items():
         cell = f"{_opened(runs, first, peer)}; {_opened(runs, last, peer)}"
-        text, found = re.subn(rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$", rf"\g<1> {cell} |", text, flags=re.MULTILINE)
+        text, found = re.subn(
+            rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$",
+            rf"\g<1> {cell} |",
+            text,
+            flags=re.MULTILINE,
+        )
         if found != 1:
             raise ValueError(f"README.md has no row '{row}' in its comparison")
     return text

@@ -1,8 +1,9 @@
-"""What a side is, and the process that runs one. Standard library only: it runs in the environment of each peer.
+"""What a side is, and the process that runs one. Standard library only: it runs in the environment
+of each peer.
 
-A process imports its peer, uses it once on a small history, so that all code is loaded, and then obeys requests, a line
-of JSON each. Each request runs in a child that is forked for it: the code is warm, and the store and all objects are
-new. A child answers with a line of JSON.
+A process imports its peer, uses it once on a small history, so that all code is loaded, and then
+obeys requests, a line of JSON each. Each request runs in a child that is forked for it: the code is
+warm, and the store and all objects are new. A child answers with a line of JSON.
 """
 
 from __future__ import annotations
@@ -23,14 +24,18 @@ from pathlib import Path
 from typing import Any, Protocol
 
 Item = dict[str, Any]
-"""An item of the history: ``kind`` is system, user, call, result or condensation; ``n`` is its place."""
+"""An item of the history: ``kind`` is system, user, call, result or condensation; ``n`` is its
+place.
+"""
 
 
 class Store(Protocol):
     """A store of one conversation that is open."""
 
     def add(self, items: Sequence[Item]) -> None:
-        """Record a call, a result or both. They are as durable as this peer makes them when this returns."""
+        """Record a call, a result or both. They are as durable as this peer makes them when this
+        returns.
+        """
 
     def condense(self, item: Item) -> None:
         """Record that items are forgotten, where the peer has a record of that."""
@@ -51,10 +56,14 @@ class Side(Protocol):
     packages: Sequence[str]
     """Distributions whose versions belong to the figures."""
     shows: str
-    """What ``read`` returns: ``view``; ``log``, which is every item; or ``newest``, which is the last of them."""
+    """What ``read`` returns: ``view``; ``log``, which is every item; or ``newest``, which is the
+    last of them.
+    """
 
     def prepare(self) -> None:
-        """Make what a program has before it opens a store, an event loop for example. It is not timed."""
+        """Make what a program has before it opens a store, an event loop for example. It is not
+        timed.
+        """
 
     def open(self, path: str) -> Store: ...
 
@@ -88,7 +97,8 @@ def read_items(path: str, start: int, stop: int) -> Iterator[Item]:
 
 
 def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Record the items of the history in pieces, each through the peer's fastest way, and without syncs.
+    """Record the items of the history in pieces, each through the peer's fastest way, and without
+    syncs.
 
     What is stored is the same. The caller syncs the whole file system afterwards.
     """
@@ -113,8 +123,8 @@ def fill(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     """Open the store and read what the model is shown, from the path to the last item.
 
-    Before the clock, the child uses the peer on a few items: a page that it shares with its parent is copied when it is
-    first touched, and these copies are no cost of the peer.
+    Before the clock, the child uses the peer on a few items: a page that it shares with its parent
+    is copied when it is first touched, and these copies are no cost of the peer.
     """
     _use(side)
     side.prepare()
@@ -127,13 +137,20 @@ def opened(side: Side, request: dict[str, Any]) -> dict[str, Any]:
     peak = _status(afterwards)
     entries = list(store.said(answer))
     store.close()
-    return {"seconds": seconds, "bytes": max(peak - before, 0), "entries": len(entries), "answer": digest(entries)}
+    return {
+        "seconds": seconds,
+        "bytes": max(peak - before, 0),
+        "entries": len(entries),
+        "answer": digest(entries),
+    }
 
 
 def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Go on with the history: single appends, then turns, each of which records a call with its result and reads.
+    """Go on with the history: single appends, then turns, each of which records a call with its
+    result and reads.
 
-    A condensation that is due is recorded between them, outside of the clock. Turns stop after ``seconds``.
+    A condensation that is due is recorded between them, outside of the clock. Turns stop after
+    ``seconds``.
     """
     _use(side)
     side.prepare()
@@ -190,10 +207,14 @@ def worked(side: Side, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def synced(side: Side, request: dict[str, Any]) -> dict[str, Any]:
-    """Record calls and results one by one between two marks that strace shows: fsync of a file that there is not."""
+    """Record calls and results one by one between two marks that strace shows: fsync of a file that
+    there is not.
+    """
     side.prepare()
     store = side.open(request["path"])
-    items = list(read_items(request["items"], request["start"], request["start"] + request["appends"] + 1))
+    items = list(
+        read_items(request["items"], request["start"], request["start"] + request["appends"] + 1)
+    )
     for number, item in enumerate(items):
         if number == 1:
             _mark()
@@ -212,9 +233,11 @@ def _mark() -> None:
 
 
 def _watch_memory() -> tuple[int, str]:
-    """Begin to watch the resident memory. Return what is resident now, and the figure to read afterwards.
+    """Begin to watch the resident memory. Return what is resident now, and the figure to read
+    afterwards.
 
-    Where the kernel does not let a process begin its peak again, the figure is what is resident afterwards.
+    Where the kernel does not let a process begin its peak again, the figure is what is resident
+    afterwards.
     """
     try:
         Path("/proc/self/clear_refs").write_text("5")
@@ -244,9 +267,13 @@ def serve(side: Side) -> None:
     try:
         _use(side)
     except Exception:  # noqa: BLE001 - whatever a peer raises is the answer
-        _say(answers, {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()})
+        _say(
+            answers, {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()}
+        )
         return
-    _say(answers, {"versions": {name: version(name) for name in side.packages}, "shows": side.shows})
+    _say(
+        answers, {"versions": {name: version(name) for name in side.packages}, "shows": side.shows}
+    )
     gc.collect()
     gc.freeze()
     for line in sys.stdin:
@@ -256,7 +283,10 @@ def serve(side: Side) -> None:
                 request = json.loads(line)
                 _say(answers, REQUESTS[request["do"]](side, request))
             except BaseException:  # noqa: BLE001 - whatever a peer raises is the answer
-                _say(answers, {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()})
+                _say(
+                    answers,
+                    {"error": _last_line(traceback.format_exc()), "trace": traceback.format_exc()},
+                )
             os._exit(0)
         _, status = os.waitpid(child, 0)
         if status:
@@ -264,7 +294,9 @@ def serve(side: Side) -> None:
 
 
 def _use(side: Side) -> None:
-    """Use the peer on four items, so that code that is imported or compiled at first use is there."""
+    """Use the peer on four items, so that code that is imported or compiled at first use is
+    there.
+    """
     call = {"kind": "call", "call_id": "call_2", "arguments": '{"command": "ls"}'}
     some = [{"kind": "system", "text": "be brief"}, {"kind": "user", "text": "hi"}, call]
     some.append({"kind": "result", "call_id": "call_2", "text": "a file"})

@@ -1,4 +1,6 @@
-"""How often does an append reach the disk? strace counts fsync and fdatasync between two marks of the side."""
+"""How often does an append reach the disk? strace counts fsync and fdatasync between two marks of
+the side.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def _traces() -> bool:
     """Tell whether strace is here and may trace: in some containers it may not."""
     if shutil.which("strace") is None:
         return False
-    tried = subprocess.run(["strace", "-f", "--seccomp-bpf", "-qq", "true"], capture_output=True, check=False)
+    tried = subprocess.run(
+        ["strace", "-f", "--seccomp-bpf", "-qq", "true"], capture_output=True, check=False
+    )
     return tried.returncode == 0
 
 

@@ -15,7 +15,9 @@ from benchmarks.peers.environments import ROOT, Peer
 
 START_S = 180
 _QUIET = {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "OPENHANDS_SUPPRESS_BANNER": "1"}
-"""OpenHands imports litellm, which asks the network on import; where that fails, 1.105.3 sometimes fails too."""
+"""OpenHands imports litellm, which asks the network on import; where that fails, 1.105.3 sometimes
+fails too.
+"""
 
 
 class SideFailed(Exception):
@@ -47,7 +49,9 @@ class Worker:
         self.shows: str = begun["shows"]
 
     def ask(self, do: str, timeout_s: float, **request: Any) -> dict[str, Any]:
-        """Send a request and return its answer. Raises SideFailed; ends a process that does not answer in time."""
+        """Send a request and return its answer. Raises SideFailed; ends a process that does not
+        answer in time.
+        """
         assert self._process.stdin is not None
         try:
             self._process.stdin.write((json.dumps({"do": do, **request}) + "\n").encode())

@@ -1,6 +1,7 @@
 """The configuration of condensers. Importing a module of this package registers our own strategies.
 
-parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its aliases
+parameters   a pydantic model for each strategy: its parameters, their ranges and defaults, its
+             aliases
 registry     the strategies by `type`, open to other packages
 toml         a condenser from a TOML file
 """

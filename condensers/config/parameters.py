@@ -10,7 +10,11 @@ from typing import Any, Literal, Self
 from pydantic import AliasChoices, Field, ValidationInfo, create_model, field_validator
 
 from foldlog.condensers.base import Condenser
-from foldlog.condensers.config.registry import CondenserConfig, condenser_from_config, register_config
+from foldlog.condensers.config.registry import (
+    CondenserConfig,
+    condenser_from_config,
+    register_config,
+)
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.client import LLM
 from foldlog.condensers.models.llm_config import Model, Models
@@ -21,7 +25,10 @@ from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser,
     LLMAttentionCondenser,
 )
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser, StructuredSummaryCondenser
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (
     BrowserOutputCondenser,
@@ -38,7 +45,10 @@ class _Asking(CondenserConfig):
         default=None,
         validate_default=True,
         validation_alias=AliasChoices("llm_config", "llm"),
-        description="the model: a table, or the name of a table [llm.NAME]; else [llm]; else the agent's model",
+        description=(
+            "the model: a table, or the name of a table [llm.NAME]; else [llm]; else the agent's"
+            " model"
+        ),
     )
 
     @field_validator("llm_config", mode="before")
@@ -52,9 +62,12 @@ class _Asking(CondenserConfig):
         llm = condenser.llm
         if not isinstance(llm, LLM | None):
             raise InvalidCondenser(
-                f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration; use foldlog.LLM"
+                f"the model {llm.model!r} of the condenser {condenser.type!r} has no configuration;"
+                " use foldlog.LLM"
             )
-        return super().of(condenser, llm_config=llm.config if isinstance(llm, LLM) else None, **values)
+        return super().of(
+            condenser, llm_config=llm.config if isinstance(llm, LLM) else None, **values
+        )
 
     def arguments(self, path: str) -> dict[str, Any]:
         arguments = super().arguments(path)
@@ -66,32 +79,52 @@ class _Asking(CondenserConfig):
 
 
 class _OfParts(CondenserConfig):
-    condensers: tuple[CondenserConfig, ...] = Field(description="the condensers, as tables with a type each")
+    condensers: tuple[CondenserConfig, ...] = Field(
+        description="the condensers, as tables with a type each"
+    )
 
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
-        return super().of(condenser, condensers=tuple(part.config for part in condenser.condensers), **values)
+        return super().of(
+            condenser, condensers=tuple(part.config for part in condenser.condensers), **values
+        )
 
     def arguments(self, path: str) -> dict[str, Any]:
         parts = enumerate(self.condensers)
-        return {"condensers": [condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts]}
+        return {
+            "condensers": [
+                condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts
+            ]
+        }
 
 
-def _field(default: Any, ge: float | None = None, in_tables: float | None = None, **about: Any) -> Any:
+def _field(
+    default: Any, ge: float | None = None, in_tables: float | None = None, **about: Any
+) -> Any:
     return Field(default, ge=ge if in_tables is None else in_tables, **about)
 
 
-def _register(condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig) -> Any:
-    """Register a strategy under its type, with a configuration that has a field for each of its ``setting``s. Return
-    the class of its configurations.
+def _register(
+    condenser_type: type[Condenser], *aliases: str, base: type[CondenserConfig] = CondenserConfig
+) -> Any:
+    """Register a strategy under its type, with a configuration that has a field for each of its
+    ``setting``s. Return the class of its configurations.
     """
     of: Any = condenser_type  # not each strategy is a dataclass
     hints = typing.get_type_hints(of)
-    settings = [each for each in dataclasses.fields(of) if each.metadata] if dataclasses.is_dataclass(of) else []
+    if dataclasses.is_dataclass(of):
+        settings = [each for each in dataclasses.fields(of) if each.metadata]
+    else:
+        settings = []
     fields: Any = {"type": (Literal[(of.type, *aliases)], of.type)}
-    fields |= {each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings}
+    fields |= {
+        each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings
+    }
     config_type = create_model(
-        f"{of.__name__}Config", __base__=base, __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0], **fields
+        f"{of.__name__}Config",
+        __base__=base,
+        __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0],
+        **fields,
     )
     config_type.aliases = aliases
     register_config(config_type, condenser_type)

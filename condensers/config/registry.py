@@ -1,10 +1,11 @@
-"""The strategies by the ``type`` of their configuration, open to strategies from other packages. A configuration is a
-pydantic model of a strategy's parameters.
+"""The strategies by the ``type`` of their configuration, open to strategies from other packages. A
+configuration is a pydantic model of a strategy's parameters.
 
 A package adds its own strategy in code, with ``register_config``, or by an entry point:
 
     [project.entry-points."foldlog.condensers"]
-    every_other = "mypackage:register"      # the type's name; a function without arguments that calls register_config
+    every_other = "mypackage:register"      # the type's name; a function without arguments that
+                                            calls register_config
 """
 
 from __future__ import annotations
@@ -27,11 +28,11 @@ ENTRY_POINTS = "foldlog.condensers"
 
 
 class CondenserConfig(StrictTable):
-    """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a field for each
-    argument of the condenser's constructor.
+    """The parameters of one strategy. A subclass gives ``type`` as a literal with a default, and a
+    field for each argument of the condenser's constructor.
 
-    As the annotation of a field of a pydantic model, this class stands for the configuration of any strategy:
-    ``condenser: CondenserConfig`` takes a table with a ``type``.
+    As the annotation of a field of a pydantic model, this class stands for the configuration of any
+    strategy: ``condenser: CondenserConfig`` takes a table with a ``type``.
     """
 
     aliases: ClassVar[tuple[str, ...]] = ()
@@ -41,26 +42,37 @@ class CondenserConfig(StrictTable):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Let this class, as the annotation of a field, take the table of any registered strategy."""
-        if cls is not globals().get("CondenserConfig"):  # a subclass, or this class while it is made
+        """Let this class, as the annotation of a field, take the table of any registered
+        strategy.
+        """
+        # a subclass, or this class while it is made
+        if cls is not globals().get("CondenserConfig"):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
-            lambda value, info: _validated(value, info.context), json_schema_input_schema=core_schema.dict_schema()
+            lambda value, info: _validated(value, info.context),
+            json_schema_input_schema=core_schema.dict_schema(),
         )
 
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
-        """Return the configuration of a condenser, which keeps each field as its attribute, except those in ``values``.
-        Raises ``InvalidCondenser`` where a part of it has none, or a table may not have one of its values.
+        """Return the configuration of a condenser, which keeps each field as its attribute, except
+        those in ``values``. Raises ``InvalidCondenser`` where a part of it has none, or a table may
+        not have one of its values.
         """
-        kept = {name: getattr(condenser, name) for name in cls.model_fields if name != "type" and name not in values}
+        kept = {
+            name: getattr(condenser, name)
+            for name in cls.model_fields
+            if name != "type" and name not in values
+        }
         try:
             return cls(**values, **kept)
         except ValidationError as error:
             raise refused(error, condenser.type) from error
 
     def arguments(self, path: str) -> dict[str, Any]:
-        """Return the arguments of the condenser's constructor. ``path`` names this configuration in errors."""
+        """Return the arguments of the condenser's constructor. ``path`` names this configuration in
+        errors.
+        """
         return {name: getattr(self, name) for name in type(self).model_fields if name != "type"}
 
 
@@ -69,28 +81,36 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
-    """Return the type's name of a configuration class and its aliases. Raises ``InvalidCondenser`` if it has none."""
+    """Return the type's name of a configuration class and its aliases. Raises ``InvalidCondenser``
+    if it has none.
+    """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
-        raise InvalidCondenser(f"{config_type.__name__} must give its field 'type' a literal and a default")
+        raise InvalidCondenser(
+            f"{config_type.__name__} must give its field 'type' a literal and a default"
+        )
     return (field.default, *getattr(config_type, "aliases", ()))
 
 
 def register_config(config_type: type[BaseModel], condenser_type: type[Condenser]) -> None:
-    """Register ``condenser_type`` as the condenser of ``config_type``: a ``CondenserConfig``, or another pydantic model
-    with a field ``type``.
+    """Register ``condenser_type`` as the condenser of ``config_type``: a ``CondenserConfig``, or
+    another pydantic model with a field ``type``.
 
-    Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or one of its aliases is already registered.
+    Raises ``InvalidCondenser`` (a ``ValueError``) if the class, its type or one of its aliases is
+    already registered.
     """
     for name in names_of(config_type):
         if taken := _registered(name):
-            raise InvalidCondenser(f"condenser type {name!r} is already registered, by {taken.__name__}")
+            raise InvalidCondenser(
+                f"condenser type {name!r} is already registered, by {taken.__name__}"
+            )
     CONDENSER_REGISTRY[config_type] = condenser_type
     condenser_type.config_type = config_type
 
 
 def list_strategies() -> list[type[BaseModel]]:
-    """Return the configuration class of every strategy, of installed packages too, by the name of its type.
+    """Return the configuration class of every strategy, of installed packages too, by the name of
+    its type.
 
     Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
     """
@@ -99,34 +119,44 @@ def list_strategies() -> list[type[BaseModel]]:
     return sorted(CONDENSER_REGISTRY, key=names_of)
 
 
-def condenser_from_config(config: Mapping[str, Any] | BaseModel, *, path: str = "condenser") -> Condenser:
-    """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …}, "max_size": 100}``.
+def condenser_from_config(
+    config: Mapping[str, Any] | BaseModel, *, path: str = "condenser"
+) -> Condenser:
+    """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …},
+    "max_size": 100}``.
 
-    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed there; also if the
-    condenser refuses the parameters. Any other error of a condenser's constructor is passed on unchanged.
+    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed
+    there; also if the condenser refuses the parameters. Any other error of a condenser's
+    constructor is passed on unchanged.
     """
     config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
     if condenser_type is None:
         raise InvalidCondenser(
-            f"Unknown condenser config: {type(config).__name__} is not registered; call register_config first"
+            f"Unknown condenser config: {type(config).__name__} is not registered; call"
+            " register_config first"
         )
     if isinstance(config, CondenserConfig):
         arguments = config.arguments(path)
     else:
-        arguments = {name: getattr(config, name) for name in type(config).model_fields if name != "type"}
+        arguments = {
+            name: getattr(config, name) for name in type(config).model_fields if name != "type"
+        }
     has_own = condenser_type.from_config.__func__ is not Condenser.from_config.__func__  # type: ignore[attr-defined]
     try:
-        return condenser_type.from_config(config) if has_own else condenser_type(**arguments)
+        if has_own:
+            return condenser_type.from_config(config)
+        return condenser_type(**arguments)
     except InvalidCondenser as error:
         raise InvalidCondenser(f"{path}: {error}") from error
 
 
 def parse_config(value: Any, *, path: str = "condenser", models: Models | None = None) -> BaseModel:
-    """Return the configuration that a table describes, by its ``type``; a configuration is returned as it is.
+    """Return the configuration that a table describes, by its ``type``; a configuration is returned
+    as it is.
 
-    ``models`` are those that the table may name. Raises ``InvalidCondenser`` with the path of every key that is wrong,
-    and with what is allowed there.
+    ``models`` are those that the table may name. Raises ``InvalidCondenser`` with the path of every
+    key that is wrong, and with what is allowed there.
     """
     try:
         return _validated(value, models)
@@ -145,7 +175,9 @@ def _validated(value: Any, models: object) -> BaseModel:
 
 def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
     if "type" in table and "kind" in table:
-        raise wrong_table([(("kind",), "is another word for 'type', and both are given; leave one of them out")])
+        raise wrong_table(
+            [(("kind",), "is another word for 'type', and both are given; leave one of them out")]
+        )
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
     found = config_type_of(name) if isinstance(name, str) else None
@@ -162,7 +194,9 @@ _finding = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type or alias, those of installed packages among them; None if unknown."""
+    """Return the configuration class of a type or alias, those of installed packages among them;
+    None if unknown.
+    """
     with _finding:  # otherwise two threads would register the same class
         if _registered(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
@@ -171,7 +205,9 @@ def config_type_of(name: str) -> type[BaseModel] | None:
 
 
 def _registered(name: str) -> type[BaseModel] | None:
-    return next((config_type for config_type in CONDENSER_REGISTRY if name in names_of(config_type)), None)
+    return next(
+        (config_type for config_type in CONDENSER_REGISTRY if name in names_of(config_type)), None
+    )
 
 
 def _register(entry_point: EntryPoint) -> None:
@@ -179,7 +215,7 @@ def _register(entry_point: EntryPoint) -> None:
         register = entry_point.load()
     except (ImportError, AttributeError) as error:
         raise InvalidCondenser(
-            f"the condenser {entry_point.name!r} of an installed package cannot be loaded from {entry_point.value!r}: "
-            f"{error}; repair or remove that package"
+            f"the condenser {entry_point.name!r} of an installed package cannot be loaded from"
+            f" {entry_point.value!r}: {error}; repair or remove that package"
         ) from error
     register()

@@ -1,4 +1,5 @@
-"""A condenser from a TOML file: ``[condenser]``, groups ``[condenser.NAME]``, the models ``[llm]`` and ``[llm.NAME]``.
+"""A condenser from a TOML file: ``[condenser]``, groups ``[condenser.NAME]``, the models ``[llm]``
+and ``[llm.NAME]``.
 
     [condenser]                 # or [condenser.NAME], to be loaded by its name
     type = "pipeline"
@@ -14,8 +15,8 @@
     [llm.large]                 # inherits the keys of [llm] that it does not set
     model = "gpt-4o"
 
-Tables of other programs are ignored, unless their names are nearly ours. A mistake in ours is reported with the path of
-its key and never corrected silently.
+Tables of other programs are ignored, unless their names are nearly ours. A mistake in ours is
+reported with the path of its key and never corrected silently.
 """
 
 from __future__ import annotations
@@ -40,19 +41,26 @@ _OURS = ("condenser", "llm")
 
 
 def load_condenser(path: str | os.PathLike[str], name: str | None = None) -> Condenser:
-    """Return the condenser that a TOML file describes in ``[condenser]``, or in ``[condenser.NAME]``.
+    """Return the condenser that a TOML file describes in ``[condenser]``, or in
+    ``[condenser.NAME]``.
 
-    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong: with the file, the path of the key, and
-    the allowed values.
+    Raises ``InvalidCondenser`` if the file cannot be read or a key is wrong: with the file, the
+    path of the key, and the allowed values.
     """
-    return condenser_from_config(load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser")
+    return condenser_from_config(
+        load_condenser_config(path, name), path=f"{os.fspath(path)}: condenser"
+    )
 
 
 def load_condenser_config(path: str | os.PathLike[str], name: str | None = None) -> BaseModel:
-    """Return the configuration that ``load_condenser`` uses, with every name resolved and every default filled in."""
+    """Return the configuration that ``load_condenser`` uses, with every name resolved and every
+    default filled in.
+    """
     where = os.fspath(path)
     try:
-        return read_condenser_config(tomllib.loads(Path(path).read_text(encoding="utf-8-sig")), name)
+        return read_condenser_config(
+            tomllib.loads(Path(path).read_text(encoding="utf-8-sig")), name
+        )
     except InvalidCondenser as error:
         raise InvalidCondenser(f"{where}: {error}") from error
     except OSError as error:
@@ -71,19 +79,27 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
         if near and key not in _OURS:
             raise InvalidCondenser(f"{key}: unknown table; did you mean [{near[0]}]?")
     section = _table(document, "condenser")
-    typed = (key for key, value in section.items() if isinstance(value, Mapping) and value.keys() & {"type", "kind"})
-    groups = {key: section[key] for key in typed if key != "llm_config"}  # other tables are parameters, or mistakes
-    path, table = "condenser", {key: value for key, value in section.items() if key not in groups}
+    typed = (
+        key
+        for key, value in section.items()
+        if isinstance(value, Mapping) and value.keys() & {"type", "kind"}
+    )
+    # other tables are parameters, or mistakes
+    groups = {key: section[key] for key in typed if key != "llm_config"}
+    path = "condenser"
+    table = {key: value for key, value in section.items() if key not in groups}
     known = ", ".join(map(repr, groups)) or "none"
     if name is not None:
         plain = name.strip("[]").removeprefix("condenser.")
         if plain not in groups:
             raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {known}")
-        path, table = f"condenser.{plain}", groups[plain]
+        path = f"condenser.{plain}"
+        table = groups[plain]
     elif not table:
         raise InvalidCondenser(
-            "condenser.type: is missing, as there is no table [condenser]; write it, with the type of a strategy: "
-            f"'digest', for example, or 'noop' to forget nothing; or name a group; the groups are {known}"
+            "condenser.type: is missing, as there is no table [condenser]; write it, with the type"
+            " of a strategy: 'digest', for example, or 'noop' to forget nothing; or name a group;"
+            f" the groups are {known}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 
@@ -91,9 +107,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
 def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
-    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a ``type`` it is the
-    configuration of ``noop``. ``llm_configs`` are the models that it may name. Raises ``InvalidCondenser`` where
-    ``parse_config`` does.
+    """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a
+    ``type`` it is the configuration of ``noop``. ``llm_configs`` are the models that it may name.
+    Raises ``InvalidCondenser`` where ``parse_config`` does.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

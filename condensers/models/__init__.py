@@ -6,5 +6,6 @@ failures     the errors of a call: which kind, without secrets
 deadline     a time limit for a call
 limits       the window of a model that a log names
 tokens, estimate    count the tokens of a View: by the model's tokenizer, or estimated
-agents_model    the agent's own model in the place of a condenser's; its tool that requests a condensation
+agents_model    the agent's own model in the place of a condenser's; its tool that requests a
+                condensation
 """

@@ -1,4 +1,6 @@
-"""The agent's own model: condensers that name none ask it, and it may request a condensation by a tool."""
+"""The agent's own model: condensers that name none ask it, and it may request a condensation by a
+tool.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from foldlog.condensers.rolling import RollingCondenser
 from foldlog.projections import View
 
 _NAME_ONE = (
-    "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of the TOML file, "
-    "or agent_llm= of foldlog.open or CondenseHandler"
+    "name a model in one of three places: a table 'llm_config' of the condenser, a table [llm] of"
+    " the TOML file, or agent_llm= of foldlog.open or CondenseHandler"
 )
 
 
@@ -32,8 +34,9 @@ class AskingCondenser(RollingCondenser):
         super().__post_init__()
         if self.needs and self.llm is not None and not getattr(self.llm, f"supports_{self.needs}"):
             raise InvalidCondenser(
-                f"the condenser {self.type!r} needs a model that has {self.needs}, and {self.llm.model!r} has not; use "
-                f"the condenser 'llm', or set {self.needs} for the model if it has it after all"
+                f"the condenser {self.type!r} needs a model that has {self.needs}, and"
+                f" {self.llm.model!r} has not; use the condenser 'llm', or set {self.needs} for the"
+                " model if it has it after all"
             )
 
     @property
@@ -49,29 +52,33 @@ class AskingCondenser(RollingCondenser):
         if self.llm is not None:
             return self
         if agent_llm is None:
-            raise InvalidCondenser(f"the condenser {self.type!r} names no model and the agent has none; {_NAME_ONE}")
+            raise InvalidCondenser(
+                f"the condenser {self.type!r} names no model and the agent has none; {_NAME_ONE}"
+            )
         if not isinstance(agent_llm, Summarizer):
             raise InvalidCondenser(
-                f"the condenser {self.type!r} names no model, and the agent's model {agent_llm.model!r} cannot be "
-                f"asked: it has no method 'complete'; {_NAME_ONE}"
+                f"the condenser {self.type!r} names no model, and the agent's model"
+                f" {agent_llm.model!r} cannot be asked: it has no method 'complete'; {_NAME_ONE}"
             )
         return replace(self, llm=agent_llm)
 
 
 def request_condensation_tool() -> dict[str, Any]:
-    """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones are ignored.
+    """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones
+    are ignored.
 
-    Where the model calls it, append a ``CondensationRequest`` in the place of the call, so that no call stays without
-    an observation, and step again.
+    Where the model calls it, append a ``CondensationRequest`` in the place of the call, so that no
+    call stays without an observation, and step again.
     """
     return {
         "type": "function",
         "function": {
             "name": "request_condensation",
             "description": (
-                "Have the older part of this conversation summarized, to free room in the context. Call it when much "
-                "of what came before no longer matters for what is left to do, or when you lose track of it. "
-                "The work goes on right after, from the summary and the latest steps."
+                "Have the older part of this conversation summarized, to free room in the context."
+                " Call it when much of what came before no longer matters for what is left to do,"
+                " or when you lose track of it. The work goes on right after, from the summary and"
+                " the latest steps."
             ),
             "parameters": {"type": "object", "properties": {}, "additionalProperties": False},
         },

@@ -1,7 +1,9 @@
-"""The language model behind condensers and budgets: one call, its errors, its limits. Only this file imports litellm.
+"""The language model behind condensers and budgets: one call, its errors, its limits. Only this
+file imports litellm.
 
-litellm is imported at the first call, because it takes two seconds and 160 MB. Some of its habits are turned off: it
-would download its price list and tokenizers, load a ``.env`` file and print to stdout.
+litellm is imported at the first call, because it takes two seconds and 160 MB. Some of its habits
+are turned off: it would download its price list and tokenizers, load a ``.env`` file and print to
+stdout.
 """
 
 from __future__ import annotations
@@ -41,43 +43,66 @@ _NOT_CALLED = {"metrics": {"attempts": 0}}
 """The report of a call that was not made has this."""
 
 _GRACE_S = 1.0
-"""A call may take this many seconds longer than its timeout: the HTTP client, which times each read, reports first."""
+"""A call may take this many seconds longer than its timeout: the HTTP client, which times each
+read, reports first.
+"""
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
 
 _TRANSLATED = frozenset(
     (
-        *("anthropic", "azure_ai", "bedrock", "databricks", "gemini", "litellm_proxy", "vertex_ai", "vertex_ai_beta"),
+        *(
+            "anthropic",
+            "azure_ai",
+            "bedrock",
+            "databricks",
+            "gemini",
+            "litellm_proxy",
+            "vertex_ai",
+            "vertex_ai_beta",
+        ),
         *("bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai-anthropic_models"),
     )
 )
-"""Providers for which litellm translates messages with their thinking blocks; its proxy does the same."""
+"""Providers for which litellm translates messages with their thinking blocks; its proxy does the
+same.
+"""
 
 
 def dialect_of_model(model: str) -> Dialect:
-    """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all others.
+    """Return ``litellm`` for models whose messages litellm translates, and ``openai`` for all
+    others.
 
-    litellm passes messages for other models on unchanged, and their servers refuse fields that OpenAI's chat
-    completions do not have. ``openai`` works for every model, but does not send the model's thinking back to it.
+    litellm passes messages for other models on unchanged, and their servers refuse fields that
+    OpenAI's chat completions do not have. ``openai`` works for every model, but does not send the
+    model's thinking back to it.
     """
     provider, slash, _ = model.partition("/")
     if slash:
         return "litellm" if provider in _TRANSLATED else "openai"
-    return "litellm" if any(maker in model for maker in ("claude", "gemini")) else "openai"
+    if any(maker in model for maker in ("claude", "gemini")):
+        return "litellm"
+    return "openai"
 
 
 class LLM(TokenCounter):
-    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``). Thread-safe.
+    """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``).
+    Thread-safe.
 
-    Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable that is not set.
+    Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable
+    that is not set.
     """
 
     def __init__(self, config: LLMConfig, *, sleep: Callable[[float], None] = time.sleep) -> None:
         if find_spec("litellm") is None:  # raise it before any work that needs litellm
-            raise InvalidCondenser(f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}")
+            raise InvalidCondenser(
+                f"model: {config.model!r} needs litellm; install it with: {install_command('llm')}"
+            )
         super().__init__(self._counted)
-        self.config, self.model, self.timeout_s = config, config.model, config.timeout_s
+        self.config = config
+        self.model = config.model
+        self.timeout_s = config.timeout_s
         self._key = config.key()
         self._sleep = sleep
         self._fallbacks = tuple(LLM(fallback, sleep=sleep) for fallback in config.fallbacks)
@@ -90,12 +115,16 @@ class LLM(TokenCounter):
     @property
     def supports_function_calling(self) -> bool:
         told = self.config.function_calling
-        return bool(_litellm().supports_function_calling(self.model)) if told is None else told
+        if told is None:
+            return bool(_litellm().supports_function_calling(self.model))
+        return told
 
     @property
     def supports_response_schema(self) -> bool:
         told = self.config.response_schema
-        return bool(_litellm().supports_response_schema(self.model)) if told is None else told
+        if told is None:
+            return bool(_litellm().supports_response_schema(self.model))
+        return told
 
     def complete(
         self,
@@ -105,20 +134,26 @@ class LLM(TokenCounter):
         tool_choice: str | None = None,
         response_schema: Mapping[str, Any] | None = None,
     ) -> Reply:
-        """Return one usable reply to ``messages``, from this model or else from its fallbacks, each with its retries.
+        """Return one usable reply to ``messages``, from this model or else from its fallbacks, each
+        with its retries.
 
-        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are those of all attempts. Raises ``ModelCallFailed``, of
-        the first model, if no model gave a reply, or only truncated, filtered or empty ones, within ``timeout_s`` and
-        what is left of the step. No wait is begun that would take longer; a fallback has its share of the time.
+        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are those of all attempts. Raises
+        ``ModelCallFailed``, of the first model, if no model gave a reply, or only truncated,
+        filtered or empty ones, within ``timeout_s`` and what is left of the step. No wait is begun
+        that would take longer; a fallback has its share of the time.
 
-        litellm's own retries and fallbacks are not used: they take an unusable reply for a good one, and do not tell
-        what the failed attempts cost.
+        litellm's own retries and fallbacks are not used: they take an unusable reply for a good
+        one, and do not tell what the failed attempts cost.
         """
         _litellm()  # the step's time does not begin with its import, which may take seconds
         request = request_for(messages, tools, tool_choice, response_schema)
-        spent, failures = Usage(), list[ModelCallFailed]()
+        spent = Usage()
+        failures = list[ModelCallFailed]()
         models = (self, *self._fallbacks)
-        with within_s(self.config.timeout_s), span("gen_ai.chat", model=self.model, messages=messages) as more:
+        with (
+            within_s(self.config.timeout_s),
+            span("gen_ai.chat", model=self.model, messages=messages) as more,
+        ):
             for place, llm in enumerate(models):
                 try:
                     with within_s(seconds_left() / (len(models) - place)):
@@ -133,7 +168,9 @@ class LLM(TokenCounter):
             raise ModelCallFailed(self.model, own.failure, own.problem, details) from own.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Return this model's reply, after retries if need be, and add to ``spent`` what each attempt took."""
+        """Return this model's reply, after retries if need be, and add to ``spent`` what each
+        attempt took.
+        """
         retry = 0
         while True:
             try:
@@ -154,9 +191,12 @@ class LLM(TokenCounter):
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
-        begun, limit_s = time.perf_counter(), min(config.timeout_s, seconds_left())
+        begun = time.perf_counter()
+        limit_s = min(config.timeout_s, seconds_left())
         if limit_s <= 0:
-            raise ModelCallFailed(self.model, "timeout", "no time is left for this call", _NOT_CALLED)
+            raise ModelCallFailed(
+                self.model, "timeout", "no time is left for this call", _NOT_CALLED
+            )
         try:
             arguments = self._arguments(request, limit_s)
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
@@ -171,16 +211,22 @@ class LLM(TokenCounter):
             shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
             cause = None if shows_a_secret else error
             failure = failure_of(error)
-            cost = None if failure == "bad_reply" else 0.0  # a reply that cannot be read was paid for
+            # a reply that cannot be read was paid for
+            cost = None if failure == "bad_reply" else 0.0
             metrics = {"latency_s": time.perf_counter() - begun, "cost": cost}
             raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
         return checked(reply)
 
     def _refuse_what_cannot_fit(self, request: Mapping[str, Any]) -> None:
-        """Raise ``ModelCallFailed`` for a prompt that is too long. Some servers silently read a part of it."""
+        """Raise ``ModelCallFailed`` for a prompt that is too long. Some servers silently read a
+        part of it.
+        """
         limit = self.max_input_tokens
         try:
-            if limit is None or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit:
+            if (
+                limit is None
+                or len(json.dumps(request, ensure_ascii=False).encode("utf-8", "replace")) <= limit
+            ):
                 return  # no token is shorter than a byte
             tokens = self._count(request["messages"], request.get("tools", ()))
         except (TokensUnknown, *STUMBLES):  # the call itself reports the problem
@@ -210,9 +256,13 @@ class LLM(TokenCounter):
 
     @property
     def dialect(self) -> Dialect:
-        """The form of messages that this model's server and those of its fallbacks accept: see ``View.to_messages``."""
+        """The form of messages that this model's server and those of its fallbacks accept: see
+        ``View.to_messages``.
+        """
         own = self.config.dialect or dialect_of_model(self.model)
-        return "openai" if "openai" in (own, *(llm.dialect for llm in self._fallbacks)) else own
+        if "openai" in (own, *(llm.dialect for llm in self._fallbacks)):
+            return "openai"
+        return own
 
     @property
     def max_input_tokens(self) -> int | None:
@@ -224,17 +274,25 @@ class LLM(TokenCounter):
 
     @property
     def is_known(self) -> bool:
-        """Whether litellm knows the model. If not, litellm counts with a general tokenizer, and knows no limit."""
+        """Whether litellm knows the model. If not, litellm counts with a general tokenizer, and
+        knows no limit.
+        """
         return _known(self.model) is not None
 
     @property
     def tokenizer(self) -> str:
-        """The name of what counts the tokens: a model, or, where litellm does not know it, a tokenizer for all."""
-        return self.config.tokenizer or (self.model if self.is_known else "litellm's general tokenizer")
+        """The name of what counts the tokens: a model, or, where litellm does not know it, a
+        tokenizer for all.
+        """
+        return self.config.tokenizer or (
+            self.model if self.is_known else "litellm's general tokenizer"
+        )
 
     @cached_property
     def _counted_as(self) -> str:
-        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be downloaded."""
+        """The name by which litellm finds the tokenizer. Raises ``TokensUnknown`` if it would be
+        downloaded.
+        """
         name = self.config.tokenizer or _bare_name(self.model)
         if any(part in name.lower() for part in _DOWNLOADED_TOKENIZERS):
             raise TokensUnknown(
@@ -244,7 +302,9 @@ class LLM(TokenCounter):
         return name
 
     def _counted(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-        """Return the tokens of a prompt as litellm counts them. Raises ``TokensUnknown`` if it cannot count."""
+        """Return the tokens of a prompt as litellm counts them. Raises ``TokensUnknown`` if it
+        cannot count.
+        """
         name = self._counted_as
         try:
             count = _litellm().token_counter(
@@ -256,9 +316,13 @@ class LLM(TokenCounter):
         except UnicodeEncodeError:
             return self._counted(sendable(messages), sendable(tools))
         except STUMBLES as error:
-            raise TokensUnknown(f"litellm cannot count these messages for model {name!r}: {error}") from error
+            raise TokensUnknown(
+                f"litellm cannot count these messages for model {name!r}: {error}"
+            ) from error
         if count <= 0:  # litellm.disable_token_counter: a count that failed must not be taken for 0
-            raise TokensUnknown(f"litellm counts {count} tokens for model {name!r}: its counter is disabled")
+            raise TokensUnknown(
+                f"litellm counts {count} tokens for model {name!r}: its counter is disabled"
+            )
         return int(count)
 
 
@@ -286,15 +350,21 @@ def _bare_name(model: str) -> str:
 
 
 def _countable(schema: Any) -> Any:
-    """Return a tool in which every array has a type of items. litellm fails on an array without one."""
+    """Return a tool in which every array has a type of items. litellm fails on an array without
+    one.
+    """
     if isinstance(schema, Mapping):
         whole = {key: _countable(value) for key, value in schema.items()}
         return {"items": {}, **whole} if whole.get("type") == "array" else whole
-    return [_countable(value) for value in schema] if isinstance(schema, list | tuple) else schema
+    if isinstance(schema, list | tuple):
+        return [_countable(value) for value in schema]
+    return schema
 
 
 def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether litellm would download an image to measure it. Then its fixed guess is used instead."""
+    """Return whether litellm would download an image to measure it. Then its fixed guess is used
+    instead.
+    """
     contents = (message.get("content") for message in messages)
     parts = (part for content in contents if isinstance(content, list | tuple) for part in content)
     images = (part.get("image_url") for part in parts if isinstance(part, Mapping))
@@ -304,9 +374,12 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return litellm, imported once, with its messages off. Threads wait here for Python's own lock of the import."""
+    """Return litellm, imported once, with its messages off. Threads wait here for Python's own lock
+    of the import.
+    """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")  # needed if a reply follows a schema
+    # needed if a reply follows a schema
+    os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
     mode = os.environ.get("LITELLM_MODE")
     os.environ.setdefault("LITELLM_MODE", "PRODUCTION")

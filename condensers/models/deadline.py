@@ -1,7 +1,8 @@
 """One deadline for the model calls of a step, and calls that are abandoned when their time is over.
 
-The timeout of an HTTP client is for each read. A server may send a blank now and then to keep the connection open while
-a request waits in its queue. It never exceeds that timeout, and can hold a call for half an hour.
+The timeout of an HTTP client is for each read. A server may send a blank now and then to keep the
+connection open while a request waits in its queue. It never exceeds that timeout, and can hold a
+call for half an hour.
 """
 
 from __future__ import annotations
@@ -26,10 +27,12 @@ _left = contextvars.ContextVar[Callable[[], float]]("time of the step", default=
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
-    """Give the calls in this block these seconds together, and no more than an outer block leaves them. The time runs
-    from the first question for it on, so that what comes before a call does not count.
+    """Give the calls in this block these seconds together, and no more than an outer block leaves
+    them. The time runs from the first question for it on, so that what comes before a call does not
+    count.
     """
-    outer, end = _left.get(), cache(lambda: time.monotonic() + seconds)
+    outer = _left.get()
+    end = cache(lambda: time.monotonic() + seconds)
     token = _left.set(lambda: min(end() - time.monotonic(), outer()))
     try:
         yield
@@ -43,8 +46,9 @@ def seconds_left() -> float:
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
-    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than ``seconds``; it then continues
-    in its own thread, which does not keep the program from ending, and its outcome is ignored.
+    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than
+    ``seconds``; it then continues in its own thread, which does not keep the program from ending,
+    and its outcome is ignored.
     """
     outcome: Future[T] = Future()
     context = contextvars.copy_context()  # such as those of a tracer

@@ -1,8 +1,9 @@
-"""Estimate tokens without a tokenizer, too many rather than too few, so that a limit holds without the agent's model.
-One regular expression counts the pieces into which tokenizers cut a text: short words and the beginnings of longer
-ones, pairs of further letters, pairs of digits, each sign, lines and runs of spaces. Other scripts are counted by their
-bytes. A tenth is added. Compared with three tokenizers on 163 real Views, the sum was 24 to 73 % too high. Prose, code,
-logs, hashes and base64 alone were at most 3 % too low. Random rare characters may be lower still.
+"""Estimate tokens without a tokenizer, too many rather than too few, so that a limit holds without
+the agent's model. One regular expression counts the pieces into which tokenizers cut a text: short
+words and the beginnings of longer ones, pairs of further letters, pairs of digits, each sign, lines
+and runs of spaces. Other scripts are counted by their bytes. A tenth is added. Compared with three
+tokenizers on 163 real Views, the sum was 24 to 73 % too high. Prose, code, logs, hashes and base64
+alone were at most 3 % too low. Random rare characters may be lower still.
 """
 
 from __future__ import annotations
@@ -18,17 +19,25 @@ from foldlog.condensers.prompts.rendering import event_text
 from foldlog.eventstore import Event
 from foldlog.projections import View, as_json, content_texts
 
-_PIECE = re.compile(  # with the space before it, if there is one: then it is found sooner, and the number is the same
+# with the space before it, if there is one: then it is found sooner, and the number is the same
+_PIECE = re.compile(
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
     r"|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
     r"|[A-Z]?[a-z]{1,2}|[A-Z]{1,2}(?![a-z])|[A-Z]|[0-9]{1,2}"
     r"|\n{1,8}[ \t]*|[\t\r]| {2,16}|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]"
 )
-OF_A_MESSAGE, OF_A_CALL, _OF_AN_IMAGE, _OF_A_PROMPT = 8, 16, 1_600, 8
+OF_A_MESSAGE = 8
+OF_A_CALL = 16
+_OF_AN_IMAGE = 1_600
+_OF_A_PROMPT = 8
 _LETTERS_A_TOKEN = 8
-"""Of a file in base64. It is assumed: servers count pages, and how many a file has is not known here."""
+"""Of a file in base64. It is assumed: servers count pages, and how many a file has is not known
+here.
+"""
 _WHOLE = 2_048
-"""For one event, a text of up to this many characters is counted whole, a longer one by four samples of a quarter."""
+"""For one event, a text of up to this many characters is counted whole, a longer one by four
+samples of a quarter.
+"""
 
 
 def estimated(text: str) -> int:
@@ -42,7 +51,9 @@ def estimated(text: str) -> int:
 
 
 def sampled(text: str) -> int:
-    """Return an estimate of a text's tokens from four pieces at equal distances, the first and the last among them."""
+    """Return an estimate of a text's tokens from four pieces at equal distances, the first and the
+    last among them.
+    """
     if len(text) <= _WHOLE:
         return estimated(text)
     size = _WHOLE // 4
@@ -63,7 +74,9 @@ def _of_part(part: Mapping[str, Any], count: Callable[[str], int]) -> int:
         is_text = str(part["file"].get("file_data")).startswith("data:text/")
         pages = _OF_AN_IMAGE + len(str(part["file"])) // _LETTERS_A_TOKEN
         return sum(map(count, content_texts(part))) if is_text else pages
-    return _OF_AN_IMAGE if part.get("type") in ("image_url", "image") else count(as_json(part))
+    if part.get("type") in ("image_url", "image"):
+        return _OF_AN_IMAGE
+    return count(as_json(part))
 
 
 def of_message(message: Mapping[str, Any], count: Callable[[str], int] = estimated) -> int:
@@ -83,7 +96,9 @@ def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
 
 
 def event_size(event: Event) -> int:
-    """Return a high estimate of the tokens of an event's text. Cost: the characters, up to 2,048."""
+    """Return a high estimate of the tokens of an event's text. Cost: the characters, up to
+    2,048.
+    """
     return OF_A_MESSAGE + sampled(event_text(event))
 
 
@@ -94,7 +109,9 @@ def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
 
 
 def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | None:
-    """Return the tokens of the prompts that the beginnings of ``view`` make; None if they cannot be counted."""
+    """Return the tokens of the prompts that the beginnings of ``view`` make; None if they cannot be
+    counted.
+    """
     if agent_llm is None:
         return None
     try:
@@ -125,8 +142,8 @@ def counting(agent_llm: AgentModel | None) -> AgentModel:
     parts = ("model", "max_input_tokens", "max_output_tokens", "token_sums")
     if missing := [part for part in parts if not hasattr(agent_llm, part)]:
         raise InvalidCondenser(
-            f"agent_llm is of type {type(agent_llm).__name__}, which has no {', '.join(missing)}; give a model, such "
-            f"as foldlog.LLM(foldlog.LLMConfig(model='openai/gpt-4o')), or an object with the attributes of "
-            f"foldlog.condensers.AgentModel"
+            f"agent_llm is of type {type(agent_llm).__name__}, which has no {', '.join(missing)};"
+            " give a model, such as foldlog.LLM(foldlog.LLMConfig(model='openai/gpt-4o')), or an"
+            " object with the attributes of foldlog.condensers.AgentModel"
         )
     return agent_llm

@@ -1,6 +1,7 @@
 """Give the failure of a model call one of a few names, and take secrets out of its words.
 
-litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is not imported here.
+litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is
+not imported here.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ STUMBLES = (ArithmeticError, AttributeError, LookupError, RecursionError, TypeEr
 """Errors that litellm raises by mistake for a reply or a message that is not a chat completion."""
 
 _PASSING: frozenset[Failure] = frozenset({"timeout", "rate_limited", "unavailable", "bad_reply"})
-"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are not among them."""
+"""Failures after which a retry may succeed. A refusal, a bad key and a prompt that is too long are
+not among them.
+"""
 
 _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
 """The words of litellm for a missing key; for some servers it raises a server error with them."""
@@ -29,27 +32,32 @@ _NO_KEY = re.compile(r"missing (credentials|\w+ api key)", re.IGNORECASE)
 _HTTP_CLIENTS = {"aiohttp", "httpcore", "httpx"}
 
 _TOO_LONG = re.compile(
-    "context_?window_?exceeded|context[_ ]length[_ ]exceeded|context window exceed|exceeds the context window"
-    "|exceed context limit|exceeds the available context size|maximum context length|maximum number of tokens"
-    "|(prompt|input) is too long|input length and `max_tokens` exceed|reduce the length of the messages"
-    "|too many tokens in the prompt|prompt token count|exceeds maximum allowed token|request[_ ]too[_ ]large"
-    "|entity too large",
+    "context_?window_?exceeded|context[_ ]length[_ ]exceeded|context window exceed|exceeds the"
+    " context window|exceed context limit|exceeds the available context size|maximum context"
+    " length|maximum number of tokens|(prompt|input) is too long|input length and `max_tokens`"
+    " exceed|reduce the length of the messages|too many tokens in the prompt|prompt token"
+    " count|exceeds maximum allowed token|request[_ ]too[_ ]large|entity too large",
     re.IGNORECASE,
 )
 """Words that servers use if a prompt does not fit."""
 
 
 def is_context_window_error(error: BaseException) -> bool:
-    """Return whether a model call failed because its prompt did not fit, so that a condensation may help.
+    """Return whether a model call failed because its prompt did not fit, so that a condensation may
+    help.
 
-    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the words that servers
-    use. It returns False for other rejected requests: condensing would forget events and not help.
+    It knows this package's ``ModelCallFailed``, the errors of litellm and OpenAI by name, and the
+    words that servers use. It returns False for other rejected requests: condensing would forget
+    events and not help.
     """
     if isinstance(error, ModelCallFailed):
         return error.failure == "context_window"
     if any(kind.__name__ == "ContextWindowExceededError" for kind in type(error).__mro__):
         return True
-    if getattr(error, "code", None) == "context_length_exceeded" or getattr(error, "status_code", None) == 413:
+    if (
+        getattr(error, "code", None) == "context_length_exceeded"
+        or getattr(error, "status_code", None) == 413
+    ):
         return True
     return _TOO_LONG.search(str(error)) is not None
 
@@ -72,13 +80,18 @@ def failure_of(error: BaseException) -> Failure:
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
         return "rejected"  # an import error: the package of a cloud's client is missing
-    # litellm calls a malformed reply a server error too; behind a real one stands an error of its HTTP client.
-    came_over_http = any(type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error))
+    # litellm calls a malformed reply a server error too; behind a real one stands an error of its
+    # HTTP client.
+    came_over_http = any(
+        type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error)
+    )
     return "unavailable" if came_over_http else "bad_reply"
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed: not after a reply that was cut off, nor where no server listens."""
+    """Return whether a retry may succeed: not after a reply that was cut off, nor where no server
+    listens.
+    """
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
     return error.failure in _PASSING and not cut_off and not is_connection_refused(error)
 
@@ -100,7 +113,9 @@ def asked_to_wait(error: BaseException | None) -> float:
 
 
 def chain_of(error: BaseException | None) -> Iterator[BaseException]:
-    """Yield an error and the errors that caused it, each once: an error that is raised again may be its own cause."""
+    """Yield an error and the errors that caused it, each once: an error that is raised again may be
+    its own cause.
+    """
     seen = set[int]()
     while error is not None and id(error) not in seen:
         seen.add(id(error))
@@ -117,14 +132,16 @@ _SECRET_LENGTH_MIN = 8
 
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-"""Names of environment variables that may hold a key, and of those that do. litellm may have sent any of them."""
+"""Names of environment variables that may hold a key, and of those that do. litellm may have sent
+any of them.
+"""
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of bounded length. Of a traceback that litellm puts into its errors only the
-    last line stays, and of a page that a server sends only the beginning.
+    """Return an error's text as a line of bounded length. Of a traceback that litellm puts into its
+    errors only the last line stays, and of a page that a server sends only the beginning.
     """
     said, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
@@ -132,14 +149,18 @@ def problem_of(text: str) -> str:
 
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
-    """Return a text with ``***`` for the key that is sent, the password in the address, and the values of environment
-    variables that are named like a key: a server may repeat them.
+    """Return a text with ``***`` for the key that is sent, the password in the address, and the
+    values of environment variables that are named like a key: a server may repeat them.
 
-    In an error also for each text in ``extra``, such as a header, and for the values of variables that may be keys: a
-    proxy may repeat whole requests. A reply must not lose other words.
+    In an error also for each text in ``extra``, such as a header, and for the values of variables
+    that may be keys: a proxy may repeat whole requests. A reply must not lose other words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
-    secrets = {key or "", *_PASSWORD.findall(config.base_url or ""), *(texts_in(config.extra) if in_error else ())}
+    secrets = {
+        key or "",
+        *_PASSWORD.findall(config.base_url or ""),
+        *(texts_in(config.extra) if in_error else ()),
+    }
     secrets.update(value for name, value in os.environ.items() if names.search(name))
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _SECRET_LENGTH_MIN:

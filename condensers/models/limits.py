@@ -30,23 +30,33 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models, by name; empty where litellm is not installed. Cost: 3 MB, once."""
+    """Return litellm's entries of models, by name; empty where litellm is not installed. Cost: 3
+    MB, once.
+    """
     found = find_spec("litellm")
-    table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json") if found else None
-    return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw]) if table and table.exists() else {}
+    if found:
+        table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json")
+    else:
+        table = None
+    if table and table.exists():
+        return msgspec.json.decode(table.read_bytes(), type=dict[str, msgspec.Raw])
+    return {}
 
 
 def names_of(model: str) -> list[str]:
-    """Return the names under which a model may be in the table: its own, without each provider before a slash, and
-    Bedrock's, under which the table still has models that Anthropic does not serve any more.
+    """Return the names under which a model may be in the table: its own, without each provider
+    before a slash, and Bedrock's, under which the table still has models that Anthropic does not
+    serve any more.
     """
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
-    return [*names, f"anthropic.{names[-1]}-v1:0"] if names[-1].startswith("claude-") else names
+    if names[-1].startswith("claude-"):
+        return [*names, f"anthropic.{names[-1]}-v1:0"]
+    return names
 
 
 def window_in(view: View) -> Window | None:
-    """Return the window of the model that the newest reply in a View names, of those that the table has. Cost: the
-    events since that reply.
+    """Return the window of the model that the newest reply in a View names, of those that the table
+    has. Cost: the events since that reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (_window(model) for model in models if isinstance(model, str))
@@ -58,6 +68,8 @@ def _window(model: str) -> Window | None:
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:
-        return None if entry is None else msgspec.json.decode(entry, type=_Entry)
+        if entry is None:
+            return None
+        return msgspec.json.decode(entry, type=_Entry)
     except msgspec.ValidationError:  # some entries have words there
         return None

@@ -1,4 +1,6 @@
-"""How to reach a model: the table ``[llm]``, ``[llm.NAME]`` or ``llm_config`` of a configuration."""
+"""How to reach a model: the table ``[llm]``, ``[llm.NAME]`` or ``llm_config`` of a
+configuration.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,25 @@ else:
 
 SET_BY_FOLDLOG = frozenset(
     (
-        *("model", "messages", "tools", "tool_choice", "response_format", "_skip_mcp_handler", "api_key", "base_url"),
-        *("api_version", "temperature", "max_tokens", "timeout", "num_retries", "stream", "caching"),
+        *(
+            "model",
+            "messages",
+            "tools",
+            "tool_choice",
+            "response_format",
+            "_skip_mcp_handler",
+            "api_key",
+            "base_url",
+        ),
+        *(
+            "api_version",
+            "temperature",
+            "max_tokens",
+            "timeout",
+            "num_retries",
+            "stream",
+            "caching",
+        ),
     )
 )
 """Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
@@ -43,12 +62,32 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Our keys by litellm's words for them, and by those of OpenHands' tables (V0's ``[llm]``, V1's dumps)."""
+"""Our keys by litellm's words for them, and by those of OpenHands' tables (V0's ``[llm]``, V1's
+dumps).
+"""
 PASSED_ON = frozenset(
     (
-        *("aws_access_key_id", "aws_secret_access_key", "aws_session_token", "aws_region_name", "aws_profile_name"),
-        *("aws_role_name", "aws_session_name", "aws_bedrock_runtime_endpoint", "custom_llm_provider", "drop_params"),
-        *("extra_headers", "input_cost_per_token", "output_cost_per_token", "reasoning_effort", "safety_settings"),
+        *(
+            "aws_access_key_id",
+            "aws_secret_access_key",
+            "aws_session_token",
+            "aws_region_name",
+            "aws_profile_name",
+        ),
+        *(
+            "aws_role_name",
+            "aws_session_name",
+            "aws_bedrock_runtime_endpoint",
+            "custom_llm_provider",
+            "drop_params",
+        ),
+        *(
+            "extra_headers",
+            "input_cost_per_token",
+            "output_cost_per_token",
+            "reasoning_effort",
+            "safety_settings",
+        ),
         *("seed", "top_k", "top_p"),
     )
 )
@@ -58,35 +97,66 @@ MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": 
 WITHOUT_EFFECT = frozenset(
     (
         *("caching_prompt", "correct_num", "disable_stop_word", "disable_vision", "for_routing"),
-        *("log_completions", "log_completions_folder", "max_message_chars", "modify_params", "openrouter_app_name"),
-        *("openrouter_site_url", "retry_max_wait", "retry_multiplier"),  # above: V0's too; below: V1's alone
-        *("api_mode", "capability_overrides", "enable_encrypted_reasoning", "extended_thinking_budget"),
-        *("force_string_serializer", "inline_image_urls", "is_subscription", "model_canonical_name"),
-        *("prompt_cache_retention", "reasoning_summary", "stream", "stream_idle_timeout", "usage_id"),
+        *(
+            "log_completions",
+            "log_completions_folder",
+            "max_message_chars",
+            "modify_params",
+            "openrouter_app_name",
+        ),
+        # above: V0's too; below: V1's alone
+        *("openrouter_site_url", "retry_max_wait", "retry_multiplier"),
+        *(
+            "api_mode",
+            "capability_overrides",
+            "enable_encrypted_reasoning",
+            "extended_thinking_budget",
+        ),
+        *(
+            "force_string_serializer",
+            "inline_image_urls",
+            "is_subscription",
+            "model_canonical_name",
+        ),
+        *(
+            "prompt_cache_retention",
+            "reasoning_summary",
+            "stream",
+            "stream_idle_timeout",
+            "usage_id",
+        ),
     )
 )
 """Keys of habits of OpenHands' own client, which say nothing of which model is asked what."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
-    """Return the model that a text names. Only a TOML file, the context of the validation, has models to name."""
+    """Return the model that a text names. Only a TOML file, the context of the validation, has
+    models to name.
+    """
     named = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
     table = dict((models.table(value) if named else value) or ())
     if info.field_name == "fallbacks" and table.get("fallbacks"):
         name = value if named else table.get("model")
-        raise InvalidCondenser(f"the fallback {name!r} has fallbacks, which are never asked; list them here instead")
+        raise InvalidCondenser(
+            f"the fallback {name!r} has fallbacks, which are never asked; list them here instead"
+        )
     return models.named(value) if named else value
 
 
 class LLMConfig(StrictTable):
     """How to reach a model, and how long to wait for it. No repr, error or event shows the key."""
 
-    model: str = Field(min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini")
+    model: str = Field(
+        min_length=1, description="the model's name as litellm knows it, such as openai/gpt-4o-mini"
+    )
     api_key: Key | None = Field(
         default=None,
         min_length=1,
-        description="the key; by default api_key_env, else the key that litellm finds in the environment",
+        description=(
+            "the key; by default api_key_env, else the key that litellm finds in the environment"
+        ),
     )
     api_key_env: str | None = Field(
         default=None, min_length=1, description="name of the environment variable that has the key"
@@ -97,61 +167,81 @@ class LLMConfig(StrictTable):
         repr=False,  # an address may hold a password
         description="the address of a proxy or of your own server",
     )
-    api_version: str | None = Field(default=None, description="the API version, for servers such as Azure's")
+    api_version: str | None = Field(
+        default=None, description="the API version, for servers such as Azure's"
+    )
     max_input_tokens: int | None = Field(
         default=None, ge=1, description="input limit; by default litellm's entry for the model"
     )
     max_output_tokens: int | None = Field(
         default=None, ge=1, description="output limit, sent with a call; by default the model's"
     )
-    temperature: float | None = Field(default=None, ge=0, description="temperature; by default the server's")
+    temperature: float | None = Field(
+        default=None, ge=0, description="temperature; by default the server's"
+    )
     timeout_s: float = Field(
         default=STEP_S,
         gt=0,
-        description="time limit of the model in one step, with retries, waits and fallbacks, in seconds",
+        description=(
+            "time limit of the model in one step, with retries, waits and fallbacks, in seconds"
+        ),
     )
     retries: int = Field(default=2, ge=0, description="number of attempts after the first")
     retry_wait_s: float = Field(
-        default=1.0, ge=0, description="wait before the first retry, doubled before each further retry"
+        default=1.0,
+        ge=0,
+        description="wait before the first retry, doubled before each further retry",
     )
     fallbacks: tuple[Annotated[LLMConfig, BeforeValidator(_of_its_name)], ...] = Field(
-        default=(), description="models to ask, one after the other, if this one gives no usable reply"
+        default=(),
+        description="models to ask, one after the other, if this one gives no usable reply",
     )
     function_calling: bool | None = Field(
-        default=None, description="whether the model can be made to call a tool; by default litellm's entry"
+        default=None,
+        description="whether the model can be made to call a tool; by default litellm's entry",
     )
     response_schema: bool | None = Field(
-        default=None, description="whether the model's reply can be held to a schema; by default litellm's entry"
+        default=None,
+        description="whether the model's reply can be held to a schema; by default litellm's entry",
     )
     tokenizer: str | None = Field(
         default=None, min_length=1, description="another model, whose tokenizer counts the tokens"
     )
     dialect: Literal["openai", "openai-reasoning", "litellm"] | None = Field(
         default=None,
-        description="form of the agent's messages: openai for a plain server, openai-reasoning where it wants the "
-        "model's thinking back; by default, the model's name decides",
+        description=(
+            "form of the agent's messages: openai for a plain server, openai-reasoning where it"
+            " wants the model's thinking back; by default, the model's name decides"
+        ),
     )
     extra: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
-        description="further arguments of litellm.completion, passed on unchanged; none that another key sets",
+        description=(
+            "further arguments of litellm.completion, passed on unchanged; none that another key"
+            " sets"
+        ),
     )
 
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with our keys. Unknown keys stay, to be refused. Keys without a value go; so do keys without
-        an effect, with a message.
+        """Return the table with our keys. Unknown keys stay, to be refused. Keys without a value
+        go; so do keys without an effect, with a message.
         """
         if not isinstance(table, Mapping):
             return table
-        if ignored := sorted(key for key in WITHOUT_EFFECT & table.keys() if table[key] is not None):
+        if ignored := sorted(
+            key for key in WITHOUT_EFFECT & table.keys() if table[key] is not None
+        ):
             tell("foldlog.model.keys_ignored", model=table.get("model"), keys=", ".join(ignored))
         ours: dict[str, Any] = {}
         extra: dict[str, Any] = {}
         for key, value in table.items():
             if key == "api_key" and isinstance(value, str) and value.strip("*") == "" != value:
-                raise ValueError("api_key is masked, as printed JSON has it; give the key itself, or api_key_env")
+                raise ValueError(
+                    "api_key is masked, as printed JSON has it; give the key itself, or api_key_env"
+                )
             if value is None or key in WITHOUT_EFFECT or (key, value) == ("auth_type", "api_key"):
                 continue
             if key in PASSED_ON:
@@ -162,7 +252,10 @@ class LLMConfig(StrictTable):
             else:
                 name: Any = RENAMED.get(key, key)
                 if ours.setdefault(name, value) != value:
-                    raise ValueError(f"{name} has two values, one of them as {key} or another word; leave one out")
+                    raise ValueError(
+                        f"{name} has two values, one of them as {key} or another word; leave"
+                        " one out"
+                    )
         if extra:
             ours["extra"] = {**extra, **ours.get("extra", {})}
         return ours
@@ -171,7 +264,10 @@ class LLMConfig(StrictTable):
     @classmethod
     def _is_not_ours(cls, extra: dict[str, Any]) -> dict[str, Any]:
         if ours := sorted(SET_BY_FOLDLOG & extra.keys()):
-            raise ValueError(f"foldlog itself sets {', '.join(ours)} in each call; use the keys of the model's table")
+            raise ValueError(
+                f"foldlog itself sets {', '.join(ours)} in each call; use the keys of the model's"
+                " table"
+            )
         return extra
 
     def key(self) -> str | None:
@@ -186,8 +282,8 @@ class LLMConfig(StrictTable):
         key = os.environ.get(self.api_key_env)
         if not key:
             raise InvalidCondenser(
-                f"api_key_env: the environment variable {self.api_key_env} is not set; set it to the key of the model "
-                f"{self.model!r}"
+                f"api_key_env: the environment variable {self.api_key_env} is not set; set it to"
+                f" the key of the model {self.model!r}"
             )
         return key
 
@@ -198,26 +294,42 @@ Model = Annotated[LLMConfig, BeforeValidator(_of_its_name)]
 
 @dataclass(frozen=True, slots=True)
 class Models:
-    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and ``fallbacks``."""
+    """The tables ``[llm]`` and ``[llm.NAME]`` of a file, for the names in ``llm_config`` and
+    ``fallbacks``.
+    """
 
     tables: Mapping[str, Mapping[str, Any]]
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
-        """Return the models of a table ``[llm]``. A named one has from it what it does not set itself, except the
-        fallbacks, and no key if it has its own.
+        """Return the models of a table ``[llm]``. A named one has from it what it does not set
+        itself, except the fallbacks, and no key if it has its own.
         """
-        fields, keys = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}, {"api_key", "api_key_env"}
-        named = {key: value for key, value in section.items() if isinstance(value, Mapping) and key not in fields}
+        fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
+        keys = {"api_key", "api_key_env"}
+        named = {
+            key: value
+            for key, value in section.items()
+            if isinstance(value, Mapping) and key not in fields
+        }
         base = {key: value for key, value in section.items() if key not in named}
         tables = {"llm": base} if base else {}
         for name, own in named.items():
-            not_this = {"fallbacks", *(RENAMED.get(key, key) for key in own), *(keys if keys & own.keys() else ())}
-            tables[name] = {**{key: base[key] for key in base if RENAMED.get(key, key) not in not_this}, **own}
+            not_this = {
+                "fallbacks",
+                *(RENAMED.get(key, key) for key in own),
+                *(keys if keys & own.keys() else ()),
+            }
+            tables[name] = {
+                **{key: base[key] for key in base if RENAMED.get(key, key) not in not_this},
+                **own,
+            }
         return cls(tables)
 
     def named(self, name: Any) -> LLMConfig:
-        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is wrong."""
+        """Return the model of a name. Raises ``InvalidCondenser`` if there is none, or its table is
+        wrong.
+        """
         try:
             return LLMConfig.model_validate(self.table(name), context=self)
         except ValidationError as error:
@@ -225,10 +337,13 @@ class Models:
 
     def table(self, name: Any) -> Mapping[str, Any]:
         """Return the table of a name. Raises ``InvalidCondenser`` if there is none."""
-        listed = ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
+        listed = (
+            ", ".join(map(repr, self.tables)) or "none: only a TOML file has tables [llm] to name"
+        )
         if not isinstance(name, str):
             raise InvalidCondenser(
-                f"should be a table with a 'model', or the name of one, not {told(name)}; the models are {listed}"
+                f"should be a table with a 'model', or the name of one, not {told(name)}; the"
+                f" models are {listed}"
             )
         if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")

@@ -1,4 +1,6 @@
-"""Ask a model and check its reply: an unusable reply never replaces events. Translate requests and replies."""
+"""Ask a model and check its reply: an unusable reply never replaces events. Translate requests and
+replies.
+"""
 
 from __future__ import annotations
 
@@ -24,24 +26,32 @@ _LENGTH_MAX = 1_000_000
 
 
 def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
-    """Return a whole reply to ``messages``; ``how`` are the other arguments of ``Summarizer.complete``.
+    """Return a whole reply to ``messages``; ``how`` are the other arguments of
+    ``Summarizer.complete``.
 
-    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts; a model that raises another error
-    gave none. Raises ``InvalidCondenser`` without a model.
+    Raises ``ModelCallFailed`` if there is no reply, or none that ``checked`` accepts; a model that
+    raises another error gave none. Raises ``InvalidCondenser`` without a model.
     """
     if llm is None:
-        raise InvalidCondenser("the condenser names no model; give it one as llm, or the agent's to its step")
+        raise InvalidCondenser(
+            "the condenser names no model; give it one as llm, or the agent's to its step"
+        )
     try:
         return checked(llm.complete(messages, **how))
     except (ModelCallFailed, InvalidCondenser):
         raise
     except Exception as error:  # an ``llm`` of the application raises whatever its client raises
-        failure, problem = failure_of(error), problem_of(f"{type(error).__name__}: {error}")
-        raise ModelCallFailed(llm.model, failure, problem, {"error": type(error).__name__}) from error
+        failure = failure_of(error)
+        problem = problem_of(f"{type(error).__name__}: {error}")
+        raise ModelCallFailed(
+            llm.model, failure, problem, {"error": type(error).__name__}
+        ) from error
 
 
 def checked(reply: Reply) -> Reply:
-    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or empty."""
+    """Return the reply. Raises ``ModelCallFailed`` if it is too long, truncated, filtered or
+    empty.
+    """
     length = len(reply.text or "") + sum(len(call.arguments) for call in reply.tool_calls)
     if length > _LENGTH_MAX:
         raise useless(reply, f"the reply has {length:,} characters; no context has room for it")
@@ -57,17 +67,22 @@ def checked(reply: Reply) -> Reply:
 _REFUSAL = re.compile(
     r"\W*(i['’]?m|i am|we['’]re) (very |so |really )?(sorry|afraid|unable|not able)\b"
     r"|\W*(sorry|unfortunately|apologies|as an ai)\b"
-    r"|\W*(i|we) (apologi[sz]e|can['’]?t|cannot|can not|won['’]?t|will not|must decline|do not feel comfortable)\b",
+    r"|\W*(i|we) (apologi[sz]e|can['’]?t|cannot|can not|won['’]?t|will not|must decline|do not feel"
+    r" comfortable)\b",
     re.IGNORECASE,
 )
 _REFUSAL_LENGTH_MAX = 300
-"""A text that begins like a refusal is one if it has no more characters: a summary may begin with such words, too."""
+"""A text that begins like a refusal is one if it has no more characters: a summary may begin with
+such words, too.
+"""
 
 _SAYS_NOTHING = re.compile(
-    r"[\W_]*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the )?summary)?[\W_]*",
+    r"[\W_]*(ok|okay|sure|done|yes|no|none|n/a|understood|noted|got it|thanks|thank you|(the"
+    r" )?summary)?[\W_]*",
     re.IGNORECASE,
 )
-_RATIO_MAX, _LEAST = 2_000, 16
+_RATIO_MAX = 2_000
+_LEAST = 16
 """The most tokens that one token of a summary stands for, and the tokens that are always enough."""
 
 _SMALL = 512
@@ -77,20 +92,31 @@ _SMALL = 512
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     """Return the text of a reply that is to stand for these events. Tokens are estimated.
 
-    Raises ``ModelCallFailed`` if it refuses in words, is too short to say what they said, or longer than they are.
+    Raises ``ModelCallFailed`` if it refuses in words, is too short to say what they said, or longer
+    than they are.
     """
     if len(text) <= _REFUSAL_LENGTH_MAX and _REFUSAL.match(text):
         raise useless(reply, f"the model refused: {problem_of(text)}", "refused")
-    tokens, replaced = event_size(CondensationSummary(content=text)), sum(map(event_size, events))
+    tokens = event_size(CondensationSummary(content=text))
+    replaced = sum(map(event_size, events))
     if estimated(text) < min(_LEAST, replaced // _RATIO_MAX) or _SAYS_NOTHING.fullmatch(text):
-        raise useless(reply, f"{problem_of(text)!r} cannot stand for {len(events)} events of about {replaced} tokens")
+        raise useless(
+            reply,
+            f"{problem_of(text)!r} cannot stand for {len(events)} events of about {replaced}"
+            " tokens",
+        )
     if tokens > max(replaced, _SMALL):
-        raise useless(reply, f"a summary of about {tokens} tokens is larger than what it stands for, {replaced}")
+        raise useless(
+            reply,
+            f"a summary of about {tokens} tokens is larger than what it stands for, {replaced}",
+        )
     return text
 
 
 def read_json(reply: Reply, text: str, shape: type[T], what: str) -> T:
-    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it is of another shape."""
+    """Return the JSON of a reply. Raises ``ModelCallFailed``, with ``what`` as its name, if it is
+    of another shape.
+    """
     try:
         return msgspec.json.decode(text, type=shape)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -117,7 +143,11 @@ def made_by(reply: Reply, prompt: Prompt) -> dict[str, Any]:
 def report_on(reply: Reply) -> Report:
     """Return the report on a reply, without its text, which is the summary if it is usable."""
     return {
-        "response": {"id": reply.response_id, "model": reply.model, "finish_reason": reply.finish_reason},
+        "response": {
+            "id": reply.response_id,
+            "model": reply.model,
+            "finish_reason": reply.finish_reason,
+        },
         "metrics": {
             "usage": dict(reply.usage),
             "cost": reply.cost,
@@ -140,7 +170,8 @@ def request_for(
     request: dict[str, Any] = {"messages": [dict(message) for message in messages]}
     if tools:
         request["tools"] = list(tools)
-        request["_skip_mcp_handler"] = True  # otherwise litellm requires the package mcp for any call with tools
+        # otherwise litellm requires the package mcp for any call with tools
+        request["_skip_mcp_handler"] = True
     if tool_choice is not None:
         request["tool_choice"] = {"type": "function", "function": {"name": tool_choice}}
     if response_schema is not None:
@@ -150,30 +181,46 @@ def request_for(
 
 
 def sendable(value: Any) -> Any:
-    """Copy a JSON value so that it can be sent: halves of surrogate pairs, as in some logs, become question marks."""
+    """Copy a JSON value so that it can be sent: halves of surrogate pairs, as in some logs, become
+    question marks.
+    """
     return json.loads(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str], str]) -> Reply:
-    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One without a choice or with
-    content of another shape has no text, and its cost.
+    """Return the reply in a response of litellm's, its texts as ``conceal`` leaves them. One
+    without a choice or with content of another shape has no text, and its cost.
     """
     message = response.choices[0].message if response.choices else {}
-    content, calls = message.get("content"), message.get("tool_calls") or ()
+    content = message.get("content")
+    calls = message.get("tool_calls") or ()
     if isinstance(content, list):
-        content = "".join(part["text"] for part in content if isinstance(part, dict) and part.get("type") == "text")
+        content = "".join(
+            part["text"]
+            for part in content
+            if isinstance(part, dict) and part.get("type") == "text"
+        )
     refusal = (message.get("provider_specific_fields") or {}).get("refusal")
     counts = usage_of(response.usage.model_dump())
-    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)  # if 0, litellm priced an empty reply
+    # if 0, litellm priced an empty reply
+    total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
     return Reply(
         text=conceal(content) if isinstance(content, str) else None,
         model=conceal(response.model or model),
         tool_calls=tuple(
-            ToolCall(conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id)
+            ToolCall(
+                conceal(call.function.name or ""), conceal(call.function.arguments or ""), call.id
+            )
             for call in calls
         ),
         response_id=response.id and conceal(response.id),
-        finish_reason="content_filter" if refusal else response.choices[0].finish_reason if response.choices else None,
+        finish_reason=(
+            "content_filter"
+            if refusal
+            else response.choices[0].finish_reason
+            if response.choices
+            else None
+        ),
         usage={**counts, "total_tokens": total} if total else {},
         cost=response._hidden_params.get("response_cost") if total else None,
         latency_s=latency_s,

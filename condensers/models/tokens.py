@@ -1,8 +1,8 @@
 """Count the tokens of the prompts of Views exactly.
 
-litellm's count is additive: a constant, plus the count of each message by itself, plus a constant for the tools. So
-each rendered message is counted once and its count is kept. The View of a step begins with the messages of the last
-step's View: only the other messages are counted.
+litellm's count is additive: a constant, plus the count of each message by itself, plus a constant
+for the tools. So each rendered message is counted once and its count is kept. The View of a step
+begins with the messages of the last step's View: only the other messages are counted.
 """
 
 from __future__ import annotations
@@ -19,21 +19,29 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter keeps. It also keeps their messages, which Views mostly share."""
+"""The number of counts that a counter keeps. It also keeps their messages, which Views mostly
+share.
+"""
 
-_COUNTED_AS: Mapping[Dialect, Dialect] = {"anthropic": "litellm", "anthropic-cached": "litellm", "responses": "openai"}
-"""Messages are counted in a form that litellm takes. Reasoning that only its server can read is not counted."""
+_COUNTED_AS: Mapping[Dialect, Dialect] = {
+    "anthropic": "litellm",
+    "anthropic-cached": "litellm",
+    "responses": "openai",
+}
+"""Messages are counted in a form that litellm takes. Reasoning that only its server can read is not
+counted.
+"""
 
 _CONVERSATIONS_KEPT = 64
 """The number of conversations whose last counted View a counter keeps."""
 
 
 class TokenCounter:
-    """Counts prompts, each message once, and the prompts of Views. Thread-safe; it remembers the last View of some
-    conversations.
+    """Counts prompts, each message once, and the prompts of Views. Thread-safe; it remembers the
+    last View of some conversations.
 
-    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. It must be additive over messages, as
-    litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
+    ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. It must be
+    additive over messages, as litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
     """
 
     def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
@@ -43,7 +51,8 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not counted before.
+        """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not
+        counted before.
 
         Raises ``TokensUnknown`` if it cannot count; it never returns 0 instead.
         """
@@ -52,15 +61,23 @@ class TokenCounter:
 
     def _of(self, *messages: Mapping[str, Any]) -> int:
         """Return the tokens that messages add to any prompt. They are counted by one call."""
-        return self._once(tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant())
+        return self._once(
+            tuple(map(_key, messages)), lambda: self._count(messages, ()) - self._constant()
+        )
 
     def _constant(self) -> int:
-        """Return the tokens of a prompt without messages, found by comparing one empty message with two."""
+        """Return the tokens of a prompt without messages, found by comparing one empty message with
+        two.
+        """
         empty = [{"role": "user", "content": ""}]
-        return self._once("constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ()))
+        return self._once(
+            "constant", lambda: 2 * self._count(empty, ()) - self._count(2 * empty, ())
+        )
 
     def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return a prompt's tokens besides its messages: a constant, and its tools: fewer beside a system prompt."""
+        """Return a prompt's tokens besides its messages: a constant, and its tools: fewer beside a
+        system prompt.
+        """
         if not tools:
             return self._constant()
         probe = {"role": "system" if beside_system else "user", "content": ""}
@@ -83,11 +100,13 @@ class TokenCounter:
             kept[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last one exact.
+        """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last
+        one exact.
 
-        A message of several events counts at the last of them, and so do calls with their results. So the cost of a
-        tail, which is the last sum less the sum at its start, is never too low. Raises ``TokensUnknown``. Cost: the
-        messages that the last View of the conversation did not have, and one pass over the others.
+        A message of several events counts at the last of them, and so do calls with their results.
+        So the cost of a tail, which is the last sum less the sum at its start, is never too low.
+        Raises ``TokensUnknown``. Cost: the messages that the last View of the conversation did not
+        have, and one pass over the others.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
@@ -98,19 +117,26 @@ class TokenCounter:
         messages = view.shared_messages(dialect)
         groups = _shared_groups(before, messages) if before is not None else []
         start = groups[-1].end if groups else 0
-        group, last = list[dict[str, Any]](), 0  # a call with its results, which follow it: they count at the last
+        # a call with its results, which follow it: they count at the last
+        group = list[dict[str, Any]]()
+        last = 0
         for end, (message, positions) in enumerate(messages[start:], start + 1):
-            group, last = [*group, message], max(last, positions[-1])
+            group = [*group, message]
+            last = max(last, positions[-1])
             if end == len(messages) or messages[end].message.get("role") != "tool":
                 groups.append(_Group(end, last, self._of(*group)))
-                group, last = [], 0
+                group = []
+                last = 0
         added = [0] * len(events)
         for counted in groups:
             added[counted.position] += counted.tokens
-        tools, sent_system = (), False
+        tools = ()
+        sent_system = False
         if SystemMessage in map(type, events):
             sent = (events[position] for position in view.fit_positions)
-            sent_system = any(isinstance(event, SystemMessage) and says_something(event.content) for event in sent)
+            sent_system = any(
+                isinstance(event, SystemMessage) and says_something(event.content) for event in sent
+            )
             tools = offered_tools(view)
         sums = tuple(accumulate(added, initial=self._frame(tools, beside_system=sent_system)))
         self._keep(self._last, key, _Counted(events, messages, groups, sums), _CONVERSATIONS_KEPT)
@@ -118,17 +144,25 @@ class TokenCounter:
 
 
 def _key(message: Mapping[str, Any]) -> Hashable:
-    """Return a key that is equal only for equal messages. A text is its own key: Views share it and its hash."""
-    values = [value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()]
+    """Return a key that is equal only for equal messages. A text is its own key: Views share it and
+    its hash.
+    """
+    values = [
+        value if type(value) is str else marshal.dumps(value, _PLAIN) for value in message.values()
+    ]
     return (*values, *message)
 
 
 _PLAIN = 2
-"""The version of marshal's format that depends only on values. Later versions give equal objects different bytes."""
+"""The version of marshal's format that depends only on values. Later versions give equal objects
+different bytes.
+"""
 
 
 class _Group(NamedTuple):
-    """Messages that count together: the number of messages up to its end, its last event, its tokens."""
+    """Messages that count together: the number of messages up to its end, its last event, its
+    tokens.
+    """
 
     end: int
     position: int
@@ -145,24 +179,34 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent with every prompt.
+    """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent
+    with every prompt.
 
     Logs also hold tools in other shapes, for which litellm would count almost no tokens.
     """
     prompt = next((event for event in view.events if isinstance(event, SystemMessage)), None)
-    return tuple(_in_openais_shape(tool) for tool in prompt.tools) if prompt else ()
+    if prompt:
+        return tuple(_in_openais_shape(tool) for tool in prompt.tools)
+    return ()
 
 
 def _in_openais_shape(tool: Any) -> Any:
     if not isinstance(tool, Mapping) or "function" in tool:
         return tool
-    schema: Any = next((tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {})
+    schema: Any = next(
+        (tool[key] for key in ("parameters", "inputSchema", "input_schema") if tool.get(key)), {}
+    )
     name = tool.get("name") or tool.get("title") or ""
     function = {"name": name, "description": tool.get("description") or "", "parameters": schema}
     return {"type": "function", "function": function}
 
 
 def _shared_groups(before: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of the messages with which both prompts begin, without the last of these."""
-    alike = next(compress(count(), map(is_not, before.messages, messages)), min(len(before.messages), len(messages)))
+    """Return the groups of the messages with which both prompts begin, without the last of
+    these.
+    """
+    alike = next(
+        compress(count(), map(is_not, before.messages, messages)),
+        min(len(before.messages), len(messages)),
+    )
     return before.groups[: bisect_left(before.groups, (alike,))]

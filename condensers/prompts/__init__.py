@@ -1,7 +1,9 @@
-"""The texts of prompts, as files beside this one. The hash of a prompt is recorded with the condensation that it made.
+"""The texts of prompts, as files beside this one. The hash of a prompt is recorded with the
+condensation that it made.
 
-A line ``===`` divides a file in two: the instruction, which is the system message, and the material, which is the user
-message. ``$name`` stands for a value that changes from call to call. The hash is that of the whole file.
+A line ``===`` divides a file in two: the instruction, which is the system message, and the
+material, which is the user message. ``$name`` stands for a value that changes from call to call.
+The hash is that of the whole file.
 
 ``rendering.py`` turns events into text for a model that summarizes them.
 """
@@ -18,22 +20,29 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """A prompt's name, its text, and the SHA-256 of that text in UTF-8, for the metadata of what it made."""
+    """A prompt's name, its text, and the SHA-256 of that text in UTF-8, for the metadata of what it
+    made.
+    """
 
     name: str
     text: str
     sha256: str
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
-        """Return the prompt as chat messages, a system's and, if the file has two parts, a user's, with every ``$name``
-        filled in. Raises ``KeyError`` where a value is missing.
+        """Return the prompt as chat messages, a system's and, if the file has two parts, a user's,
+        with every ``$name`` filled in. Raises ``KeyError`` where a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
-        return [{"role": role, "content": string.Template(part).substitute(values).strip()} for role, part in parts]
+        return [
+            {"role": role, "content": string.Template(part).substitute(values).strip()}
+            for role, part in parts
+        ]
 
 
 @cache
 def load_prompt(name: str) -> Prompt:
-    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if it does not exist."""
+    """Load the prompt ``condensers/prompts/<name>.txt``. Raises ``FileNotFoundError`` if it does
+    not exist.
+    """
     text = files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8")
     return Prompt(name, text, hashlib.sha256(text.encode()).hexdigest())

@@ -1,4 +1,6 @@
-"""Render events as text for a model that summarizes them: with all tool arguments, up to the user's limit."""
+"""Render events as text for a model that summarizes them: with all tool arguments, up to the user's
+limit.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from foldlog.projections import as_json, words_of
 
 
 def event_text(event: Event) -> str:
-    """Return an event as text: who, which tool, with which arguments and result. Images are named, not shown."""
+    """Return an event as text: who, which tool, with which arguments and result. Images are named,
+    not shown.
+    """
     match event:
         case events.SystemMessage():
             return f"System prompt:\n{words_of(event.content)}"
@@ -36,17 +40,27 @@ def event_text(event: Event) -> str:
 
 def event_blocks(events: Sequence[Event], limit: int | None) -> str:
     """Return the ``event_block`` of every event that is not a summary."""
-    return "\n\n".join(event_block(event, limit) for event in events if not isinstance(event, CondensationSummary))
+    return "\n\n".join(
+        event_block(event, limit) for event in events if not isinstance(event, CondensationSummary)
+    )
 
 
 def event_block(event: Event, limit: int | None) -> str:
-    """Return an event in tags with its id, its text cut to ``limit`` characters. A closing tag in it is escaped."""
+    """Return an event in tags with its id, its text cut to ``limit`` characters. A closing tag in
+    it is escaped.
+    """
     return f"<EVENT id={event.id}>\n{_quoted(truncated(event_text(event), limit))}\n</EVENT>"
 
 
 def previous_summary(events: Sequence[Event], limit: int | None) -> str:
-    """Return the texts of the summaries among ``events``, each cut to ``limit`` characters, closing tags escaped."""
-    texts = [_quoted(truncated(event.content, limit)) for event in events if isinstance(event, CondensationSummary)]
+    """Return the texts of the summaries among ``events``, each cut to ``limit`` characters, closing
+    tags escaped.
+    """
+    texts = [
+        _quoted(truncated(event.content, limit))
+        for event in events
+        if isinstance(event, CondensationSummary)
+    ]
     return "\n\n".join(texts) or "(none: this is the first)"
 
 
@@ -60,8 +74,8 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what is missing, and
-    ``where`` it is.
+    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what
+    is missing, and ``where`` it is.
 
     None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
     """
@@ -81,16 +95,24 @@ def clipped(line: str, length_max: int) -> str:
 
 
 def arguments_of(call: Action) -> Mapping[str, Any]:
-    """Return the arguments of a call by their names, from the JSON that the model wrote too. Another text has
-    the name ``arguments``.
+    """Return the arguments of a call by their names, from the JSON that the model wrote too.
+    Another text has the name ``arguments``.
     """
     arguments = parsed(call.arguments)
-    return arguments if isinstance(arguments, dict) else {"arguments": arguments} if isinstance(arguments, str) else {}
+    if isinstance(arguments, dict):
+        return arguments
+    if isinstance(arguments, str):
+        return {"arguments": arguments}
+    return {}
 
 
 def readable(value: Any) -> str:
-    """Return a value as JSON for readers, its texts without escapes. A text that is not a JSON object stays."""
-    return value if isinstance(value, str) and not value.lstrip().startswith("{") else unescaped(as_json(value))
+    """Return a value as JSON for readers, its texts without escapes. A text that is not a JSON
+    object stays.
+    """
+    if isinstance(value, str) and not value.lstrip().startswith("{"):
+        return value
+    return unescaped(as_json(value))
 
 
 def unescaped(text: str) -> str:

@@ -1,9 +1,13 @@
 """The strategies, named by the type in a configuration. Importing this package loads nothing.
 
-showing            show everything (noop), or less at every step (recent_events, two masks); forget nothing
-clearing           show old tool results as a line, many at once, and no old thinking; forget nothing
-forgetting         forget without a summary: amortized_forgetting, llm_attention, conversation_window
-summarizing        the common part of strategies that leave a summary: digest, and those of model_summaries (llm,
+showing            show everything (noop), or less at every step (recent_events, two masks); forget
+                   nothing
+clearing           show old tool results as a line, many at once, and no old thinking; forget
+                   nothing
+forgetting         forget without a summary: amortized_forgetting, llm_attention,
+                   conversation_window
+summarizing        the common part of strategies that leave a summary: digest, and those of
+                   model_summaries (llm,
                    structured_summary)
 digest/            a summary without a model: a fold over the forgotten events
 pipeline           several in order

@@ -1,4 +1,6 @@
-"""Clear what is old out of the prompt, by the published rules of Anthropic's context editing. No event is forgotten."""
+"""Clear what is old out of the prompt, by the published rules of Anthropic's context editing. No
+event is forgotten.
+"""
 
 from __future__ import annotations
 
@@ -19,20 +21,26 @@ _OF_A_MARK = 40
 
 @dataclass(frozen=True, eq=False)
 class ClearToolUsesCondenser(Condenser):
-    """Clears old tool results, many at once, from a prompt that has grown too large: a line with their ids stays.
+    """Clears old tool results, many at once, from a prompt that has grown too large: a line with
+    their ids stays.
 
-    Tokens are estimated. What is cleared follows from the View alone: the View is read from its beginning, and at each
-    prompt that was larger than ``trigger`` all results but the newest were cleared. So the same stays cleared at the
-    next step, and a provider's cache is of no use only where more was cleared.
+    Tokens are estimated. What is cleared follows from the View alone: the View is read from its
+    beginning, and at each prompt that was larger than ``trigger`` all results but the newest were
+    cleared. So the same stays cleared at the next step, and a provider's cache is of no use only
+    where more was cleared.
     """
 
     type = "clear_tool_uses"
 
     trigger: int = setting(100_000, "results are cleared from a prompt of more tokens", ge=1)
     keep: int = setting(3, "how many of the newest results are not cleared", ge=0)
-    clear_at_least: int = setting(0, "how many tokens are cleared at once, at least; with fewer, none", ge=0)
+    clear_at_least: int = setting(
+        0, "how many tokens are cleared at once, at least; with fewer, none", ge=0
+    )
     exclude_tools: tuple[str, ...] = setting((), "tools whose results are never cleared")
-    clear_tool_inputs: bool = setting(False, "whether the arguments of their calls are cleared, too")
+    clear_tool_inputs: bool = setting(
+        False, "whether the arguments of their calls are cleared, too"
+    )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         masks: dict[int, tuple[str, Any]] = {}
@@ -40,7 +48,9 @@ class ClearToolUsesCondenser(Condenser):
             event = view[place]
             cleared = ("arguments", {"cleared": f"[{event.id}]"})
             masks[place] = (
-                cleared if isinstance(event, Action) else ("content", f"Old tool result cleared [{event.id}]")
+                cleared
+                if isinstance(event, Action)
+                else ("content", f"Old tool result cleared [{event.id}]")
             )
         return masked(self, view, masks)
 
@@ -54,11 +64,15 @@ class ClearToolUsesCondenser(Condenser):
         said: Event | None = None
         for place, event in enumerate((*view.events, None)):
             if event is None or begins_reply(event, said):
-                count = max(0, len(whole) - self.keep) if tokens > self.trigger else 0
+                if tokens > self.trigger:
+                    count = max(0, len(whole) - self.keep)
+                else:
+                    count = 0
                 old = [*chain(*whole[:count])]
                 gain = sum(sizes[each] - _OF_A_MARK for each in old)
                 if gain >= self.clear_at_least:
-                    tokens, whole = tokens - gain, whole[count:]
+                    tokens = tokens - gain
+                    whole = whole[count:]
                     yield from old
             if event is None:
                 return
@@ -66,12 +80,16 @@ class ClearToolUsesCondenser(Condenser):
             if begins_reply(event):
                 said = event
             elif isinstance(event, Observation) and event.tool not in self.exclude_tools:
-                large = [each for each in {place, calls.get(place, place)} if sizes[each] > _OF_A_MARK]
+                large = [
+                    each for each in {place, calls.get(place, place)} if sizes[each] > _OF_A_MARK
+                ]
                 whole += [large] if large else []
 
 
 def _size(event: Event, known: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    """Return the tokens of an event, which are counted once: each step asks for those of the whole View."""
+    """Return the tokens of an event, which are counted once: each step asks for those of the whole
+    View.
+    """
     counted = known.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
         counted = known["tokens", event.id] = event, event_size(event)
@@ -85,8 +103,9 @@ _CLEARED = ({"type": "cleared"},)
 
 @dataclass(frozen=True, eq=False)
 class ClearThinkingCondenser(Condenser):
-    """Clears the model's thinking, but for that of the newest turns. A turn is all that the agent says and does between
-    two messages of the user: servers want the thinking of a turn that goes on.
+    """Clears the model's thinking, but for that of the newest turns. A turn is all that the agent
+    says and does between two messages of the user: servers want the thinking of a turn that goes
+    on.
     """
 
     type = "clear_thinking"
@@ -104,5 +123,7 @@ class ClearThinkingCondenser(Condenser):
                 case Annotation(name="reasoning", stays_with_next=True):
                     turns[-1][place] = ("data", None)
         with_thinking = [turn for turn in turns if turn]
-        masks = {place: mask for turn in with_thinking[: -self.keep] for place, mask in turn.items()}
+        masks = {
+            place: mask for turn in with_thinking[: -self.keep] for place, mask in turn.items()
+        }
         return masked(self, view, masks)

@@ -1,4 +1,6 @@
-"""Forget events without a summary: the middle; what a model does not choose; or neither essential nor newest ones."""
+"""Forget events without a summary: the middle; what a model does not choose; or neither essential
+nor newest ones.
+"""
 
 from __future__ import annotations
 
@@ -19,21 +21,31 @@ from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import arguments_of, event_block
 from foldlog.condensers.rolling import RollingCondenser, check_sizes
 from foldlog.condensers.selection import ends, sent_ids, stands_for_forgotten, unkept
-from foldlog.eventstore import Action, CondensationSummary, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationSummary,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.projections import View
 
 
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a summary.
+    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a
+    summary.
 
-    Old summaries are forgotten, too. Calls and tool loops stay whole if the head or the tail holds a part of them; the
-    View is then larger.
+    Old summaries are forgotten, too. Calls and tool loops stay whole if the head or the tail holds
+    a part of them; the View is then larger.
     """
 
     type = "amortized_forgetting"
 
-    max_size: int = setting(100, "a View with more events is condensed, to half of this number", ge=2)
+    max_size: int = setting(
+        100, "a View with more events is condensed, to half of this number", ge=2
+    )
     keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
 
     def check_sizes(self) -> None:
@@ -43,7 +55,10 @@ class AmortizedForgettingCondenser(RollingCondenser):
         target = self.max_size // 2
         kept = ends(view, self.keep_first, target - self.keep_first)
         within = f"a View of {len(view)} is within half of max_size ({target})"
-        why_not = within if len(view) <= target else f"{len(view)} events are more than half of max_size ({target})"
+        if len(view) <= target:
+            why_not = within
+        else:
+            why_not = f"{len(view)} events are more than half of max_size ({target})"
         return self.without_summary(view, kept, why_not, summaries=True)
 
 
@@ -63,11 +78,12 @@ _SCHEMA = {**schema_components([_Chosen])[1]["_Chosen"], "additionalProperties":
 class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     """A model chooses which events stay. The others are forgotten without a summary.
 
-    The head stays and, up to half of ``max_size``, the events that the model chooses. The newest events take the places
-    that it leaves free. A unit stays whole if one of its events is kept. Summaries stay, because the View has nothing
-    else of the events that they stand for. The model must follow a schema: else ``InvalidCondenser``.
-    A reply that cannot be read chooses no events, so the newest stay. Without a reply no event is forgotten, unless a
-    condensation is required; then too the newest stay.
+    The head stays and, up to half of ``max_size``, the events that the model chooses. The newest
+    events take the places that it leaves free. A unit stays whole if one of its events is kept.
+    Summaries stay, because the View has nothing else of the events that they stand for. The model
+    must follow a schema: else ``InvalidCondenser``. A reply that cannot be read chooses no events,
+    so the newest stay. Without a reply no event is forgotten, unless a condensation is required;
+    then too the newest stay.
     """
 
     type = "llm_attention"
@@ -83,30 +99,46 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
             return self._keeping(view, (), {})
         prompt = load_prompt("attention")
         blocks = (event_block(event, self.max_event_length) for event in view.events)
-        messages = [*prompt.messages(places=str(places)), *({"role": "user", "content": block} for block in blocks)]
+        messages = [
+            *prompt.messages(places=str(places)),
+            *({"role": "user", "content": block} for block in blocks),
+        ]
         try:
             reply = ask(self.llm, messages, response_schema=_SCHEMA)
             chosen = read_json(reply, reply.text or "", _Chosen, "the reply").ids
         except ModelCallFailed as error:
             if error.failure != "bad_reply":
-                raise NoCondensationAvailable(f"the model chose nothing: {error.problem}", (error.report,)) from error
+                raise NoCondensationAvailable(
+                    f"the model chose nothing: {error.problem}", (error.report,)
+                ) from error
             return self._keeping(view, (), {}, error.report)
-        return self._keeping(view, chosen, made_by(reply, prompt), {"metrics": report_on(reply)["metrics"]})
+        return self._keeping(
+            view, chosen, made_by(reply, prompt), {"metrics": report_on(reply)["metrics"]}
+        )
 
-    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
+    def hard_context_reset(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation | None:
         """Keep the newest events, as if the model had not chosen any."""
         return self._keeping(view, (), {})
 
-    def _keeping(self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report) -> Condensation:
-        """Forget all events except the head, summaries, the first ``ids`` that are in the View, and the newest.
+    def _keeping(
+        self, view: View, ids: Sequence[int], made: Mapping[str, Any], *reports: Report
+    ) -> Condensation:
+        """Forget all events except the head, summaries, the first ``ids`` that are in the View, and
+        the newest.
 
-        Head, chosen and newest events are counted one by one; then they are extended to whole units.
+        Head, chosen and newest events are counted one by one; then they are extended to whole
+        units.
         """
         choosable = self._choosable(view)
         chosen = (choosable[event_id] for event_id in ids if event_id in choosable)
         wanted = list(dict.fromkeys((*chosen, *reversed(choosable.values()))))
         kept = {*range(min(self.keep_first, len(view))), *wanted[: self._places(view)]}
-        why_not = f"all {len(view)} events of the View fit half of max_size ({self.max_size}) or stay with their unit"
+        why_not = (
+            f"all {len(view)} events of the View fit half of max_size ({self.max_size}) or stay"
+            " with their unit"
+        )
         action = self.without_summary(view, kept, why_not, reports).action
         return Condensation(replace(action, metadata={**action.metadata, **made}))
 
@@ -115,7 +147,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the index by id of the events to choose from: all after the head but summaries of forgotten ones."""
+        """Return the index by id of the events to choose from: all after the head but summaries of
+        forgotten ones.
+        """
         return {
             event.id: index
             for index, event in enumerate(view.events)
@@ -124,7 +158,9 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
 
 def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
-    """Return whether every choice of this many events forgets an event. If not, the model is not asked."""
+    """Return whether every choice of this many events forgets an event. If not, the model is not
+    asked.
+    """
     units = (range(start, stop) for start, stop in pairwise(view.cut_points) if start >= keep_first)
     sizes = [size for size in (sum(index in choosable for index in unit) for unit in units) if size]
     return bool(sizes) and places <= len(choosable) - min(sizes)
@@ -136,10 +172,10 @@ def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 class ConversationWindowCondenser(RollingCondenser):
     """On request only: forgets the older half of what is not essential. Needs no model.
 
-    Essential are the first system prompt and the user's first message with the knowledge recalled for it. Summaries
-    stay too, because the View has nothing else of the events that they stand for. Calls and tool loops stay if a part
-    of them is essential or in the newer half. A request is not fulfilled by events that no model is sent. It has no
-    parameters.
+    Essential are the first system prompt and the user's first message with the knowledge recalled
+    for it. Summaries stay too, because the View has nothing else of the events that they stand for.
+    Calls and tool loops stay if a part of them is essential or in the newer half. A request is not
+    fulfilled by events that no model is sent. It has no parameters.
     """
 
     type = "conversation_window"
@@ -147,29 +183,42 @@ class ConversationWindowCondenser(RollingCondenser):
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         essential = _essentials(view)
         if essential is None:
-            raise NoCondensationAvailable("the View has no user message that states the task; append one first")
+            raise NoCondensationAvailable(
+                "the View has no user message that states the task; append one first"
+            )
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]
         sent = sent_ids(view)
-        helps = (each for each in choices if not sent.isdisjoint(event.id for event in unkept(view, each)))
+        helps = (
+            each
+            for each in choices
+            if not sent.isdisjoint(event.id for event in unkept(view, each))
+        )
         unsent = frozenset(range(len(view))).difference(view.fit_positions)
-        kept = next(helps, choices[0] | unsent)  # to forget what no model is sent would fulfil no request
+        # to forget what no model is sent would fulfil no request
+        kept = next(helps, choices[0] | unsent)
         return self.without_summary(
             view, kept, f"all {len(view)} events of the View are essential or recent, or never sent"
         )
 
 
 def _essentials(view: View) -> frozenset[int] | None:
-    """Return the indices of the system prompt, the first user message, its recall and the recalled observation; None if
-    there is no user message."""
+    """Return the indices of the system prompt, the first user message, its recall and the recalled
+    observation; None if there is no user message.
+    """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
     asked = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
     if asked is None:
         return None
     words = _words(view[asked])
-    recalled, recall = None, _first(view, lambda event: _query(event) in words, asked)
+    recalled = None
+    recall = _first(view, lambda event: _query(event) in words, asked)
     if recall is not None:
-        recalled = _first(view, lambda event: isinstance(event, Observation) and event.cause == view[recall].id, recall)
+        recalled = _first(
+            view,
+            lambda event: isinstance(event, Observation) and event.cause == view[recall].id,
+            recall,
+        )
     return frozenset(place for place in (system, asked, recall, recalled) if place is not None)
 
 
@@ -187,18 +236,23 @@ def _words(event: Event) -> tuple[str, ...]:
 
 def _query(event: Event) -> object:
     """Return the query of a recall; None for any other event."""
-    return arguments_of(event).get("query", "") if isinstance(event, Action) and event.tool == "recall" else None
+    if isinstance(event, Action) and event.tool == "recall":
+        return arguments_of(event).get("query", "")
+    return None
 
 
 def _windows(view: View, size: int) -> tuple[frozenset[int], ...]:
-    """Return the indices of the last ``size`` events, without the observations and summaries at their beginning.
+    """Return the indices of the last ``size`` events, without the observations and summaries at
+    their beginning.
 
-    If no event is left, the newest calls would be forgotten because the window has only their observations. Then there
-    are two windows, the better one first: with these calls, and without them if nothing else can be forgotten. A tool
-    loop stays even then.
+    If no event is left, the newest calls would be forgotten because the window has only their
+    observations. Then there are two windows, the better one first: with these calls, and without
+    them if nothing else can be forgotten. A tool loop stays even then.
     """
     newest = range(max(0, len(view) - size), len(view))
-    first = next((i for i in newest if not isinstance(view[i], Observation | CondensationSummary)), len(view))
+    first = next(
+        (i for i in newest if not isinstance(view[i], Observation | CondensationSummary)), len(view)
+    )
     if first < len(view):
         return (frozenset(range(first, len(view))),)
     calls = frozenset(newest).intersection(view.fit_positions)

@@ -1,4 +1,6 @@
-"""Summaries written by a model: as free text, or in eighteen fields, which it fills in by calling a tool."""
+"""Summaries written by a model: as free text, or in eighteen fields, which it fills in by calling a
+tool.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from msgspec.structs import asdict
 
 from foldlog.condensers.base import Reply, setting
 from foldlog.condensers.models.agents_model import AskingCondenser
-from foldlog.condensers.models.replies import ask, fit_to_replace, made_by, read_json, report_on, useless
+from foldlog.condensers.models.replies import (
+    ask,
+    fit_to_replace,
+    made_by,
+    read_json,
+    report_on,
+    useless,
+)
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import event_blocks, previous_summary
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary
@@ -29,17 +38,34 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
     keep_first: int = setting(2, "how many events at the head stay, except in a hard reset", ge=0)
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        return _summary(partial(ask, self.llm), "summary", events, max_event_length, lambda reply: reply.text or "")
+        return _summary(
+            partial(ask, self.llm),
+            "summary",
+            events,
+            max_event_length,
+            lambda reply: reply.text or "",
+        )
 
 
 def _summary(
-    asked: Callable[..., Reply], name: str, events: Sequence[Event], limit: int | None, text_of: Callable[[Reply], str]
+    asked: Callable[..., Reply],
+    name: str,
+    events: Sequence[Event],
+    limit: int | None,
+    text_of: Callable[[Reply], str],
 ) -> Summary:
-    """Return the summary that a model writes if ``asked`` by a prompt. ``text_of`` takes it from the reply."""
+    """Return the summary that a model writes if ``asked`` by a prompt. ``text_of`` takes it from
+    the reply.
+    """
     prompt = load_prompt(name)
-    material = {"previous_summary": previous_summary(events, limit), "events": event_blocks(events, limit)}
+    material = {
+        "previous_summary": previous_summary(events, limit),
+        "events": event_blocks(events, limit),
+    }
     reply = asked(prompt.messages(tool=TOOL_NAME, **material))
-    return Summary(fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),))
+    return Summary(
+        fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),)
+    )
 
 
 # --- eighteen fields ---
@@ -77,14 +103,20 @@ PARTS: Mapping[str, Mapping[str, str]] = {
         "other_relevant_context": "anything that matters and fits nowhere else",
     },
 }
-"""The fields by the part of the summary in which they stand, each with its description for the model."""
+"""The fields by the part of the summary in which they stand, each with its description for the
+model.
+"""
 
-FIELDS: Mapping[str, str] = {name: meaning for part in PARTS.values() for name, meaning in part.items()}
+FIELDS: Mapping[str, str] = {
+    name: meaning for part in PARTS.values() for name, meaning in part.items()
+}
 """The eighteen fields, all text, in the order in which a model is asked for them."""
 
 REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
 
-_State = defstruct("_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True)
+_State = defstruct(
+    "_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True
+)
 """Arguments of this shape."""
 
 
@@ -92,8 +124,8 @@ _State = defstruct("_State", [(name, str, NODEFAULT if name in REQUIRED else "")
 class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     """A model summarizes the forgotten events in eighteen fields, by a tool call that it must make.
 
-    A model that cannot call tools is refused. A call that is missing, malformed or without a required field is a
-    failure: then no events are forgotten.
+    A model that cannot call tools is refused. A call that is missing, malformed or without a
+    required field is a failure: then no events are forgotten.
     """
 
     type = "structured_summary"
@@ -101,7 +133,9 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
         asked = partial(ask, self.llm, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
-        return _summary(asked, "structured", events, max_event_length, lambda reply: _rendered(_state(reply)))
+        return _summary(
+            asked, "structured", events, max_event_length, lambda reply: _rendered(_state(reply))
+        )
 
 
 def state_summary_tool() -> dict[str, Any]:
@@ -110,10 +144,15 @@ def state_summary_tool() -> dict[str, Any]:
         "type": "function",
         "function": {
             "name": TOOL_NAME,
-            "description": "Records the state of the work, for an agent that will know nothing else of it.",
+            "description": (
+                "Records the state of the work, for an agent that will know nothing else of it."
+            ),
             "parameters": {
                 "type": "object",
-                "properties": {name: {"type": "string", "description": meaning} for name, meaning in FIELDS.items()},
+                "properties": {
+                    name: {"type": "string", "description": meaning}
+                    for name, meaning in FIELDS.items()
+                },
                 "required": [*REQUIRED],
             },
         },
@@ -121,12 +160,16 @@ def state_summary_tool() -> dict[str, Any]:
 
 
 def _state(reply: Reply) -> dict[str, str]:
-    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is not a state."""
+    """Return the known fields that the model filled in. Raises ``ModelCallFailed`` if the reply is
+    not a state.
+    """
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
         called = ", ".join(call.name for call in reply.tool_calls) or "nothing"
         raise useless(reply, f"the model was to call {TOOL_NAME} and called {called}")
-    state: dict[str, str] = asdict(read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}"))
+    state: dict[str, str] = asdict(
+        read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}")
+    )
     if not any(map(str.strip, state.values())):
         raise useless(reply, "the state summary is not usable: nothing is filled in")
     return state

@@ -7,7 +7,16 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from foldlog.condensers.base import AgentModel, Condensation, Condenser, Overrun, Report, Step, reported, stepped
+from foldlog.condensers.base import (
+    AgentModel,
+    Condensation,
+    Condenser,
+    Overrun,
+    Report,
+    Step,
+    reported,
+    stepped,
+)
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import STEP_S, within_s
 from foldlog.condensers.reports import is_standing
@@ -15,16 +24,19 @@ from foldlog.projections import View
 
 
 class PipelineCondenser(Condenser):
-    """Runs condensers in order, each on the View of the one before it, up to the first that condenses.
+    """Runs condensers in order, each on the View of the one before it, up to the first that
+    condenses.
 
-    If a part should condense and has nothing to forget, the next parts go on; if none of them condenses, the pipeline
-    raises the error of that part. A part whose model failed ends the step. Parts may be pipelines. All reports are
-    kept.
+    If a part should condense and has nothing to forget, the next parts go on; if none of them
+    condenses, the pipeline raises the error of that part. A part whose model failed ends the step.
+    Parts may be pipelines. All reports are kept.
     """
 
     type = "pipeline"
 
-    def __init__(self, *parts: Condenser | Iterable[Condenser], condensers: Iterable[Condenser] = ()) -> None:
+    def __init__(
+        self, *parts: Condenser | Iterable[Condenser], condensers: Iterable[Condenser] = ()
+    ) -> None:
         """Take the parts one by one, or as one list."""
         self.condensers: tuple[Condenser, ...] = ()
         for part in (*parts, condensers):
@@ -63,7 +75,10 @@ class PipelineCondenser(Condenser):
                         break
                     continue
                 except Exception as error:
-                    error.add_note(f"raised by the condenser {condenser.type!r}, at index {place} of a pipeline")
+                    error.add_note(
+                        f"raised by the condenser {condenser.type!r}, at index {place} of a"
+                        " pipeline"
+                    )
                     raise
                 reports += _named(condenser, more)
                 if isinstance(result, Condensation):
@@ -80,17 +95,23 @@ CondenserPipeline = PipelineCondenser
 
 def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
     """Return reports in which a failed model has the name of the part that asked it."""
-    return tuple({"condenser": part.type, **report} if "failure" in report else report for report in reports)
+    return tuple(
+        {"condenser": part.type, **report} if "failure" in report else report for report in reports
+    )
 
 
 def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:
-    """Return the condensation that a part made of the View it saw, with its summary at the same place of the whole
-    View.
+    """Return the condensation that a part made of the View it saw, with its summary at the same
+    place of the whole View.
 
     Earlier parts may have hidden events that the whole View shows.
     """
     action = condensation.action
-    if action.summary_offset is None or len(seen) == len(whole) or action.summary_offset >= len(seen):
+    if (
+        action.summary_offset is None
+        or len(seen) == len(whole)
+        or action.summary_offset >= len(seen)
+    ):
         return condensation
     stands_before = seen[action.summary_offset].id
     offset = next(index for index, event in enumerate(whole.events) if event.id == stands_before)

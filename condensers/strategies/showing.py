@@ -1,7 +1,7 @@
 """Show less at every step, or everything. No event is forgotten, and the log does not change.
 
-A masked event keeps its id, its place and its call. So it is still the result of its call, can be forgotten by its id,
-and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
+A masked event keeps its id, its place and its call. So it is still the result of its call, can be
+forgotten by its id, and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class NoOpCondenser(Condenser):
 class RecentEventsCondenser(Condenser):
     """Shows the first events and the most recent ones. Each step chooses again.
 
-    No event is forgotten: the next step gets the whole View again. A head larger than ``max_events`` is shown whole,
-    and so are calls and tool loops if the head or the tail holds a part of them, and calls that may have run.
+    No event is forgotten: the next step gets the whole View again. A head larger than
+    ``max_events`` is shown whole, and so are calls and tool loops if the head or the tail holds a
+    part of them, and calls that may have run.
     """
 
     type = "recent_events"
@@ -49,10 +50,17 @@ class RecentEventsCondenser(Condenser):
         kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
         kept |= {index for index, event in enumerate(view.events) if event.id in doubts}
         hidden = {event.id for event in unkept(view, kept, summaries=True)}
-        report: dict[str, Any] = {"condenser": self.type, "rule": asdict(self), "hidden": len(hidden)}
+        report: dict[str, Any] = {
+            "condenser": self.type,
+            "rule": asdict(self),
+            "hidden": len(hidden),
+        }
         if whole := len(view) - len(hidden) - len(kept):
             report["events_kept_whole"] = whole
-        shown = view.with_events(event for event in view.events if event.id not in hidden) if hidden else view
+        if hidden:
+            shown = view.with_events(event for event in view.events if event.id not in hidden)
+        else:
+            shown = view
         return Step(shown, (report,))
 
 
@@ -60,7 +68,9 @@ _MASK = ("content", "<MASKED>")
 _BROWSER_TOOLS = ("browse", "browser")
 
 MASKED = "masked_by"
-"""The key in a masked event's ``meta``; its value is the ``type`` of the condenser that masked it."""
+"""The key in a masked event's ``meta``; its value is the ``type`` of the condenser that masked
+it.
+"""
 
 
 def is_masked(event: Event) -> bool:
@@ -77,11 +87,15 @@ class ObservationMaskingCondenser(Condenser):
 
     type = "observation_masking"
 
-    attention_window: int = setting(5, "how many of the last events are shown in full", ge=0, in_tables=1)
+    attention_window: int = setting(
+        5, "how many of the last events are shown in full", ge=0, in_tables=1
+    )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         older = view[: max(0, len(view) - self.attention_window)]
-        masks = {index: _MASK for index, event in enumerate(older) if isinstance(event, Observation)}
+        masks = {
+            index: _MASK for index, event in enumerate(older) if isinstance(event, Observation)
+        }
         return masked(self, view, masks)
 
 
@@ -91,14 +105,21 @@ class BrowserOutputCondenser(Condenser):
 
     type = "browser_output"
 
-    attention_window: int = setting(1, "how many of the last browser outputs are shown in full", ge=0, in_tables=1)
+    attention_window: int = setting(
+        1, "how many of the last browser outputs are shown in full", ge=0, in_tables=1
+    )
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        outputs = [(index, event) for index, event in enumerate(view.events) if is_browser_output(event)]
+        outputs = [
+            (index, event) for index, event in enumerate(view.events) if is_browser_output(event)
+        ]
         older = outputs[: max(0, len(outputs) - self.attention_window)]
         answers = view.units.answers if older else {}
         calls = {answer: view[call] for call, answer in answers.items()}
-        masks = {index: ("content", f"{_where(event, calls.get(index))}\nContent omitted") for index, event in older}
+        masks = {
+            index: ("content", f"{_where(event, calls.get(index))}\nContent omitted")
+            for index, event in older
+        }
         return masked(self, view, masks)
 
 
@@ -108,16 +129,21 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
 
 def _where(output: Observation, call: Event | None) -> str:
     """Return a line about an output: the address that it or its call names, else the tool."""
-    url = output.extras.get("url") or (arguments_of(call).get("url") if isinstance(call, Action) else None)
+    url = output.extras.get("url") or (
+        arguments_of(call).get("url") if isinstance(call, Action) else None
+    )
     return f"Visited URL {url}" if url else f"Output of {output.tool}"
 
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
-    """Return ``view`` with another value in a field of the events at these indices, and a report with the settings. A
-    call that may have run stays as it is, with its result: a model looks there before it repeats the call.
+    """Return ``view`` with another value in a field of the events at these indices, and a report
+    with the settings. A call that may have run stays as it is, with its result: a model looks there
+    before it repeats the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
-    by, kept_from, made = condenser.type, view.kept_from, view.state.items.masks
+    by = condenser.type
+    kept_from = view.kept_from
+    made = view.state.items.masks
     shown: dict[int, Event] = {}
     for index, (field, value) in masks.items():
         event = view.events[index]
@@ -130,5 +156,10 @@ def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> 
         shown[index] = before[1]
     if not shown:
         return Step(view)
-    report = {"condenser": by, "rule": asdict(condenser), "masked": len(shown), "newest_masked": view[max(shown)].id}
+    report = {
+        "condenser": by,
+        "rule": asdict(condenser),
+        "masked": len(shown),
+        "newest_masked": view[max(shown)].id,
+    }
     return Step(view.with_masks(shown), (report,))

@@ -1,9 +1,12 @@
 """The common part of strategies that put a summary in the place of the forgotten events.
 
 due         more tokens than the agent's model takes; more than max_size events; or a request
-forgotten   what lies between the head and a tail that brings the View down to half of the limit that was passed
-in return   one summary, at the place of what it stands for; older summaries in between are summarized with the rest
-never made  a condensation that forgets too little or saves no tokens; any at all without a usable summary
+forgotten   what lies between the head and a tail that brings the View down to half of the limit
+            that was passed
+in return   one summary, at the place of what it stands for; older summaries in between are
+            summarized with the rest
+never made  a condensation that forgets too little or saves no tokens; any at all without a usable
+            summary
 """
 
 from __future__ import annotations
@@ -20,23 +23,34 @@ from foldlog.condensers.models.limits import Window
 from foldlog.condensers.prompts.rendering import event_text, truncated
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
-from foldlog.condensers.selection import after_system_prompt, forget, middle, next_cut, real, unseen_in
+from foldlog.condensers.selection import (
+    after_system_prompt,
+    forget,
+    middle,
+    next_cut,
+    real,
+    unseen_in,
+)
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
 
 TailRule = Literal["half", "fits"]
-"""How much of the tail stays if tokens are over their limit: as much as brings the prompt to half of the limit, or as
-much as fits the limit beside a summary. The first one condenses rarely, the second one shows more events.
+"""How much of the tail stays if tokens are over their limit: as much as brings the prompt to half
+of the limit, or as much as fits the limit beside a summary. The first one condenses rarely, the
+second one shows more events.
 """
 
 _PIECES_MAX = 8
-"""The most pieces into which the forgotten events are divided for a model that cannot read them all at once."""
+"""The most pieces into which the forgotten events are divided for a model that cannot read them all
+at once.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost. ``shorter`` returns
-    a shorter text for one that takes too much room; None if there is none, as for a model's text.
+    """The summary of the forgotten events: a text, its metadata for the condensation, and its cost.
+    ``shorter`` returns a shorter text for one that takes too much room; None if there is none, as
+    for a model's text.
     """
 
     text: str
@@ -49,7 +63,8 @@ class Summary:
 class SummarizingCondenser(RollingCondenser):
     """Selection, progress and the hard reset. A strategy defines ``summarize``.
 
-    Tokens are estimated, rather too high, where the agent's model is unknown or its tokens cannot be counted.
+    Tokens are estimated, rather too high, where the agent's model is unknown or its tokens cannot
+    be counted.
     """
 
     size_by_default: ClassVar[int] = 100
@@ -57,8 +72,8 @@ class SummarizingCondenser(RollingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed, to half of this number; by default 100 (``llm``: 240), or, where a "
-        "token limit is known, no number: then only tokens count",
+        "a View with more events is condensed, to half of this number; by default 100 (``llm``:"
+        " 240), or, where a token limit is known, no number: then only tokens count",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
@@ -68,16 +83,22 @@ class SummarizingCondenser(RollingCondenser):
     max_tokens: int | None = setting(
         None, "a limit for the agent's prompt, besides its model's own; see Limits of tokens", ge=1
     )
-    token_margin_ratio: float = setting(0.1, "the part of the agent's model's input that stays free", ge=0, lt=1)
+    token_margin_ratio: float = setting(
+        0.1, "the part of the agent's model's input that stays free", ge=0, lt=1
+    )
     tail: TailRule = setting(  # noqa: RUF009  it returns a field
         "half",
-        "to how many tokens a prompt is cut that had too many: half is half of the limit, fits is the limit",
+        "to how many tokens a prompt is cut that had too many: half is half of the limit, fits is"
+        " the limit",
     )
-    minimum_progress: float = setting(0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1)
+    minimum_progress: float = setting(
+        0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1
+    )
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
     hard_context_reset_context_scaling: float = setting(
         0.8,
-        "the part of an event's text that each further try of the hard reset shows, of what the try before it showed",
+        "the part of an event's text that each further try of the hard reset shows, of what the try"
+        " before it showed",
         gt=0,
         lt=1,
     )
@@ -87,10 +108,14 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``; may take long."""
+        """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``;
+        may take long.
+        """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``; may take long."""
+        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``; may take
+        long.
+        """
         return self._in_pieces(view[span], max_event_length)
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
@@ -102,18 +127,24 @@ class SummarizingCondenser(RollingCondenser):
         try:
             summary = self.summary(view, span, self.max_event_length)
         except ModelCallFailed as error:
-            raise NoCondensationAvailable(f"Summarization LLM call failed: {error.problem}", error.reports) from error
+            raise NoCondensationAvailable(
+                f"Summarization LLM call failed: {error.problem}", error.reports
+            ) from error
         return self._condensation(view, span, summary, agent_llm, "condensed")
 
-    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
+    def hard_context_reset(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation | None:
         """Forget everything between the first system prompt and a call that waits.
 
-        If the model fails, it is asked again with shorter events. Return None if no event of the log can be forgotten.
+        If the model fails, it is asked again with shorter events. Return None if no event of the
+        log can be forgotten.
         """
         span = middle(view, after_system_prompt(view), 0)
         if span is None or not real(view[span]):
             return None
-        failures, reports = list[ModelCallFailed](), list[Report]()
+        failures = list[ModelCallFailed]()
+        reports = list[Report]()
         for limit in self._reset_limits(view[span]):
             try:
                 summary = self.summary(view, span, limit)
@@ -126,15 +157,18 @@ class SummarizingCondenser(RollingCondenser):
                 summary = replace(summary, reports=(*reports, *summary.reports))
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
-            f"the hard context reset was given up; tries: {len(failures)} of at most "
-            f"{self.hard_context_reset_max_retries}; calls of the model in them: {len(reports)}; the last one failed: "
-            f"{failures[-1].problem}",
+            f"the hard context reset was given up; tries: {len(failures)} of at most"
+            f" {self.hard_context_reset_max_retries}; calls of the model in them: {len(reports)};"
+            f" the last one failed: {failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]
 
-    def _in_pieces(self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX) -> Summary:
-        """Summarize ``events``. If they exceed the model's context, summarize the first half, then that summary with
-        the second half; and so on with halves of halves, down to ``pieces``. Raises ``ModelCallFailed``.
+    def _in_pieces(
+        self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
+    ) -> Summary:
+        """Summarize ``events``. If they exceed the model's context, summarize the first half, then
+        that summary with the second half; and so on with halves of halves, down to ``pieces``.
+        Raises ``ModelCallFailed``.
         """
         try:
             return self.summarize(events, limit)
@@ -153,7 +187,9 @@ class SummarizingCondenser(RollingCondenser):
             raise
         return replace(second, reports=(*reports, *second.reports))
 
-    def _reset(self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable) -> Condensation:
+    def _reset(
+        self, view: View, agent_llm: AgentModel | None, unavailable: NoCondensationAvailable
+    ) -> Condensation:
         cause = unavailable.__cause__
         if isinstance(cause, ModelCallFailed) and cause.failure in OUT_OF_REACH:
             raise unavailable
@@ -164,8 +200,8 @@ class SummarizingCondenser(RollingCondenser):
         return self.size_by_default if self.max_size is None else self.max_size
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return the most events and the most tokens of a View that is not condensed. The default number of events
-        counts only if no token limit is known.
+        """Return the most events and the most tokens of a View that is not condensed. The default
+        number of events counts only if no token limit is known.
         """
         tokens = limit_of(agent_llm, self.max_tokens, self.token_margin_ratio)
         return self._size if tokens is None else self.max_size, tokens
@@ -174,11 +210,13 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the span to forget: between the head and the shortest tail that any of the reasons asks for.
+        """Return the span to forget: between the head and the shortest tail that any of the reasons
+        asks for.
 
-        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest of a unit. Where a
-        tail that fits the limit would leave too little to forget, the prompt goes down to half of the limit. Raises
-        ``NoCondensationAvailable`` where too few events of the log could be forgotten.
+        The head may be longer than ``keep_first`` events: it includes a system prompt and the rest
+        of a unit. Where a tail that fits the limit would leave too little to forget, the prompt
+        goes down to half of the limit. Raises ``NoCondensationAvailable`` where too few events of
+        the log could be forgotten.
         """
         over = self.overrun(view, agent_llm)
         due = self.reasons(view, agent_llm)
@@ -186,7 +224,10 @@ class SummarizingCondenser(RollingCondenser):
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
         parts = (_BESIDE_A_SUMMARY, _HALF) if self.tail == "fits" else (_HALF,)
-        choices = [[over.tail(start, part), *tails] for part in parts] if over else [tails]
+        if over:
+            choices = [[over.tail(start, part), *tails] for part in parts]
+        else:
+            choices = [tails]
         forgotten = 0
         for choice in choices:
             span = middle(view, start, min(choice)) or slice(start, start)
@@ -195,24 +236,35 @@ class SummarizingCondenser(RollingCondenser):
                 return span
         if forgotten:
             raise NoCondensationAvailable(
-                f"{forgotten} of {len(view)} events could be forgotten, "
-                f"which is less than the minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
+                f"{forgotten} of {len(view)} events could be forgotten, which is less than the"
+                f" minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
             )
         raise NoCondensationAvailable(
             f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
-            + (f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}" if over else "")
-            + (unseen_in(view) or "; set a smaller keep_first, raise the limit, or go on without a condensation")
+            + (
+                f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}"
+                if over
+                else ""
+            )
+            + (
+                unseen_in(view)
+                or "; set a smaller keep_first, raise the limit, or go on without a condensation"
+            )
         )
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay: the first system prompt always does."""
+        """Return the number of events at the beginning that stay: the first system prompt always
+        does.
+        """
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
         """Return for each of the reasons that count events how many may stay at the end."""
         beside = self.keep_first + 1
         tails = [len(view) // 2 - beside] if Reason.REQUEST in due else []
-        return [*tails, self._size // 2 - beside] if Reason.EVENTS in due or not due else tails
+        if Reason.EVENTS in due or not due:
+            return [*tails, self._size // 2 - beside]
+        return tails
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
         yield self.max_event_length
@@ -224,7 +276,9 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
-        """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that would save no tokens."""
+        """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that
+        would save no tokens.
+        """
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
         counter = over.counter if over else agent_llm
@@ -232,11 +286,13 @@ class SummarizingCondenser(RollingCondenser):
         text, tokens_after = self._with_room(view, span, summary, counter, over, tokens_before)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
-                f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where there were "
-                f"{tokens_before}: it is larger than what it stands for; set a smaller keep_first, or a longer limit",
+                f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where"
+                f" there were {tokens_before}: it is larger than what it stands for; set a smaller"
+                " keep_first, or a longer limit",
                 summary.reports,
             )
-        due, after = self.reasons(view, agent_llm), len(view) - len(forgotten) + 1
+        due = self.reasons(view, agent_llm)
+        after = len(view) - len(forgotten) + 1
         metadata = {**self._metadata(view, after, due, self._size, outcome), **summary.metadata}
         if over is not None:
             metadata["tokens_max"] = over.limit
@@ -256,14 +312,19 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the summary, and the tokens of the prompt with it in the place of ``span``. It is shortened if that
-        prompt would not be smaller than before, or if it takes too much of a prompt that was over its limit. Where even
-        the shortest would not fit a limit, it keeps its part of the limit.
+        """Return the summary, and the tokens of the prompt with it in the place of ``span``. It is
+        shortened if that prompt would not be smaller than before, or if it takes too much of a
+        prompt that was over its limit. Where even the shortest would not fit a limit, it keeps its
+        part of the limit.
         """
 
         def tokens_with(*texts: str) -> int | None:
-            told = [CondensationSummary(id=summary_id(view.version), content=each) for each in texts]
-            return tokens_of(view.with_events((*view[: span.start], *told, *view[span.stop :])), counter)
+            told = [
+                CondensationSummary(id=summary_id(view.version), content=each) for each in texts
+            ]
+            return tokens_of(
+                view.with_events((*view[: span.start], *told, *view[span.stop :])), counter
+            )
 
         sizes: list[float] = []
         if over is not None:
@@ -275,20 +336,29 @@ class SummarizingCondenser(RollingCondenser):
         shown, tokens = whole = (summary.text, tokens_with(summary.text))
         for most in sizes:
             shown, tokens = whole
-            while tokens is not None and tokens > most and (less := summary.shorter(shown)) is not None:
-                shown, tokens = less, tokens_with(less)
+            while (
+                tokens is not None
+                and tokens > most
+                and (less := summary.shorter(shown)) is not None
+            ):
+                shown = less
+                tokens = tokens_with(less)
             if tokens is None or tokens <= most:
                 break
         return shown, tokens
 
 
-def limit_of(agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1) -> int | None:
+def limit_of(
+    agent_llm: Window | None, max_tokens: int | None = None, margin_ratio: float = 0.1
+) -> int | None:
     """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
-    The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its answer less the
-    margin, a part that stays free, because servers add tokens that only they can count. The room for an answer counts
-    as at most half of the input: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a
-    model there is no limit, as in the reference; a step without the agent's model passes an estimate, see ``counting``.
+    The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its
+    answer less the margin, a part that stays free, because servers add tokens that only they can
+    count. The room for an answer counts as at most half of the input:
+    docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
+    limit, as in the reference; a step without the agent's model passes an estimate, see
+    ``counting``.
     """
     if agent_llm is None:
         return None
@@ -301,18 +371,26 @@ def limit_of(agent_llm: Window | None, max_tokens: int | None = None, margin_rat
 
 
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
-    """Return by how much the prompt of ``view`` is over ``limit``; None if it is within it or there is no limit."""
+    """Return by how much the prompt of ``view`` is over ``limit``; None if it is within it or there
+    is no limit.
+    """
     if agent_llm is None or limit is None:
         return None
     counted = token_sums_of(view, agent_llm)
-    sums, counter = (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
+    sums, counter = (
+        (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
+    )
     return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
 
 _ROOM = 3 / 4
-"""The largest part of a token limit that a View should take after a condensation: half of the limit for its head and
-tail, and a quarter for the summary; the rest is room to grow. A summary that can be shortened is shortened to it.
+"""The largest part of a token limit that a View should take after a condensation: half of the limit
+for its head and tail, and a quarter for the summary; the rest is room to grow. A summary that can
+be shortened is shortened to it.
 """
 
-_HALF, _BESIDE_A_SUMMARY = 1 / 2, 7 / 8
-"""The parts of a token limit for head and tail; beside a tail that fits the rest is the summary's in any case."""
+_HALF = 1 / 2
+_BESIDE_A_SUMMARY = 7 / 8
+"""The parts of a token limit for head and tail; beside a tail that fits the rest is the summary's
+in any case.
+"""

@@ -1,10 +1,10 @@
 """Documents: values with names beside the events of a conversation, such as the state of an agent.
 
-Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction as other events. No
-View shows them. So the hash chain covers documents, and they are kept, copied, encrypted and erased like every event. A
-``DocumentChanges`` holds the changed documents, as differences to earlier values, and the ids of the events that hold
-the newest values of all other documents. So the last ``DocumentChanges`` before a version leads to all documents of
-that version.
+Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction
+as other events. No View shows them. So the hash chain covers documents, and they are kept, copied,
+encrypted and erased like every event. A ``DocumentChanges`` holds the changed documents, as
+differences to earlier values, and the ids of the events that hold the newest values of all other
+documents. So the last ``DocumentChanges`` before a version leads to all documents of that version.
 """
 
 from __future__ import annotations
@@ -57,18 +57,25 @@ class Documents:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    def get(self, conversation: str, name: str, default: Any = None, *, version: int | None = None) -> Any:
-        """Return the value of a document now, or when the conversation had ``version`` events; ``default`` where it
-        has none. The value is the caller's own.
+    def get(
+        self, conversation: str, name: str, default: Any = None, *, version: int | None = None
+    ) -> Any:
+        """Return the value of a document now, or when the conversation had ``version`` events;
+        ``default`` where it has none. The value is the caller's own.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``InvalidArgument`` for a version
-        that the conversation never had. Cost: the last whole value and the differences since, 64 events at most.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
+        ``InvalidArgument`` for a version that the conversation never had. Cost: the last whole
+        value and the differences since, 64 events at most.
         """
         check_text("name", name)
-        return self._store.query(conversation, lambda read: newest_value(read, name, version, default))
+        return self._store.query(
+            conversation, lambda read: newest_value(read, name, version, default)
+        )
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, in the order of names. Raises what ``get`` raises. Cost: ``get`` for each."""
+        """Return all documents by name, in the order of names. Raises what ``get`` raises. Cost:
+        ``get`` for each.
+        """
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
     def append(
@@ -86,19 +93,24 @@ class Documents:
     ) -> tuple[Recorded, ...]:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
-        ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs from the newest one,
-        the last returned event is the ``DocumentChanges`` that holds it; equal values add nothing. Arguments, errors
-        and durability are those of ``Store.append``; ``InvalidEvent`` is raised also for a value that JSON cannot hold.
-        Cost: the events, the given values, and their differences to the newest values.
+        ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs
+        from the newest one, the last returned event is the ``DocumentChanges`` that holds it; equal
+        values add nothing. Arguments, errors and durability are those of ``Store.append``;
+        ``InvalidEvent`` is raised also for a value that JSON cannot hold. Cost: the events, the
+        given values, and their differences to the newest values.
         """
         generation = generation or Generation()
         given = [events] if isinstance(events, Event) else list(events)
         values = _checked(changed)
         while True:
-            change, guard, found = self._change(conversation, values, generation, idempotency_key, None)
+            change, guard, found = self._change(
+                conversation, values, generation, idempotency_key, None
+            )
             batch = given if change is None else [*given, change]
             if not batch:  # the rules of an append, as of the moment at which nothing changes
-                check_version(State(conversation, 0 if found is None else found.version), expected_version)
+                check_version(
+                    State(conversation, 0 if found is None else found.version), expected_version
+                )
                 generation.key = generation.key or (None if found is None else found.key)
                 return ()
             try:
@@ -118,17 +130,28 @@ class Documents:
                     raise
 
     def prepare(
-        self, conversation: str, changed: Mapping[str, Any], expected_version: int, generation: Generation
+        self,
+        conversation: str,
+        changed: Mapping[str, Any],
+        expected_version: int,
+        generation: Generation,
     ) -> Appending | None:
-        """Return the append of values for ``together``; None if nothing changes. After a conflict, prepare it again."""
+        """Return the append of values for ``together``; None if nothing changes. After a conflict,
+        prepare it again.
+        """
         change, guard, _ = self._change(conversation, _checked(changed), generation, None, None)
         given = (conversation, change or (), expected_version, None, None, guard, generation)
-        return prepare_append(self._store, *given) if change is not None else None
+        if change is not None:
+            return prepare_append(self._store, *given)
+        return None
 
     def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
-        """Fork a conversation, and append new values of documents to the fork: see ``Store.fork`` and ``append``."""
+        """Fork a conversation, and append new values of documents to the fork: see ``Store.fork``
+        and ``append``.
+        """
         change, _, _ = self._change(conversation, _checked(changed), Generation(), None, at)
-        append, database = prepare_append(self._store, new_id, change or (), at), self._store.database
+        append = prepare_append(self._store, new_id, change or (), at)
+        database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
             begin_fork(database, transaction, conversation, at, new_id)
@@ -137,14 +160,21 @@ class Documents:
         database.recorder.transact(fork_and_append)
 
     def _change(
-        self, conversation: str, values: Mapping[str, Any], generation: Generation, key: str | None, at: int | None
+        self,
+        conversation: str,
+        values: Mapping[str, Any],
+        generation: Generation,
+        key: str | None,
+        at: int | None,
     ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
-        """Return the event that holds these values, None where nothing changes; the guard of its append; and the
-        conversation that this is true of.
+        """Return the event that holds these values, None where nothing changes; the guard of its
+        append; and the conversation that this is true of.
         """
         database = self._store.database
 
-        def read(reader: Reader) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
+        def read(
+            reader: Reader,
+        ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
             found, _ = find_meant(database, reader, conversation, generation)
             if found is None:
                 return _of_values({}, {}, values), DocumentsUnchanged(values, None, {}), None
@@ -170,8 +200,8 @@ def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes that were appended under an idempotency key; None if it stands for events without changes. Of
-    a document that was redacted only its name is compared.
+    """Return the changes that were appended under an idempotency key; None if it stands for events
+    without changes. Of a document that was redacted only its name is compared.
 
     Raises ``IdempotencyConflict`` if the changes have other values.
     """
@@ -203,19 +233,23 @@ def _of_values(
     changed = {name: change for name, change in steps if change is not None}
     if not changed:
         return None
-    return DocumentChanges(changed=changed, others={name: i for name, i in ids.items() if name not in changed})
+    return DocumentChanges(
+        changed=changed, others={name: i for name, i in ids.items() if name not in changed}
+    )
 
 
 def _step(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a difference, if it is small and follows few others; else the value. None where
-    nothing changes.
+    """Return the change of a document: a difference, if it is small and follows few others; else
+    the value. None where nothing changes.
     """
     found = difference(DELETED if before is None else before.value, value)
     if found is None:
         return None
-    if value is DELETED or before is None or name == ATTRIBUTES:  # attributes are few, and lists need them whole
+    # attributes are few, and lists need them whole
+    if value is DELETED or before is None or name == ATTRIBUTES:
         return _whole(value)
-    whole, size = len(json_text(before.whole)), len(json_text(found))
+    whole = len(json_text(before.whole))
+    size = len(json_text(found))
     spent = sum(len(json_text(each)) for each in before.differences)
     if len(before.differences) >= CHAIN_MAX or spent + size > whole or 2 * size > whole:
         return {"value": value}
@@ -230,19 +264,21 @@ def _checked_name(name: object) -> str:
 
 
 def _own(name: str, value: Any) -> Any:
-    """Return a copy of a value as a reader gets it, with its bytes. Raises ``InvalidEvent`` where that is another
-    value.
+    """Return a copy of a value as a reader gets it, with its bytes. Raises ``InvalidEvent`` where
+    that is another value.
     """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:
         said = str(error).partition(": ")[2].replace(f"changed.{name}.value", name, 1) or str(error)
-        raise InvalidEvent(f"document {name!r} holds a value that JSON cannot hold: {said}") from None
+        raise InvalidEvent(
+            f"document {name!r} holds a value that JSON cannot hold: {said}"
+        ) from None
     assert isinstance(stored, DocumentChanges)
     copy = stored.changed[name]["value"]
     if copy != value and copy != whole_pairs(value):
         raise InvalidEvent(
-            f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple; convert it to "
-            f"lists, texts and numbers"
+            f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple;"
+            " convert it to lists, texts and numbers"
         )
     return copy

@@ -1,12 +1,14 @@
-"""The difference between two JSON values, as JSON. It is small where lists grow at their end and objects change in few
-places.
+"""The difference between two JSON values, as JSON. It is small where lists grow at their end and
+objects change in few places.
 
     {"=": value}                                          another value
     {"set": {…}, "del": […], "in": {key: difference}}     two objects
-    {"keep": n, "in": {"place": difference}, "add": […]}  two arrays: the first n elements, of which some changed, then
+    {"keep": n, "in": {"place": difference}, "add": […]}  two arrays: the first n elements, of which
+                                                          some changed, then
                                                           these
 
-``patched(before, difference(before, after))`` is ``after``, with the types of JSON: ``1``, ``1.0`` and ``true`` differ.
+``patched(before, difference(before, after))`` is ``after``, with the types of JSON: ``1``, ``1.0``
+and ``true`` differ.
 """
 
 from __future__ import annotations
@@ -23,8 +25,8 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return how ``after`` differs from ``before``; None where both are the same. The result shares values with
-    ``after``.
+    """Return how ``after`` differs from ``before``; None where both are the same. The result shares
+    values with ``after``.
 
     Cost: one visit of both values, and one more for each level down to a change.
     """
@@ -73,14 +75,17 @@ def json_text(value: Any) -> bytes:
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
-        plain = json.dumps(value, sort_keys=True, default=lambda data: base64.b64encode(data).decode("ascii"))
+        plain = json.dumps(
+            value, sort_keys=True, default=lambda data: base64.b64encode(data).decode("ascii")
+        )
         return plain.encode()
 
 
 def patched(before: Any, change: Difference) -> Any:
     """Return the value after the change. ``before`` stays as it is; values are shared.
 
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` where the change was not taken from ``before``.
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` where the change was not taken from
+    ``before``.
     """
     if "=" in change:
         return change["="]

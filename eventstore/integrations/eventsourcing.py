@@ -1,16 +1,20 @@
 """The eventsourcing library on our recorders.
 
-Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and ``FOLDLOG_URL=sqlite:///…``.
+Set ``PERSISTENCE_MODULE=foldlog.eventstore.integrations.eventsourcing`` and
+``FOLDLOG_URL=sqlite:///…``.
 
-``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and gives every event
-to a projection of yours, once: the projection writes its result and its position in one transaction. Its view
-may lie in the same store (``TrackingView``) or in a database of its own (``docs/PROJECTIONS.md``).
+``Conversations`` is the library's ``Application`` on a store. A ``ProjectionRunner`` follows it and
+gives every event to a projection of yours, once: the projection writes its result and its position
+in one transaction. Its view may lie in the same store (``TrackingView``) or in a database of its
+own (``docs/PROJECTIONS.md``).
 
-Events are ``ConversationEvent``s: one of our registered kinds with its conversation (``originator_id``) and its id
-(``originator_version``). The topic of a stored event is its registered name and schema version, never a Python path.
+Events are ``ConversationEvent``s: one of our registered kinds with its conversation
+(``originator_id``) and its id (``originator_version``). The topic of a stored event is its
+registered name and schema version, never a Python path.
 
-``ConversationBatches`` is ``Conversations`` for read models that would fall behind a busy store if they wrote a
-transaction for each event: its runner gives them all events that are there, up to 1,000, as a ``RecordedBatch``.
+``ConversationBatches`` is ``Conversations`` for read models that would fall behind a busy store if
+they wrote a transaction for each event: its runner gives them all events that are there, up to
+1,000, as a ``RecordedBatch``.
 """
 
 from __future__ import annotations
@@ -51,7 +55,15 @@ from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.following import followed, placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
-from foldlog.eventstore.log.row import PLAIN, chained, from_microseconds, new_salt, not_erased, sound, with_times
+from foldlog.eventstore.log.row import (
+    PLAIN,
+    chained,
+    from_microseconds,
+    new_salt,
+    not_erased,
+    sound,
+    with_times,
+)
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new
 from foldlog.eventstore.opening import recorder_and_settings
@@ -71,7 +83,8 @@ T = TypeVar("T")
 V = TypeVar("V", bound=TrackingRecorder)
 
 
-# -- events -----------------------------------------------------------------------------------------------------------
+# -- events
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,25 +103,29 @@ class ConversationEvent:
 class Conversations(Application[str]):
     """The conversations of a store as an application of the library.
 
-    Its ``name`` is the one under which a view records how far it has followed. Appending with its ``events.put`` checks
-    versions only; the rules of a conversation are those of ``Store.append``.
+    Its ``name`` is the one under which a view records how far it has followed. Appending with its
+    ``events.put`` checks versions only; the rules of a conversation are those of ``Store.append``.
     """
 
     name = "conversations"
 
 
 class ConversationMapper(Mapper[str]):
-    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec, without transcoder and cipher."""
+    """``ConversationEvent`` to ``StoredEvent`` and back, by our codec, without transcoder and
+    cipher.
+    """
 
     def to_stored_event(self, domain_event: DomainEventProtocol[str]) -> StoredEvent:
-        """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append`` does, and
-        ``InvalidEvent`` for an event of an aggregate of your own: a store keeps conversations.
+        """Encode an event. Raises ``InvalidEvent`` or ``UnknownEventType``, as ``Store.append``
+        does, and ``InvalidEvent`` for an event of an aggregate of your own: a store keeps
+        conversations.
         """
         if not isinstance(domain_event, ConversationEvent):
             raise InvalidEvent(
-                f"{type(domain_event).__qualname__} is an event of an aggregate, and foldlog's persistence module "
-                "keeps the events of conversations only; give the application of your aggregates another persistence "
-                "module: MYAPP_PERSISTENCE_MODULE=eventsourcing.sqlite for the class MyApp"
+                f"{type(domain_event).__qualname__} is an event of an aggregate, and foldlog's"
+                " persistence module keeps the events of conversations only; give the application"
+                " of your aggregates another persistence module:"
+                " MYAPP_PERSISTENCE_MODULE=eventsourcing.sqlite for the class MyApp"
             )
         encoded = codec.encode(domain_event.event, finite=True)
         return StoredEvent(
@@ -119,21 +136,27 @@ class ConversationMapper(Mapper[str]):
         )
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[str]:
-        """Decode an event; an unknown kind becomes an ``UnknownEvent``. Raises ``MapperDeserialisationError``."""
+        """Decode an event; an unknown kind becomes an ``UnknownEvent``. Raises
+        ``MapperDeserialisationError``.
+        """
         kind, schema = kind_and_schema(stored_event.topic)
         try:
             event = codec.decode(kind, schema, stored_event.state, stored_event.originator_version)
         except Undecodable as error:
             raise MapperDeserialisationError(
-                f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot be read: {error}"
+                f"event {stored_event.originator_version} of {stored_event.originator_id!r} cannot"
+                f" be read: {error}"
             ) from error
         recorded_at = getattr(stored_event, "recorded_at", None)
         if recorded_at is not None:
             with_times((event,), recorded_at)
-        return ConversationEvent(str(stored_event.originator_id), stored_event.originator_version, event, recorded_at)
+        return ConversationEvent(
+            str(stored_event.originator_id), stored_event.originator_version, event, recorded_at
+        )
 
 
-# -- recorders --------------------------------------------------------------------------------------------------------
+# -- recorders
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -168,7 +191,9 @@ class StoreRecorder:
             yield reader
 
     def value(self, name: str) -> str:
-        """Return a fact about the store; see ``foldlog.eventstore.recorders.base.Recorder.value``."""
+        """Return a fact about the store; see
+        ``foldlog.eventstore.recorders.base.Recorder.value``.
+        """
         with errors_of_the_library():
             return self._recorder.value(name)
 
@@ -192,12 +217,17 @@ def errors_of_the_library() -> Iterator[None]:
     except KeyUnavailable:
         raise
     except FAILURES as error:
-        otherwise = persistence.OperationalError if isinstance(error, StoreUnavailable) else persistence.DatabaseError
+        otherwise = (
+            persistence.OperationalError
+            if isinstance(error, StoreUnavailable)
+            else persistence.DatabaseError
+        )
         raise _OF_LIBRARY.get(error.kind, otherwise)(str(error)) from error
 
 
 class TrackingView(TrackingRecorder):
-    """The base of a projection's view. The view writes its records and its position in one transaction.
+    """The base of a projection's view. The view writes its records and its position in one
+    transaction.
 
     class Counts(TrackingView):
         def count(self, kind: str, tracking: Tracking) -> None:
@@ -211,10 +241,12 @@ class TrackingView(TrackingRecorder):
         self.recorder = recorder
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
-        """Record the position of a projection, within the caller's transaction. Raises ``IntegrityError`` where that
-        notification was processed already.
+        """Record the position of a projection, within the caller's transaction. Raises
+        ``IntegrityError`` where that notification was processed already.
         """
-        transaction.set_value(f"tracking {tracking.application_name}", str(tracking.notification_id))
+        transaction.set_value(
+            f"tracking {tracking.application_name}", str(tracking.notification_id)
+        )
 
     def insert_tracking(self, tracking: Tracking) -> None:
         self.recorder.transact(lambda transaction: self.track(transaction, tracking))
@@ -224,7 +256,9 @@ class TrackingView(TrackingRecorder):
         return int(found) if found else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
-        """Return the newest record of this view at or before a version; records belong to no conversation."""
+        """Return the newest record of this view at or before a version; records belong to no
+        conversation.
+        """
         found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
         return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
 
@@ -237,13 +271,17 @@ class TrackingView(TrackingRecorder):
 class EventRecorder(TrackingView, ProcessRecorder):
     """The library's recorders of events on one of our recorders."""
 
-    def __init__(self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None) -> None:
+    def __init__(
+        self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None
+    ) -> None:
         super().__init__(recorder)
         self._subscription = subscription or PollingSubscription
 
-    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
-        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a version is taken,
-        and ``ConversationErased``.
+    def insert_events(
+        self, stored_events: Sequence[StoredEvent], **kwargs: Any
+    ) -> Sequence[int] | None:
+        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a
+        version is taken, and ``ConversationErased``.
         """
         tracking: Tracking | None = kwargs.get("tracking")
         now = time.time_ns() // 1_000
@@ -251,7 +289,10 @@ class EventRecorder(TrackingView, ProcessRecorder):
         def insert(transaction: Transaction) -> list[Place]:
             if tracking is not None:
                 self.track(transaction, tracking)
-            return [_insert(self.recorder.database, transaction, stored, now) for stored in stored_events]
+            return [
+                _insert(self.recorder.database, transaction, stored, now)
+                for stored in stored_events
+            ]
 
         return [place() for place in self.recorder.transact(insert)]
 
@@ -264,8 +305,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Raises ``CorruptEvent`` where one is damaged. Cost: those in the range of
-        versions, also with ``limit`` if ``desc``.
+        """Return events of a conversation. Raises ``CorruptEvent`` where one is damaged. Cost:
+        those in the range of versions, also with ``limit`` if ``desc``.
         """
         database = self.recorder.database
         with self.recorder.read() as reader:
@@ -274,9 +315,13 @@ class EventRecorder(TrackingView, ProcessRecorder):
                 return []
             start = 0 if gt is None else gt + 1
             stop = found.version if lte is None else min(lte + 1, found.version)
-            at_most = _NO_LIMIT if limit is None or desc else limit  # ids may have gaps: the newest are found last
+            # ids may have gaps: the newest are found last
+            at_most = _NO_LIMIT if limit is None or desc else limit
             rows = ReadTransaction(reader, found, database).rows(start, stop, at_most)
-            return [_RecordedEvent(**_fields(found.id, row)) for row in (rows[::-1][:limit] if desc else rows)]
+            return [
+                _RecordedEvent(**_fields(found.id, row))
+                for row in (rows[::-1][:limit] if desc else rows)
+            ]
 
     def select_notifications(
         self,
@@ -291,13 +336,19 @@ class EventRecorder(TrackingView, ProcessRecorder):
         selected: list[Notification] = []
         with self.recorder.read() as reader:
             while len(selected) < limit:
-                page = placed_rows(self.recorder.database, reader, after, _PAGE if topics else limit)
+                page = placed_rows(
+                    self.recorder.database, reader, after, _PAGE if topics else limit
+                )
                 for position, conversation, row, _ in page:
-                    if (topics and _topic(row) not in topics) or (stop is not None and position > stop):
+                    if (topics and _topic(row) not in topics) or (
+                        stop is not None and position > stop
+                    ):
                         continue
                     if row.encoding != PLAIN and selected:
                         return selected[:limit]  # who asks for what follows is told of the damage
-                    selected.append(_RecordedNotification(id=position, **_fields(conversation, row, position)))
+                    selected.append(
+                        _RecordedNotification(id=position, **_fields(conversation, row, position))
+                    )
                 if not page or (stop is not None and page[-1].position >= stop):
                     break
                 after = page[-1].position
@@ -306,7 +357,9 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def max_notification_id(self) -> int | None:
         return int(self.recorder.value("last_position")) or None
 
-    def subscribe(self, gt: int | None = None, topics: Sequence[str] = ()) -> Subscription[ApplicationRecorder]:
+    def subscribe(
+        self, gt: int | None = None, topics: Sequence[str] = ()
+    ) -> Subscription[ApplicationRecorder]:
         return self._subscription(self, gt, topics)
 
 
@@ -318,11 +371,16 @@ class EventsOfAggregates(EventRecorder):
 
     def select_events(self, originator_id: UUID | str, **which: Any) -> Sequence[StoredEvent]:
         selected = super().select_events(originator_id, **which)
-        return [StoredEvent(each.originator_id, each.originator_version, each.topic, each.state) for each in selected]
+        return [
+            StoredEvent(each.originator_id, each.originator_version, each.topic, each.state)
+            for each in selected
+        ]
 
 
 class PollingSubscription(Subscription[ApplicationRecorder]):
-    """Polls for new notifications, and reads them when another connection has committed. A poll costs microseconds."""
+    """Polls for new notifications, and reads them when another connection has committed. A poll
+    costs microseconds.
+    """
 
     def __init__(self, recorder: EventRecorder, gt: int | None, topics: Sequence[str]) -> None:
         super().__init__(recorder, gt, topics)
@@ -339,8 +397,12 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        """Return the next notifications after a position; an empty sequence where there is none yet."""
-        return self._recorder.select_notifications(after, _PAGE, topics=self._topics, inclusive_of_start=False)
+        """Return the next notifications after a position; an empty sequence where there is none
+        yet.
+        """
+        return self._recorder.select_notifications(
+            after, _PAGE, topics=self._topics, inclusive_of_start=False
+        )
 
     def _poll(self) -> Sequence[Notification]:
         data_version = self.store_recorder.value("data_version")
@@ -354,7 +416,9 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    """Return an event with the state that the library made: any bytes, where the kind is unknown here."""
+    """Return an event with the state that the library made: any bytes, where the kind is unknown
+    here.
+    """
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
     return codec.encode(event)._replace(kind=kind, schema=schema, body=state)
@@ -362,14 +426,19 @@ def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
 
 def _insert(database: Database, transaction: Transaction, stored: StoredEvent, now: int) -> Place:
     kind, schema = kind_and_schema(stored.topic)
-    version, conversation = stored.originator_version, str(stored.originator_id)
-    as_stored = _encoded(kind, schema, stored.state, codec.decode(kind, schema, stored.state, version))
+    version = stored.originator_version
+    conversation = str(stored.originator_id)
+    as_stored = _encoded(
+        kind, schema, stored.state, codec.decode(kind, schema, stored.state, version)
+    )
     found = not_erased(database.find(transaction, conversation))
     if found is None:
         found = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
     if version < found.begins:
         raise StoreUnavailable(
-            f"conversation {conversation!r} has event {version} already: it shares it with another one", kind="taken"
+            f"conversation {conversation!r} has event {version} already: it shares it with"
+            " another one",
+            kind="taken",
         )
     writing = WriteTransaction(transaction, found, database)
     rows, _ = chained(found._replace(version=version), [as_stored], now)
@@ -379,7 +448,9 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
 
 
 def kind_and_schema(topic: str) -> tuple[str, int]:
-    """Return the kind and schema of a topic ``name/schema``. Any other topic is a kind without a schema."""
+    """Return the kind and schema of a topic ``name/schema``. Any other topic is a kind without a
+    schema.
+    """
     kind, _, schema = topic.rpartition("/")
     return (kind, int(schema)) if kind and schema.isdigit() else (topic, 0)
 
@@ -401,8 +472,8 @@ def _fields(conversation: str, row: Row, position: int | None = None) -> dict[st
 
 
 class Factory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none); or on the store that
-    another caller opened, and closes.
+    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none);
+    or on the store that another caller opened, and closes.
     """
 
     def __init__(self, env: Environment | EnvType | None, database: Database | None = None) -> None:
@@ -411,7 +482,11 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
         self.recorder = StoreRecorder(database or self._opened())
 
     def _opened(self) -> Database:
-        if self.env.get(self.CIPHER_TOPIC) or self.env.get("CIPHER_KEY") or self.env.get(self.COMPRESSOR_TOPIC):
+        if (
+            self.env.get(self.CIPHER_TOPIC)
+            or self.env.get("CIPHER_KEY")
+            or self.env.get(self.COMPRESSOR_TOPIC)
+        ):
             raise InfrastructureFactoryError(
                 "foldlog's store encrypts and compresses events itself; "
                 "leave CIPHER_TOPIC, CIPHER_KEY and COMPRESSOR_TOPIC unset"
@@ -423,7 +498,9 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
 
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
         if purpose != "events":
-            raise InfrastructureFactoryError(f"foldlog keeps no {purpose} of the library; leave snapshotting disabled")
+            raise InfrastructureFactoryError(
+                f"foldlog keeps no {purpose} of the library; leave snapshotting disabled"
+            )
         return EventsOfAggregates(self.recorder)
 
     def application_recorder(self) -> ApplicationRecorder:
@@ -442,14 +519,16 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
             self.recorder.close()
 
 
-# -- batches ----------------------------------------------------------------------------------------------------------
+# -- batches
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedBatch:
     """Events of the whole store in the order of their positions, at least one.
 
-    In the place of an unreadable event stands the ``CorruptEvent`` that names it, with its position.
+    In the place of an unreadable event stands the ``CorruptEvent`` that names it, with its
+    position.
     """
 
     events: tuple[Recorded | CorruptEvent, ...]
@@ -468,7 +547,9 @@ class _BatchMapper(ConversationMapper):
 
 
 class ConversationBatches(Conversations):
-    """The conversations of a store, for a runner that gives its projection a ``RecordedBatch`` at a time."""
+    """The conversations of a store, for a runner that gives its projection a ``RecordedBatch`` at a
+    time.
+    """
 
     name = Conversations.name
 

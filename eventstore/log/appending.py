@@ -1,4 +1,6 @@
-"""The work of an append in its transaction: find, decide, link, insert, tell the projections; and of a fork."""
+"""The work of an append in its transaction: find, decide, link, insert, tell the projections; and
+of a fork.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,14 @@ from msgspec import Struct
 from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.codec import Encoded, encode
 from foldlog.eventstore.codec_json import size_of
-from foldlog.eventstore.conversation import AnyVersion, Append, State, decide, numbered, summaries_named
+from foldlog.eventstore.conversation import (
+    AnyVersion,
+    Append,
+    State,
+    decide,
+    numbered,
+    summaries_named,
+)
 from foldlog.eventstore.errors import (
     ConversationNotFound,
     CorruptEvent,
@@ -22,7 +31,14 @@ from foldlog.eventstore.errors import (
     InvalidArgument,
     VersionConflict,
 )
-from foldlog.eventstore.events import ATTRIBUTES, CondensationAction, DocumentChanges, Event, Forked, summary_of
+from foldlog.eventstore.events import (
+    ATTRIBUTES,
+    CondensationAction,
+    DocumentChanges,
+    Event,
+    Forked,
+    summary_of,
+)
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, Left
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
@@ -41,7 +57,14 @@ from foldlog.eventstore.log.row import (
 )
 from foldlog.eventstore.log.writing import WriteTransaction, begin_new, list_again
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import Ancestor, Conversation, Outcome, Place, RecalledKey, unplaced
+from foldlog.eventstore.recorders.types import (
+    Ancestor,
+    Conversation,
+    Outcome,
+    Place,
+    RecalledKey,
+    unplaced,
+)
 from foldlog.eventstore.times import EPOCH
 
 _new: Final = tuple.__new__  # what Recorded(...) calls, without the call around it
@@ -63,8 +86,8 @@ class Besides(Struct, eq=False):
 
 
 class Appending(Struct, eq=False):
-    """The work of one append. It is called with a transaction, and again with another one if the first is rolled back.
-    Once that is committed, ``recorded`` returns the events.
+    """The work of one append. It is called with a transaction, and again with another one if the
+    first is rolled back. Once that is committed, ``recorded`` returns the events.
     """
 
     database: Database
@@ -73,7 +96,9 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """None for an append of events that are neither structural nor changes of documents, and nothing else."""
+    """None for an append of events that are neither structural nor changes of documents, and
+    nothing else.
+    """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
     """What was recorded before, or nothing: then this transaction appends nothing."""
@@ -97,7 +122,8 @@ class Appending(Struct, eq=False):
         writing.end()
         self.met = writing.found.key
         self.left = transaction.left
-        for other in () if besides is None else besides.together:  # last: one to this conversation goes on behind these
+        # last: one to this conversation goes on behind these
+        for other in () if besides is None else besides.together:
             other(transaction)
 
     def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
@@ -109,7 +135,9 @@ class Appending(Struct, eq=False):
         with_times(self.decided, self.moment)
 
     def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        """Append with all that was asked for. Return False where nothing is to be appended: that sets ``earlier``."""
+        """Append with all that was asked for. Return False where nothing is to be appended: that
+        sets ``earlier``.
+        """
         key = besides.idempotency_key
         version = writing.version
         new = None
@@ -151,12 +179,16 @@ class Appending(Struct, eq=False):
         if self.earlier is not None:
             return self.earlier
         places = count(self.place())
-        fields = zip(places, repeat(self.conversation), repeat(self.moment), self.decided, strict=False)
+        fields = zip(
+            places, repeat(self.conversation), repeat(self.moment), self.decided, strict=False
+        )
         return tuple(map(_new, repeat(Recorded), fields))
 
-    def _earlier(self, reading: ReadTransaction, idempotency_key: str) -> tuple[Recorded, ...] | None:
-        """Return the events that were recorded under the idempotency key before; None if it is new. Raises
-        ``IdempotencyConflict`` if they were other events.
+    def _earlier(
+        self, reading: ReadTransaction, idempotency_key: str
+    ) -> tuple[Recorded, ...] | None:
+        """Return the events that were recorded under the idempotency key before; None if it is new.
+        Raises ``IdempotencyConflict`` if they were other events.
         """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
@@ -164,7 +196,9 @@ class Appending(Struct, eq=False):
         conversation = reading.conversation
         first_id, count, _, position = earlier
         if count < 1:
-            raise CorruptEvent(conversation, 0, "the record of an idempotency key of the conversation is damaged")
+            raise CorruptEvent(
+                conversation, 0, "the record of an idempotency key of the conversation is damaged"
+            )
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
         given = numbered(map(_decoded_event, self.batch), first_id)
@@ -182,8 +216,9 @@ class Appending(Struct, eq=False):
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation to append to; one that does not exist begins with its first event. Raises what
-    ``find_meant`` raises. Costs no question where the last append of this connection was to it.
+    """Open the conversation to append to; one that does not exist begins with its first event.
+    Raises what ``find_meant`` raises. Costs no question where the last append of this connection
+    was to it.
     """
     left: Left | None = transaction.left
     if (
@@ -204,7 +239,8 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
     version = reading.version
     events = list(map(_decoded_event, batch))
     kinds = set(map(type, events))
-    existing, documents = _NO_SUMMARIES, None
+    existing = _NO_SUMMARIES
+    documents = None
     if CondensationAction in kinds and reading.is_begun:
         existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
     if DocumentChanges in kinds:
@@ -214,16 +250,21 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
 
 
 def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event]) -> bool:
-    """Return whether stored events, some of them redacted, equal the given events, whatever their trace contexts. For a
-    redacted event only its size, its kind and the other fields that stay are compared; for documents, which may be
-    stored as differences, not the size.
+    """Return whether stored events, some of them redacted, equal the given events, whatever their
+    trace contexts. For a redacted event only its size, its kind and the other fields that stay are
+    compared; for documents, which may be stored as differences, not the size.
     """
     return len(stored) == len(given) and all(
-        one == other
-        if one.redacted is None
-        else can_be_redacted(other)
-        and (isinstance(other, DocumentChanges) or one.redacted.bytes == size_of(encode(other, ours=True).body))
-        and without_content(other, one.redacted) == one
+        (
+            one == other
+            if one.redacted is None
+            else can_be_redacted(other)
+            and (
+                isinstance(other, DocumentChanges)
+                or one.redacted.bytes == size_of(encode(other, ours=True).body)
+            )
+            and without_content(other, one.redacted) == one
+        )
         for one, other in zip(map(untraced, stored), map(untraced, given), strict=True)
     )
 
@@ -235,8 +276,9 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 
 class DocumentsUnchanged(Struct):
-    """A guard: raise ``DocumentsChanged`` if since documents were read another writer changed one of them, redacted an
-    event, or used the id for another conversation. It calls no code but foldlog's, so any thread may run it.
+    """A guard: raise ``DocumentsChanged`` if since documents were read another writer changed one
+    of them, redacted an event, or used the id for another conversation. It calls no code but
+    foldlog's, so any thread may run it.
     """
 
     names: Iterable[str]
@@ -248,19 +290,25 @@ class DocumentsUnchanged(Struct):
         last = reading.documents_before(reading.version)
         now = {} if last is None else last.newest()
         for name in self.names:
-            if (reading.key, reading.redactions) != self.state or now.get(name) != self.ids.get(name):
+            if (reading.key, reading.redactions) != self.state or now.get(name) != self.ids.get(
+                name
+            ):
                 raise DocumentsChanged(reading.conversation, name, reading.version)
 
 
 def can_append_all(database: Database) -> bool:
-    """Return whether ``append_all`` is possible: not on a server, where each writer has a connection of its own."""
+    """Return whether ``append_all`` is possible: not on a server, where each writer has a
+    connection of its own.
+    """
     return not database.recorder.on_server
 
 
-def append_all(database: Database, works: Sequence[Appending]) -> list[Outcome[tuple[Recorded, ...]]]:
-    """Make several appends that ``store.prepare_append`` prepared, in their order, in as few transactions as possible.
-    Return the outcome of each: what ``Store.append`` would have returned or raised. One that fails does not change the
-    others.
+def append_all(
+    database: Database, works: Sequence[Appending]
+) -> list[Outcome[tuple[Recorded, ...]]]:
+    """Make several appends that ``store.prepare_append`` prepared, in their order, in as few
+    transactions as possible. Return the outcome of each: what ``Store.append`` would have returned
+    or raised. One that fails does not change the others.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [
@@ -279,16 +327,17 @@ def begin_fork(
 ) -> Conversation:
     """Begin the fork ``new_id`` of a conversation at a version, and return it.
 
-    Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a version that the
-    conversation does not have or an empty ``new_id``, ``VersionConflict`` where ``new_id`` exists.
+    Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a
+    version that the conversation does not have or an empty ``new_id``, ``VersionConflict`` where
+    ``new_id`` exists.
     """
     found = find_begun(database, transaction, conversation)
     if found is None:
         raise ConversationNotFound(conversation)
     if not 1 <= check_whole("at", at) <= found.version:
         raise InvalidArgument(
-            f"conversation {conversation!r} has {found.version} events and cannot be forked at {at}: use 1 to "
-            f"{found.version}"
+            f"conversation {conversation!r} has {found.version} events and cannot be forked at"
+            f" {at}: use 1 to {found.version}"
         )
     rival, replaces = find_meant(database, transaction, new_id, generation)
     if rival is not None:
@@ -299,15 +348,21 @@ def begin_fork(
         0,
         new_id,
         database.now(),
-        owner.salt if owner.sealed_key is None else b"",  # the fork gets a key below, which holds the salt
+        # the fork gets a key below, which holds the salt
+        owner.salt if owner.sealed_key is None else b"",
         parent=owner.key,
         parent_version=at,
         parent_id=owner.id,
-        lineage=(Ancestor(owner.key, at, owner.id, owner.sealed_key is not None, owner.parent), *owner.lineage),
+        lineage=(
+            Ancestor(owner.key, at, owner.id, owner.sealed_key is not None, owner.parent),
+            *owner.lineage,
+        ),
         seed=first_head(owner, parent.salt),
         replaces=replaces,
     )
-    begun = begin_new(transaction, database, new.grown(parent.last_row(at)))._replace(salt=parent.salt)
+    begun = begin_new(transaction, database, new.grown(parent.last_row(at)))._replace(
+        salt=parent.salt
+    )
     writing = WriteTransaction(transaction, begun, database)
     writing.begin()
     enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)
@@ -318,16 +373,24 @@ def begin_fork(
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Have the fork know the ids that a source gave redacted events which it shares: these must not come back."""
+    """Have the fork know the ids that a source gave redacted events which it shares: these must not
+    come back.
+    """
     for name, each in parent.source_keys():
         if each.first_id < at:
             fork.remember(name, RecalledKey(each.first_id, 1))
     fork.count_redactions(parent.redactions)
 
 
-def _owner(database: Database, transaction: Transaction, found: Conversation, at: int) -> Conversation:
-    """Return the conversation that event ``at - 1`` is stored under: ``found``, or one of its ancestors."""
+def _owner(
+    database: Database, transaction: Transaction, found: Conversation, at: int
+) -> Conversation:
+    """Return the conversation that event ``at - 1`` is stored under: ``found``, or one of its
+    ancestors.
+    """
     if at > found.begins:
         return found
-    (part,) = (part for part in past_of(database, transaction, found) if part.start < at <= part.stop)
+    (part,) = (
+        part for part in past_of(database, transaction, found) if part.start < at <= part.stop
+    )
     return ancestor(database, transaction, part.key, part.id, at - 1)

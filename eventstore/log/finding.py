@@ -1,4 +1,6 @@
-"""Find the conversation that is meant, and read it: at one moment, page by page, or all conversations together."""
+"""Find the conversation that is meant, and read it: at one moment, page by page, or all
+conversations together.
+"""
 
 from __future__ import annotations
 
@@ -27,13 +29,16 @@ _FIRST_LISTED = 2
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its events are lost."""
+    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its
+    events are lost.
+    """
     return begun(database.find(reader, conversation))
 
 
 def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
-    """Return a conversation that an earlier transaction found, as it is now. Raises ``ConversationErased``, also where
-    another conversation has its id now; ``EventsNotMade`` unless it was found so.
+    """Return a conversation that an earlier transaction found, as it is now. Raises
+    ``ConversationErased``, also where another conversation has its id now; ``EventsNotMade`` unless
+    it was found so.
     """
     now = begun(database.find(reader, found.id, pending=found.pending > 0))
     if now is None:
@@ -44,14 +49,18 @@ def find_again(database: Database, reader: Reader, found: Conversation) -> ReadT
     return ReadTransaction(reader, now, database)
 
 
-def read_existing(database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader) -> T:
+def read_existing(
+    database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader
+) -> T:
     """Run ``work`` on a conversation. Raises what ``find_existing`` raises."""
     return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
 
 
-def find_existing(database: Database, reader: Reader, conversation: str, *, pending: bool = False) -> Conversation:
-    """Return a conversation, as ``find_begun`` does; if it may be ``pending``, no events are made of its records.
-    Raises ``ConversationNotFound`` where there is none.
+def find_existing(
+    database: Database, reader: Reader, conversation: str, *, pending: bool = False
+) -> Conversation:
+    """Return a conversation, as ``find_begun`` does; if it may be ``pending``, no events are made
+    of its records. Raises ``ConversationNotFound`` where there is none.
     """
     found = begun(database.find(reader, conversation, pending=pending))
     if found is None:
@@ -59,15 +68,18 @@ def find_existing(database: Database, reader: Reader, conversation: str, *, pend
     return found
 
 
-# -- the id of an erased conversation, used again ----------------------------------------------------------------------
+# -- the id of an erased conversation, used again
+# ----------------------------------------------------------------------
 
 
 @dataclass
 class Generation:
-    """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is found.
+    """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is
+    found.
 
-    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the same id. ``fence``
-    is called in the transaction of each append, before the append decides: what it raises refuses the append.
+    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the
+    same id. ``fence`` is called in the transaction of each append, before the append decides: what
+    it raises refuses the append.
     """
 
     key: int | None = None
@@ -78,26 +90,39 @@ class Generation:
 def find_meant(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to, or None for one that is to begin, and the key of the erased one that it
-    then replaces.
+    """Return the conversation to append to, or None for one that is to begin, and the key of the
+    erased one that it then replaces.
 
-    Raises ``ConversationErased`` where that conversation is erased, whatever has its id now; ``ConversationNotFound``
-    where it was found before and is no longer in the store; ``CorruptEvent``.
+    Raises ``ConversationErased`` where that conversation is erased, whatever has its id now;
+    ``ConversationNotFound`` where it was found before and is no longer in the store;
+    ``CorruptEvent``.
     """
     found = database.find(reader, conversation)
     if generation is not None and generation.fence is not None:
         generation.fence(reader)
-    if generation is not None and generation.key is not None and (found is None or found.key != generation.key):
+    if (
+        generation is not None
+        and generation.key is not None
+        and (found is None or found.key != generation.key)
+    ):
         not_erased(reader.conversation(generation.key), found)
         raise ConversationNotFound(conversation)
-    if generation is not None and generation.replaces_erased and found is not None and found.erasure is not None:
+    if (
+        generation is not None
+        and generation.replaces_erased
+        and found is not None
+        and found.erasure is not None
+    ):
         return None, found.key
     return begun(found), None
 
 
 def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had this id before, the first one first. Cost: these conversations."""
-    tombstones, key = list[Conversation](), found.replaces
+    """Return the erased conversations that had this id before, the first one first. Cost: these
+    conversations.
+    """
+    tombstones = list[Conversation]()
+    key = found.replaces
     while key is not None and all(key != one.key for one in tombstones):
         earlier = reader.conversation(key)
         if earlier is None or earlier.erasure is None:
@@ -107,24 +132,31 @@ def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversat
     return tombstones[::-1]
 
 
-# -- all conversations -------------------------------------------------------------------------------------------------
+# -- all conversations
+# -------------------------------------------------------------------------------------------------
 
 
 class Moment:
-    """All conversations of a store as one transaction finds them. Use it while the transaction is open."""
+    """All conversations of a store as one transaction finds them. Use it while the transaction is
+    open.
+    """
 
     def __init__(self, database: Database, reader: Reader) -> None:
-        self._database, self._reader = database, reader
+        self._database = database
+        self._reader = reader
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
         """Return one conversation, the same object each time.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one question, the first time.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one
+        question, the first time.
         """
         found = self._open.get(conversation)
         if found is None:
-            found = read_existing(self._database, conversation, lambda reading: reading, self._reader)
+            found = read_existing(
+                self._database, conversation, lambda reading: reading, self._reader
+            )
             self._open[conversation] = found
         return found
 
@@ -133,25 +165,30 @@ class Moment:
         return work(self._reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
-        """Yield the conversations whose ids are longer than ``start`` and begin with it, erased ones too, in the order
-        of their UTF-8 bytes. Cost: these.
+        """Yield the conversations whose ids are longer than ``start`` and begin with it, erased
+        ones too, in the order of their UTF-8 bytes. Cost: these.
         """
-        return beginning_with(start, lambda after, limit: self._reader.conversations(start_after(after), limit))
+        return beginning_with(
+            start, lambda after, limit: self._reader.conversations(start_after(after), limit)
+        )
 
 
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
     """Run ``work`` on the newest state of all conversations and return what it returned.
 
-    All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises ``StoreUnavailable``.
+    All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises
+    ``StoreUnavailable``.
     """
     return database.recorder.query(lambda reader: work(Moment(database, reader)))
 
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
-    """Yield the conversations whose ids are longer than ``start`` and begin with it. ``listed(after, limit)`` returns a
-    page of conversations; the pages grow, because the next one may hold others only.
+    """Yield the conversations whose ids are longer than ``start`` and begin with it.
+    ``listed(after, limit)`` returns a page of conversations; the pages grow, because the next one
+    may hold others only.
     """
-    after, size = start, _FIRST_LISTED
+    after = start
+    size = _FIRST_LISTED
     while True:
         page = listed(after, size)
         for each in page:
@@ -160,10 +197,12 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
             yield each
         if len(page) < size:
             return
-        after, size = page[-1].id, min(8 * size, PAGE)
+        after = page[-1].id
+        size = min(8 * size, PAGE)
 
 
-# -- forks ------------------------------------------------------------------------------------------------------------
+# -- forks
+# --------------------------------------------------------------------------------------------------
 
 
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
@@ -178,7 +217,9 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
-    """Yield the forks that share some of these events of the conversation with this key, with them, and their forks."""
+    """Yield the forks that share some of these events of the conversation with this key, with them,
+    and their forks.
+    """
     for fork in living_forks(reader, key):
         if shared := [each for each in ids if each < fork.begins]:
             whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
@@ -187,7 +228,8 @@ def forks_that_share(
                 yield from forks_that_share(database, reader, fork.key, shared)
 
 
-# -- page by page ------------------------------------------------------------------------------------------------------
+# -- page by page
+# --------------------------------------------------------------------------------------------------
 
 
 def pages(
@@ -199,23 +241,30 @@ def pages(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for each page, with ``reverse`` for the last page first. The first page, often the
-    only one, is read with the conversation, at once.
+    """Yield the results of ``read`` for each page, with ``reverse`` for the last page first. The
+    first page, often the only one, is read with the conversation, at once.
     """
 
-    def opening(reading: ReadTransaction) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
+    def opening(
+        reading: ReadTransaction,
+    ) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
         ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
         first = next(ranges, None)
         return reading.found, ranges, () if first is None else read(reading, *first)
 
     try:
-        found, ranges, opened = database.recorder.query(partial(read_existing, database, name, opening))
+        found, ranges, opened = database.recorder.query(
+            partial(read_existing, database, name, opening)
+        )
     except StoreDamaged:
         try:
-            found = database.recorder.query(partial(read_existing, database, name, attrgetter("found")))
+            found = database.recorder.query(
+                partial(read_existing, database, name, attrgetter("found"))
+            )
         except StoreDamaged as error:
             raise unreadable(name, start, error) from error
-        ranges, opened = page_ranges(start, min(stop, found.version), reverse=reverse), ()
+        ranges = page_ranges(start, min(stop, found.version), reverse=reverse)
+        opened = ()
     return chain([opened], pages_again(database, found, ranges, read, reverse=reverse))
 
 
@@ -227,8 +276,9 @@ def pages_again(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for each page of a conversation that was found; where the database cannot read one,
-    for shorter ones. Raises ``CorruptEvent`` at the event that it cannot read, and what ``find_again`` raises.
+    """Yield the results of ``read`` for each page of a conversation that was found; where the
+    database cannot read one, for shorter ones. Raises ``CorruptEvent`` at the event that it cannot
+    read, and what ``find_again`` raises.
     """
 
     def following(reader: Reader, first: int, end: int) -> Iterable[T]:
@@ -241,7 +291,9 @@ def pages_again(
             if end - first == 1:
                 raise unreadable(found.id, first, error) from error
             halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
-            yield from pages_again(database, found, halves[::-1] if reverse else halves, read, reverse=reverse)
+            yield from pages_again(
+                database, found, halves[::-1] if reverse else halves, read, reverse=reverse
+            )
         else:
             yield page
 
@@ -252,14 +304,21 @@ def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only the newest events."""
+    """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only
+    the newest events.
+    """
     if not reverse:
         yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))
     size = _SHORT_PAGE
     while reverse and start < stop:
         yield max(start, stop - size), stop
-        stop, size = stop - size, min(4 * size, PAGE)
+        stop = stop - size
+        size = min(4 * size, PAGE)
 
 
-def unreadable(conversation: str, event_id: int, error: StoreDamaged, position: int | None = None) -> CorruptEvent:
-    return CorruptEvent(conversation, event_id, f"it cannot be read: {error.__cause__ or error}", position)
+def unreadable(
+    conversation: str, event_id: int, error: StoreDamaged, position: int | None = None
+) -> CorruptEvent:
+    return CorruptEvent(
+        conversation, event_id, f"it cannot be read: {error.__cause__ or error}", position
+    )

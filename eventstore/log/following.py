@@ -46,10 +46,14 @@ def follow(database: Database, after_position: int, limit: int | None) -> Iterat
 
 def followed(database: Database, after_position: int, limit: int) -> Sequence[PlacedRow]:
     """Read rows as ``placed_rows``, in a read transaction of its own."""
-    return database.recorder.query(partial(placed_rows, database, after_position=after_position, limit=limit))
+    return database.recorder.query(
+        partial(placed_rows, database, after_position=after_position, limit=limit)
+    )
 
 
-def placed_rows(database: Database, reader: Reader, after_position: int, limit: int) -> Sequence[PlacedRow]:
+def placed_rows(
+    database: Database, reader: Reader, after_position: int, limit: int
+) -> Sequence[PlacedRow]:
     """Read rows, plain, in the order of positions; see ``RowCodec.decoded``."""
     placed = reader.placed_rows(after_position, limit)
     of: dict[tuple[str, bool], list[Row]] = {}
@@ -58,25 +62,38 @@ def placed_rows(database: Database, reader: Reader, after_position: int, limit: 
     decoded = {which: iter(_decoded(database, reader, *which, rows)) for which, rows in of.items()}
     plain = [each._replace(row=next(decoded[each.conversation, each.is_entry])) for each in placed]
     return [
-        _told_by_tombstone(reader, each) if each.is_entry and each.row.encoding == DAMAGED else each for each in plain
+        _told_by_tombstone(reader, each) if each.is_entry and each.row.encoding == DAMAGED else each
+        for each in plain
     ]
 
 
 def _told_by_tombstone(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Return the entry of an erasure, which its tombstone tells too; any other damaged entry as it is."""
+    """Return the entry of an erasure, which its tombstone tells too; any other damaged entry as it
+    is.
+    """
     found = reader.conversation(damaged.conversation)
     tombstones = () if found is None else (*tombstones_before(reader, found), found)
     entry = erasure_of(tombstones, damaged.position)
-    return damaged if entry is None else damaged._replace(row=as_followed(entry))
+    if entry is None:
+        return damaged
+    return damaged._replace(row=as_followed(entry))
 
 
 def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows, and in the place of an unreadable event the ``CorruptEvent`` that names it."""
+    """Yield the events of these rows, and in the place of an unreadable event the ``CorruptEvent``
+    that names it.
+    """
     rows = [each.row for each in placed]
-    events = events_of_rows(rows) if rows and all(row.encoding == PLAIN for row in rows) else None
+    if rows and all(row.encoding == PLAIN for row in rows):
+        events = events_of_rows(rows)
+    else:
+        events = None
     for number, (position, conversation, row, _) in enumerate(placed):
         try:
-            event = event_of(conversation, row, position) if events is None else events[number]
+            if events is None:
+                event = event_of(conversation, row, position)
+            else:
+                event = events[number]
         except CorruptEvent as error:
             yield error
         else:
@@ -88,7 +105,8 @@ def _decoded(
 ) -> Sequence[Row]:
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
-    if database.settings.keys is None:  # then it can read plain rows only, and these need no question
+    # then it can read plain rows only, and these need no question
+    if database.settings.keys is None:
         rows = RowCodec(conversation).decoded(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows

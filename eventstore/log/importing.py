@@ -1,6 +1,8 @@
-"""Write a history into one conversation: compare what is there, stage what is new, and publish all of it at once.
+"""Write a history into one conversation: compare what is there, stage what is new, and publish all
+of it at once.
 
-An import compares the content of events here; a copy compares their heads (``eventstore/maintenance/copy.py``).
+An import compares the content of events here; a copy compares their heads
+(``eventstore/maintenance/copy.py``).
 """
 
 from __future__ import annotations
@@ -15,7 +17,12 @@ from typing import Self, TypeVar
 from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import size_of
 from foldlog.eventstore.conversation import numbered
-from foldlog.eventstore.errors import ConversationNotFound, HistoryDiverged, StoreUnavailable, VersionConflict
+from foldlog.eventstore.errors import (
+    ConversationNotFound,
+    HistoryDiverged,
+    StoreUnavailable,
+    VersionConflict,
+)
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun, page_ranges, pages_again
@@ -57,12 +64,13 @@ Project = Callable[[WriteTransaction, Sequence[Event]], None]
 
 
 class StagedWriter:
-    """Write a history into one conversation in small transactions, so that live appends never wait for it.
+    """Write a history into one conversation in small transactions, so that live appends never wait
+    for it.
 
-    A new conversation is staged: no reader sees it until it is published whole. New events of an existing conversation
-    are appended, and stay even if a later transaction fails. A context manager: after an error or Ctrl-C it deletes a
-    staged conversation. If it cannot, the rows stay invisible, and the next import or 'foldlog store vacuum' deletes
-    them.
+    A new conversation is staged: no reader sees it until it is published whole. New events of an
+    existing conversation are appended, and stay even if a later transaction fails. A context
+    manager: after an error or Ctrl-C it deletes a staged conversation. If it cannot, the rows stay
+    invisible, and the next import or 'foldlog store vacuum' deletes them.
     """
 
     def __init__(
@@ -73,8 +81,8 @@ class StagedWriter:
         *,
         replaces: int | None = None,
     ) -> None:
-        """``there`` is the stored conversation; if it is None, the first transaction begins ``new``. ``replaces`` is
-        the key of an erased conversation whose id ``new`` takes.
+        """``there`` is the stored conversation; if it is None, the first transaction begins
+        ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` takes.
         """
         self.database = database
         self._new = new
@@ -84,7 +92,9 @@ class StagedWriter:
         self.key = None if there is None else there.key
         """The key of the conversation in this store, once it has begun."""
         self._tried: int | None = None
-        """The key, set already before the first commit: Ctrl-C right after that commit leaves ``key`` at None."""
+        """The key, set already before the first commit: Ctrl-C right after that commit leaves
+        ``key`` at None.
+        """
         self._next = 0.0
         """When the next transaction may begin."""
         self.added = 0
@@ -94,14 +104,16 @@ class StagedWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        recorder, tried = self.database.recorder, self._tried
+        recorder = self.database.recorder
+        tried = self._tried
         if tried is not None and not self._is_published:
             with contextlib.suppress(*FAILURES):
                 if tried in recorder.query(lambda reader: staged_keys(reader, self._new.id)):
                     delete_rows(recorder, tried)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows, plain, at most some thousand, in one transaction with the writes of ``beside``.
+        """Add the next rows, plain, at most some thousand, in one transaction with the writes of
+        ``beside``.
 
         Raises ``VersionConflict`` where another writer began the conversation, or appended to it.
         """
@@ -114,8 +126,8 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible, in one transaction with the writes of ``beside``. Discard all other
-        staged imports of it: killed imports, and running ones, which then fail.
+        """Make a staged conversation visible, in one transaction with the writes of ``beside``.
+        Discard all other staged imports of it: killed imports, and running ones, which then fail.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -129,7 +141,9 @@ class StagedWriter:
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a transaction, some milliseconds after the last one: other writers get the write lock."""
+        """Run ``work`` in a transaction, some milliseconds after the last one: other writers get
+        the write lock.
+        """
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
             return self.database.recorder.transact(work)
@@ -137,7 +151,9 @@ class StagedWriter:
             self._next = time.monotonic() + REST_S
 
     def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
-        """Run ``work`` on the conversation as the last transaction left it, at ``version``; begin a new one."""
+        """Run ``work`` on the conversation as the last transaction left it, at ``version``; begin a
+        new one.
+        """
 
         def in_transaction(transaction: Transaction) -> int:
             writing = self._opened(transaction, version)
@@ -149,7 +165,9 @@ class StagedWriter:
         self.key = self.transact(in_transaction)
 
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
-        database, new, there = self.database, self._new, self.there
+        database = self.database
+        new = self._new
+        there = self.there
         found = database.find(transaction, new.id, pending=there is not None and there.pending > 0)
         if found is not None and found.key != self._replaces:
             not_erased(found)
@@ -160,15 +178,20 @@ class StagedWriter:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
             return staged(transaction, database, self.key)
-        begun = begin_new(transaction, database, new._replace(visible=False, replaces=self._replaces))
+        begun = begin_new(
+            transaction, database, new._replace(visible=False, replaces=self._replaces)
+        )
         return WriteTransaction(transaction, begun, database)
 
 
-def ingest(database: Database, conversation: str, history: Iterator[Encoded], project: Project) -> tuple[int, int]:
+def ingest(
+    database: Database, conversation: str, history: Iterator[Encoded], project: Project
+) -> tuple[int, int]:
     """Import a history into a conversation. Return how many events were added, and the version.
 
-    A new one is staged, also a short one, so that there is one way: for 40 short events that takes twice the CPU time
-    of an append, and one more commit. Raises ``HistoryDiverged``, ``ConversationErased``.
+    A new one is staged, also a short one, so that there is one way: for 40 short events that takes
+    twice the CPU time of an append, and one more commit. Raises ``HistoryDiverged``,
+    ``ConversationErased``.
     """
     there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
     if there is not None:
@@ -178,7 +201,10 @@ def ingest(database: Database, conversation: str, history: Iterator[Encoded], pr
         for chunk in chunked(history):
             rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
             at = rows[0].recorded_at
-            writer.add(rows, partial(_project, batch=chunk, first=rows[0].id, recorded_at=at, project=project))
+            writer.add(
+                rows,
+                partial(_project, batch=chunk, first=rows[0].id, recorded_at=at, project=project),
+            )
         writer.publish(last.version)
     return writer.added, last.version
 
@@ -194,7 +220,9 @@ def extend(
     secret: bytes | None,
     transaction: Transaction,
 ) -> int:
-    """Append events of a source to a conversation that has begun, and what ``also`` writes. Return the version."""
+    """Append events of a source to a conversation that has begun, and what ``also`` writes. Return
+    the version.
+    """
     found = begun(database.find(transaction, conversation, pending=True))
     if found is None:
         raise ConversationNotFound(conversation)
@@ -202,7 +230,9 @@ def extend(
         raise VersionConflict(conversation, version, found.version)
     writing = WriteTransaction(transaction, found, database)
     if batch:
-        _, recorded_at = writing.append(batch, database.now() if recorded_at is None else recorded_at, secret)
+        _, recorded_at = writing.append(
+            batch, database.now() if recorded_at is None else recorded_at, secret
+        )
         _project(writing, batch, version, recorded_at, project)
     also(writing)
     writing.end()
@@ -210,14 +240,16 @@ def extend(
 
 
 def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iterator[Row]:
-    """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises ``CorruptEvent`` at a missing
-    or unreadable one, ``ConversationErased`` if it is erased by then.
+    """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises
+    ``CorruptEvent`` at a missing or unreadable one, ``ConversationErased`` if it is erased by then.
     """
 
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
         return dense_rows(found.id, reading.rows(first, end, end - first), first, end)
 
-    return chain.from_iterable(pages_again(database, found, page_ranges(start, found.version), page))
+    return chain.from_iterable(
+        pages_again(database, found, page_ranges(start, found.version), page)
+    )
 
 
 def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -230,64 +262,85 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
         size += len(body) if type(body) is bytes else size_of(body)
         if len(chunk) >= CHUNK or size >= _CHUNK_BYTES:
             yield chunk
-            chunk, size = [], 0
+            chunk = []
+            size = 0
     if chunk:
         yield chunk
 
 
-def new_events(database: Database, found: Conversation, history: Iterator[Encoded]) -> Iterator[Encoded]:
+def new_events(
+    database: Database, found: Conversation, history: Iterator[Encoded]
+) -> Iterator[Encoded]:
     """Compare a history with the stored events. Return the events behind them.
 
-    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: its content must not come
-    back under this id.
+    Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: its
+    content must not come back under this id.
     """
     for row in stored_rows(database, found):
         encoded = next(history, None)
         if encoded is None:
             break
         redacted = is_redacted(row.proof)
-        if redacted or (row.kind, row.schema, row.body) != (encoded.kind, encoded.schema, encoded.body):
+        if redacted or (row.kind, row.schema, row.body) != (
+            encoded.kind,
+            encoded.schema,
+            encoded.body,
+        ):
             stored_event_of(found.id, row)  # raises where the row is damaged
             raise HistoryDiverged(found.id, row.id, found.version, redacted=redacted)
     return history
 
 
 def _project(
-    writing: WriteTransaction, batch: Sequence[Encoded], first: int, recorded_at: int, project: Project
+    writing: WriteTransaction,
+    batch: Sequence[Encoded],
+    first: int,
+    recorded_at: int,
+    project: Project,
 ) -> None:
-    """Pass events with ids from ``first`` on to the projections, if one of the events is structural."""
+    """Pass events with ids from ``first`` on to the projections, if one of the events is
+    structural.
+    """
     if any(encoded.structural for encoded in batch):
         events = numbered((encoded.event for encoded in batch), first)
         project(writing, with_times(events, from_microseconds(recorded_at)))
 
 
-# -- conversations that are not published ------------------------------------------------------------------------------
+# -- conversations that are not published
+# ------------------------------------------------------------------------------
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the staged conversation with this key. Raises ``StoreUnavailable`` where it was discarded."""
+    """Return the staged conversation with this key. Raises ``StoreUnavailable`` where it was
+    discarded.
+    """
     found = database.find_key(transaction, key)
     if found is None:
         raise StoreUnavailable(
-            f"conversation number {key} is not staged any more: its import was discarded", kind="taken"
+            f"conversation number {key} is not staged any more: its import was discarded",
+            kind="taken",
         )
     return WriteTransaction(transaction, found, database)
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with an id: imports that are running, or were killed."""
+    """Return the keys of the staged conversations with an id: imports that are running, or were
+    killed.
+    """
     return [each.key for each in reader.unfinished() if each[1:3] == (conversation, IMPORT)]
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:
-    """Discard imports of this conversation that are running or were killed. A running import then fails at its end."""
+    """Discard imports of this conversation that are running or were killed. A running import then
+    fails at its end.
+    """
     for key in recorder.query(lambda reader: staged_keys(reader, conversation)):
         delete_rows(recorder, key)
 
 
 def delete_rows(recorder: Recorder, key: int) -> None:
-    """Delete a staged conversation, the rows of an erased conversation, or the rows that an unfinished detachment
-    copied to a fork. Cost: the rows, in small transactions.
+    """Delete a staged conversation, the rows of an erased conversation, or the rows that an
+    unfinished detachment copied to a fork. Cost: the rows, in small transactions.
     """
     while not recorder.transact(lambda transaction: transaction.delete(key, CHUNK)):
         time.sleep(REST_S)

@@ -1,8 +1,9 @@
 """Wrapping keys encrypt the data keys of conversations, which encrypt the events.
 
-A wrapping key is 32 random bytes in base64 or hexadecimal, given in the environment (``FOLDLOG_KEY``) or in a file
-(``FOLDLOG_KEY_FILE``), one on each line. The first key encrypts; the others only decrypt. A key is named by a hash of
-it, so that a message can say which key is missing without showing it.
+A wrapping key is 32 random bytes in base64 or hexadecimal, given in the environment
+(``FOLDLOG_KEY``) or in a file (``FOLDLOG_KEY_FILE``), one on each line. The first key encrypts; the
+others only decrypt. A key is named by a hash of it, so that a message can say which key is missing
+without showing it.
 """
 
 from __future__ import annotations
@@ -32,21 +33,27 @@ _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
 """The first byte of an encrypted data key: the form of what follows."""
 _KEY_PLACE = b"data key\0"
-KEY, KEY_FILE = "FOLDLOG_KEY", "FOLDLOG_KEY_FILE"
+KEY = "FOLDLOG_KEY"
+KEY_FILE = "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
 """The remedy where no key is given."""
 
-_HOW_TO_MAKE_ONE = "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
+_HOW_TO_MAKE_ONE = (
+    "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
+)
 
 
 class KeyRing:
-    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr`` shows no key.
+    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr``
+    shows no key.
 
-    Raises ``KeyUnavailable`` where a key or a key file is missing, a text is not a key, or the package ``cryptography``
-    is missing, ``InvalidArgument`` for a value of another type.
+    Raises ``KeyUnavailable`` where a key or a key file is missing, a text is not a key, or the
+    package ``cryptography`` is missing, ``InvalidArgument`` for a value of another type.
     """
 
-    def __init__(self, secrets: SecretStr | str | Sequence[SecretStr | str], *, where: str = "the key given") -> None:
+    def __init__(
+        self, secrets: SecretStr | str | Sequence[SecretStr | str], *, where: str = "the key given"
+    ) -> None:
         if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
             secrets = [secrets]
         keys = [_key(each, where) for each in secrets]
@@ -54,33 +61,48 @@ class KeyRing:
             raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
         named = {_name(key): key for key in keys}
         self._ciphers = {name: cipher(key) for name, key in named.items()}
-        self._digest_keys = {name: blake2b(key=key, person=b"foldlog lookup").digest() for name, key in named.items()}
+        self._digest_keys = {
+            name: blake2b(key=key, person=b"foldlog lookup").digest() for name, key in named.items()
+        }
         self.current = next(iter(named))
 
     @classmethod
     def from_file(cls, path: str) -> KeyRing:
-        """Read keys from a file, one a line, the encrypting key first. Lines that begin with ``#`` are comments."""
+        """Read keys from a file, one a line, the encrypting key first. Lines that begin with ``#``
+        are comments.
+        """
         try:
             with open(path, encoding="utf-8") as file:
                 status = os.fstat(file.fileno())
                 lines = [line.strip() for line in file]
         except (OSError, UnicodeDecodeError) as error:
             problem = getattr(error, "strerror", None) or error
-            raise KeyUnavailable(f"the key file {path!r} cannot be read: {problem}; {_HOW_TO_MAKE_ONE}") from error
+            raise KeyUnavailable(
+                f"the key file {path!r} cannot be read: {problem}; {_HOW_TO_MAKE_ONE}"
+            ) from error
         if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
             raise KeyUnavailable(
-                f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can read it; make it "
-                f"yours alone (chmod 600), and rekey if others may have read it"
+                f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can"
+                " read it; make it yours alone (chmod 600), and rekey if others may have read it"
             )
-        return cls([line for line in lines if line and not line.startswith("#")], where=f"key file {path!r}")
+        return cls(
+            [line for line in lines if line and not line.startswith("#")],
+            where=f"key file {path!r}",
+        )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> KeyRing | None:
-        """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if neither is set."""
-        text, path = environment.get(KEY), environment.get(KEY_FILE)
+        """Return the keys of ``FOLDLOG_KEY`` (separated by spaces) or ``FOLDLOG_KEY_FILE``; None if
+        neither is set.
+        """
+        text = environment.get(KEY)
+        path = environment.get(KEY_FILE)
         for name, value in ((KEY, text), (KEY_FILE, path)):
-            if value == "":  # such as a secret that is missing: events would be stored as plain text
-                raise KeyUnavailable(f"{name} is set and empty; give it a value, or unset it to use no key")
+            # such as a secret that is missing: events would be stored as plain text
+            if value == "":
+                raise KeyUnavailable(
+                    f"{name} is set and empty; give it a value, or unset it to use no key"
+                )
         if text and path:
             raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
         if path:
@@ -102,35 +124,41 @@ class KeyRing:
     def wrap(self, conversation: str, secret: bytes) -> bytes:
         """Return the secret of a conversation, encrypted under the encrypting key."""
         nonce = os.urandom(NONCE_BYTES)
-        return _FORM + nonce + self._ciphers[self.current].encrypt(nonce, secret, _KEY_PLACE + utf8(conversation))
+        return (
+            _FORM
+            + nonce
+            + self._ciphers[self.current].encrypt(nonce, secret, _KEY_PLACE + utf8(conversation))
+        )
 
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the key of this conversation with the wrapping key of this name.
 
-        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt these bytes for this
-        conversation.
+        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt
+        these bytes for this conversation.
         """
         from cryptography.exceptions import InvalidTag
 
         wrapping = self._ciphers.get(key_id)
         if wrapping is None:
             raise key_missing(f"conversation {conversation!r} is encrypted", key_id, self)
-        nonce, encrypted = wrapped[1 : 1 + NONCE_BYTES], wrapped[1 + NONCE_BYTES :]
+        nonce = wrapped[1 : 1 + NONCE_BYTES]
+        encrypted = wrapped[1 + NONCE_BYTES :]
         try:
             if not wrapped.startswith(_FORM):
                 raise ValueError("an unknown form of a data key")
             secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + utf8(conversation))
         except (InvalidTag, ValueError) as error:
             raise KeyUnavailable(
-                f"the data key of conversation {conversation!r} is damaged, or it is another conversation's: "
-                f"key {key_id} does not open it; restore the conversation from a backup"
+                f"the data key of conversation {conversation!r} is damaged, or it is another"
+                f" conversation's: key {key_id} does not open it; restore the conversation from a"
+                " backup"
             ) from error
         return DataKey(conversation, secret)
 
 
 class DataKey:
-    """The data key of one conversation, and its salt, which is encrypted with it. Plain rows are allowed under it only
-    where the conversation's mark says so.
+    """The data key of one conversation, and its salt, which is encrypted with it. Plain rows are
+    allowed under it only where the conversation's mark says so.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:
@@ -148,15 +176,23 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return a keyed digest in the place of a digest of bytes. Without the key it reveals nothing of the bytes."""
-        return blake2b(digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes").digest()
+        """Return a keyed digest in the place of a digest of bytes. Without the key it reveals
+        nothing of the bytes.
+        """
+        return blake2b(
+            digest, key=self.secret[:KEY_BYTES], digest_size=32, person=b"foldlog bytes"
+        ).digest()
 
     def encrypt(self, body: bytes, place: bytes) -> bytes:
-        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when it is decrypted."""
+        """Encrypt ``body``. ``place`` and the conversation's name must be unchanged when it is
+        decrypted.
+        """
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
-        """Encrypt each of ``bodies`` at its own place, as ``encrypt`` does. Cost: one question for randomness."""
+        """Encrypt each of ``bodies`` at its own place, as ``encrypt`` does. Cost: one question for
+        randomness.
+        """
         nonces = [nonce for (nonce,) in _each_nonce(os.urandom(NONCE_BYTES * len(bodies)))]
         encrypted = map(self._cipher.encrypt, nonces, bodies, map(add, places, repeat(self.name)))
         return list(map(add, nonces, encrypted))
@@ -164,33 +200,47 @@ class DataKey:
     def decrypt(self, encrypted: bytes, place: bytes) -> bytes:
         """Decrypt a text. Raises ``NotAsWritten`` if it was not encrypted for this place."""
         try:
-            return self._cipher.decrypt(encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name)
+            return self._cipher.decrypt(
+                encrypted[:NONCE_BYTES], encrypted[NONCE_BYTES:], place + self.name
+            )
         except self._refusals as error:
             raise NotAsWritten(
-                "the key of the conversation does not decrypt it: its text or another column was changed"
+                "the key of the conversation does not decrypt it: its text or another column was"
+                " changed"
             ) from error
 
 
 def key_missing(what: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
     """Return the error for what is stored under a key that is not given, with the remedy."""
     names = "" if keys is None else ", ".join(keys.names)
-    remedy = f"the keys given are {names}; give that key too, after the one that encrypts" if names else SET_A_KEY
+    if names:
+        remedy = f"the keys given are {names}; give that key too, after the one that encrypts"
+    else:
+        remedy = SET_A_KEY
     return KeyUnavailable(f"{what} under key {key_id}; {remedy}")
 
 
 def cipher(key: bytes) -> AESGCM:
-    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` where the package ``cryptography`` is missing."""
+    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` where the package
+    ``cryptography`` is missing.
+    """
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ImportError as error:
-        raise KeyUnavailable(f"encryption needs the package 'cryptography'; {install_command('crypto')}") from error
+        raise KeyUnavailable(
+            f"encryption needs the package 'cryptography'; {install_command('crypto')}"
+        ) from error
     return AESGCM(key)
 
 
 def _key(secret: SecretStr | str, where: str) -> bytes:
-    text = secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
+    text = (
+        secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
+    )
     if not isinstance(text, str):
-        raise InvalidArgument(f"{where} is a text or a SecretStr, not of type {type(secret)!r}; {_HOW_TO_MAKE_ONE}")
+        raise InvalidArgument(
+            f"{where} is a text or a SecretStr, not of type {type(secret)!r}; {_HOW_TO_MAKE_ONE}"
+        )
     for decode in (bytes.fromhex, lambda t: base64.b64decode(t, validate=True)):
         try:
             key = decode(text.strip())
@@ -199,7 +249,9 @@ def _key(secret: SecretStr | str, where: str) -> bytes:
         if len(key) == KEY_BYTES:
             return key
     # Neither the text nor the error of a decoder, which may hold it, goes into the message.
-    raise KeyUnavailable(f"{where} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}")
+    raise KeyUnavailable(
+        f"{where} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
+    )
 
 
 def _name(key: bytes) -> str:

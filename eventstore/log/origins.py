@@ -1,11 +1,12 @@
-"""The index of events by the id that their source gave them, for writers that ask for it with ``dedupe="origin"``.
+"""The index of events by the id that their source gave them, for writers that ask for it with
+``dedupe="origin"``.
 
-The source's id of an event is stored as an idempotency key of its conversation, which stands for this one event. So
-copies, erasure and encryption treat it like any idempotency key. The key holds a digest of the id, because
-idempotency keys are not encrypted.
+The source's id of an event is stored as an idempotency key of its conversation, which stands for
+this one event. So copies, erasure and encryption treat it like any idempotency key. The key holds a
+digest of the id, because idempotency keys are not encrypted.
 
-A conversation is indexed when an append asks for it the first time: its events are read once then. Events that are
-appended later without asking are not in the index.
+A conversation is indexed when an append asks for it the first time: its events are read once then.
+Events that are appended later without asking are not in the index.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ _RESERVED: Final = SOURCE_KEYS[:-1]
 INDEXED: Final = _RESERVED + "s"
 """The key that says that a conversation is indexed."""
 _CHUNK = 500
-"""The number of events that one transaction indexes, of a conversation that existed before its index."""
+"""The number of events that one transaction indexes, of a conversation that existed before its
+index.
+"""
 
 
 class FoundEvent(NamedTuple):
@@ -41,7 +44,9 @@ class FoundEvent(NamedTuple):
 
 
 class NotIndexed(Exception):
-    """The events of this conversation are not in the index yet. No caller of the store gets this error."""
+    """The events of this conversation are not in the index yet. No caller of the store gets this
+    error.
+    """
 
 
 class Unknown(NamedTuple):
@@ -51,7 +56,9 @@ class Unknown(NamedTuple):
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the events that were inserted from ``version`` on. ``begins``: they are the conversation's first."""
+        """Add the events that were inserted from ``version`` on. ``begins``: they are the
+        conversation's first.
+        """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
                 writing.remember(key, RecalledKey(event_id, 1))
@@ -60,17 +67,25 @@ class Unknown(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
-    """Raise ``InvalidArgument`` for a caller's key that begins like those of the store, ``TypeError`` for no text."""
+    """Raise ``InvalidArgument`` for a caller's key that begins like those of the store,
+    ``TypeError`` for no text.
+    """
     if type(idempotency_key) is not str:
         raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
     if not idempotency_key:
-        raise InvalidArgument("the idempotency key is empty; give a text that names this append, or leave it out")
+        raise InvalidArgument(
+            "the idempotency key is empty; give a text that names this append, or leave it out"
+        )
     if idempotency_key.startswith(_RESERVED):
-        raise InvalidArgument(f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another one")
+        raise InvalidArgument(
+            f"idempotency key {idempotency_key!r} begins with {_RESERVED!r}; use another one"
+        )
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key for a source's id; None for an id that is null, because such events cannot be told apart."""
+    """Return the key for a source's id; None for an id that is null, because such events cannot be
+    told apart.
+    """
     if source_id is None:
         return None
     text = utf8(f"{format}\0{source_id!r}")
@@ -78,14 +93,15 @@ def source_key(format: str, source_id: Any) -> str | None:
 
 
 def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
-    """Return the events of a batch that a conversation does not have, each id once; the events of a record without
-    ids of their own go with its first. ``reading`` is None for a new conversation.
+    """Return the events of a batch that a conversation does not have, each id once; the events of a
+    record without ids of their own go with its first. ``reading`` is None for a new conversation.
 
     Raises ``NotIndexed``.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     taken = set() if reading is None else _recalled(reading, keys)
-    new, is_new = Unknown([], []), True
+    new = Unknown([], [])
+    is_new = True
     for encoded, key in zip(batch, keys, strict=True):
         origin = encoded.event.origin
         is_of_record_before = origin is not None and type(origin.rest) is int
@@ -98,8 +114,11 @@ def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknow
     return new
 
 
-def known(database: Database, conversation: str, format: str, source_ids: Iterable[Any]) -> list[bool]:
-    """Return for each id whether the conversation has an event with it; False for ids that are null.
+def known(
+    database: Database, conversation: str, format: str, source_ids: Iterable[Any]
+) -> list[bool]:
+    """Return for each id whether the conversation has an event with it; False for ids that are
+    null.
 
     A conversation that is not indexed yet is indexed first. Cost: the ids, and the indexing.
     """
@@ -107,7 +126,9 @@ def known(database: Database, conversation: str, format: str, source_ids: Iterab
 
     def look(reader: Reader) -> Collection[str | None]:
         found = find_begun(database, reader, conversation)
-        return () if found is None else _recalled(ReadTransaction(reader, found, database), keys)
+        if found is None:
+            return ()
+        return _recalled(ReadTransaction(reader, found, database), keys)
 
     while True:
         try:
@@ -118,7 +139,9 @@ def known(database: Database, conversation: str, format: str, source_ids: Iterab
 
 
 def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, ...]:
-    """Return the events that have this source id, in all indexed conversations. Cost: the events found."""
+    """Return the events that have this source id, in all indexed conversations. Cost: the events
+    found.
+    """
     key = source_key(check_text("format", format), source_id)
 
     def look(reader: Reader) -> tuple[FoundEvent, ...]:
@@ -135,10 +158,11 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
 
 
 def index(database: Database, conversation: str) -> None:
-    """Add the events of a conversation that is not indexed yet. Other writers may append at the same time.
+    """Add the events of a conversation that is not indexed yet. Other writers may append at the
+    same time.
 
-    Cost: the events, in small transactions. After an interruption, the next append that asks for the index begins
-    again.
+    Cost: the events, in small transactions. After an interruption, the next append that asks for
+    the index begins again.
     """
     begun = start = 0
 
@@ -147,7 +171,11 @@ def index(database: Database, conversation: str) -> None:
         if found is None:
             return None
         writing = WriteTransaction(transaction, found, database)
-        first = start if found.key == begun else 0  # else the id was used again since
+        # else the id was used again since
+        if found.key == begun:
+            first = start
+        else:
+            first = 0
         stop = min(first + _CHUNK, writing.version)
         events = list(writing.events(first, stop))
         keys = [_key_of(event) for event in events]
@@ -172,7 +200,9 @@ def index_as(database: Database, conversation: str, fork: str) -> None:
 
     def look(reader: Reader) -> bool:
         found = find_begun(database, reader, conversation)
-        return found is not None and bool(ReadTransaction(reader, found, database).recalled_among([INDEXED]))
+        return found is not None and bool(
+            ReadTransaction(reader, found, database).recalled_among([INDEXED])
+        )
 
     if database.recorder.query(look):
         index(database, fork)
@@ -187,4 +217,6 @@ def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str |
 
 
 def _key_of(event: Event) -> str | None:
-    return None if event.origin is None else source_key(event.origin.format, event.origin.id)
+    if event.origin is None:
+        return None
+    return source_key(event.origin.format, event.origin.id)

@@ -1,8 +1,10 @@
-"""The past of a fork: events that it shares with the conversations that it comes from, or copies of them.
+"""The past of a fork: events that it shares with the conversations that it comes from, or copies of
+them.
 
-A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was detached from its
-parent, or copied to another store, has all of its events under its own key. A fork has the salt of its parent, and its
-chain of heads goes on where the parent's was, so the heads of these events do not change.
+A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was
+detached from its parent, or copied to another store, has all of its events under its own key. A
+fork has the salt of its parent, and its chain of heads goes on where the parent's was, so the heads
+of these events do not change.
 """
 
 from __future__ import annotations
@@ -32,7 +34,8 @@ class Segment(NamedTuple):
 
 
 def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
-    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an ancestor is missing.
+    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an
+    ancestor is missing.
 
     Cost: one question for each encrypted ancestor.
     """
@@ -52,17 +55,26 @@ def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Se
     return tuple(parts)
 
 
-def ancestor(database: Database, reader: Reader, key: int, name: str, event_id: int) -> Conversation:
-    """Return the conversation that a fork shares events with. Raises ``CorruptEvent``, ``ConversationErased``."""
+def ancestor(
+    database: Database, reader: Reader, key: int, name: str, event_id: int
+) -> Conversation:
+    """Return the conversation that a fork shares events with. Raises ``CorruptEvent``,
+    ``ConversationErased``.
+    """
     found = not_erased(database.find_key(reader, key))
     if found is None:
         raise CorruptEvent(name, event_id, "it is missing, and a fork needs it")
     return found
 
 
-def within(intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]) -> list[tuple[int, int, int]]:
-    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of its part."""
-    cut, stops = [], [part.stop for part in parts[:-1]]
+def within(
+    intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
+) -> list[tuple[int, int, int]]:
+    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of
+    its part.
+    """
+    cut = []
+    stops = [part.stop for part in parts[:-1]]
     for first, last in intervals:
         nth = bisect_right(stops, first)
         mth = bisect_right(stops, last)

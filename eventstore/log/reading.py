@@ -1,4 +1,6 @@
-"""One conversation as one transaction finds it. The row codec of the conversation is applied after each read."""
+"""One conversation as one transaction finds it. The row codec of the conversation is applied after
+each read.
+"""
 
 from __future__ import annotations
 
@@ -26,12 +28,17 @@ _PAGE = 1_000
 _ALL = 2**62
 _FIRST_PAGE = 100
 """Rows of the first page where a caller may need only the first events."""
-_id_of, _stop_of = attrgetter("id"), attrgetter("stop")
-_shown, _structural = attrgetter("shown"), attrgetter("structural")
-_shown_before, _structural_before = attrgetter("shown_before"), attrgetter("structural_before")
+_id_of = attrgetter("id")
+_stop_of = attrgetter("stop")
+_shown = attrgetter("shown")
+_structural = attrgetter("structural")
+_shown_before = attrgetter("shown_before")
+_structural_before = attrgetter("structural_before")
 _DOCUMENTS = "document_changes"
 SOURCE_KEYS: Final = "foldlog:source:"
-"""The beginning of keys that are found over all conversations: a database has an index for these."""
+"""The beginning of keys that are found over all conversations: a database has an index for
+these.
+"""
 _NOT_FLAGGED = "an index has it among the events that are shown or structural, and it is not"
 _MISSING = "it, or an event after it that is shown or structural, cannot be found"
 
@@ -40,7 +47,11 @@ class ReadTransaction:
     """One conversation as one transaction finds it. Use it while the transaction is open."""
 
     def __init__(
-        self, reader: Reader, conversation: Conversation, database: Database, codec: RowCodec | None = None
+        self,
+        reader: Reader,
+        conversation: Conversation,
+        database: Database,
+        codec: RowCodec | None = None,
     ) -> None:
         self._reader = reader
         self.found = conversation
@@ -48,7 +59,9 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The changes of documents that were read last: who asks which values are the newest asks for these then."""
+        """The changes of documents that were read last: who asks which values are the newest asks
+        for these then.
+        """
 
     @property
     def conversation(self) -> str:
@@ -65,29 +78,34 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events, in a fork since it began. While it is unchanged, no content was erased."""
+        """The number of redacted events, in a fork since it began. While it is unchanged, no
+        content was erased.
+        """
         return self.found.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
-        """The versions at which the past of a fork leaves each ancestor, the oldest first; the fork begins at the last
-        one.
+        """The versions at which the past of a fork leaves each ancestor, the oldest first; the fork
+        begins at the last one.
 
         Empty for a conversation that is not a fork.
         """
         return tuple(Border(each.id, each.stop) for each in reversed(self.found.lineage))
 
     def origins(self) -> tuple[Border, ...]:
-        """Return the conversations whose events a fork shares, or has copies of since it was detached or copied, with
-        the versions up to which, the oldest first.
+        """Return the conversations whose events a fork shares, or has copies of since it was
+        detached or copied, with the versions up to which, the oldest first.
 
-        Raises ``CorruptEvent`` where an entry of the ledger is unreadable. Cost: the entries of one conversation.
+        Raises ``CorruptEvent`` where an entry of the ledger is unreadable. Cost: the entries of one
+        conversation.
         """
         found = self.found
         root = found.lineage[-1] if found.lineage else found
         rows = RowCodec(root.id).decoded(self._reader.rows(-root.key, 0, _ALL, _PAGE))
         entries = events_of(root.id, rows)
-        detached = [Border(entry.parent, entry.version) for entry in entries if isinstance(entry, Detached)]
+        detached = [
+            Border(entry.parent, entry.version) for entry in entries if isinstance(entry, Detached)
+        ]
         return (*detached, *self.lineage)
 
     @property
@@ -101,7 +119,8 @@ class ReadTransaction:
         return self.found.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head when the conversation had ``version`` events; None for 0, and where it never had them.
+        """Return the head when the conversation had ``version`` events; None for 0, and where it
+        never had them.
 
         Raises ``CorruptEvent`` where the last of these is missing or unreadable. Cost: one event.
         """
@@ -112,12 +131,13 @@ class ReadTransaction:
         return self.last_row(version).head
 
     def events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event that is missing or
-        unreadable.
+        """Yield events with ``start <= id < stop``, in order. Raises ``CorruptEvent`` at an event
+        that is missing or unreadable.
 
         Cost: the events yielded; they are read a page at a time.
         """
-        start, stop = max(self._whole("start", start), 0), self._last(stop)
+        start = max(self._whole("start", start), 0)
+        stop = self._last(stop)
         if stop - start == 1 and self._changes is not None and self._changes.id == start:
             yield self._changes
             return
@@ -129,16 +149,19 @@ class ReadTransaction:
     def tail(self, count: int) -> tuple[Event, ...]:
         """Return the last ``count`` events, in order; all events, if there are fewer.
 
-        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these events.
+        Raises ``InvalidArgument`` for a negative number, and what ``events`` raises. Cost: these
+        events.
         """
         check_whole("count", count, 0)
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
     def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it is another head.
+        """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it
+        is another head.
 
-        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and one more, in one read.
+        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and
+        one more, in one read.
         """
         stored = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
@@ -150,11 +173,12 @@ class ReadTransaction:
         return [event for event in self.flagged_events(intervals) if event.shown]
 
     def flagged_events(self, intervals: Sequence[tuple[int, int]]) -> list[Event]:
-        """Return the events that are shown or structural, with an id in one of the inclusive, ascending, disjoint
-        intervals. A View depends on no other events.
+        """Return the events that are shown or structural, with an id in one of the inclusive,
+        ascending, disjoint intervals. A View depends on no other events.
 
-        Raises ``CorruptEvent`` where one of them is missing or unreadable. Cost: intervals and events returned, in one
-        read; for each end of an interval that is neither shown nor structural, one event more.
+        Raises ``CorruptEvent`` where one of them is missing or unreadable. Cost: intervals and
+        events returned, in one read; for each end of an interval that is neither shown nor
+        structural, one event more.
         """
         if intervals:  # ascending, so the ends say it of all
             self._whole("the first interval", intervals[0][0])
@@ -165,16 +189,19 @@ class ReadTransaction:
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
             decoded += part.codec.decoded(rows[len(decoded) : stop])
-        events = list(events_of(self.conversation, decoded))  # first: a row that is not sound has no numbers to compare
+        # first: a row that is not sound has no numbers to compare
+        events = list(events_of(self.conversation, decoded))
         self._check_that_none_is_missing(intervals, rows)
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         """Return the structural events with ``start <= id < stop``.
 
-        Raises ``CorruptEvent`` where one is unreadable, or one between two others is missing. Cost: those events.
+        Raises ``CorruptEvent`` where one is unreadable, or one between two others is missing. Cost:
+        those events.
         """
-        start, stop = max(self._whole("start", start), 0), self._last(stop)
+        start = max(self._whole("start", start), 0)
+        stop = self._last(stop)
         if start >= stop:
             return
         expected = 0 if start == 0 else None
@@ -187,7 +214,8 @@ class ReadTransaction:
                 if expected not in (None, row.structural_before):
                     raise CorruptEvent(self.conversation, start, _MISSING)
                 yield event
-                start, expected = event.id + 1, row.structural_before + 1
+                start = event.id + 1
+                expected = row.structural_before + 1
             if len(rows) < page:
                 break
             page = _PAGE
@@ -195,40 +223,54 @@ class ReadTransaction:
             raise CorruptEvent(self.conversation, start, _MISSING)
 
     def _last(self, stop: int | None) -> int:
-        return self.found.version if stop is None else min(self._whole("stop", stop), self.found.version)
+        if stop is None:
+            return self.found.version
+        return min(self._whole("stop", stop), self.found.version)
 
     def _whole(self, name: str, number: int) -> int:
         """Return the number if it is a whole number; most are ids of the conversation."""
-        return number if type(number) is int and 0 <= number <= self.found.version else check_whole(name, number)
+        if type(number) is int and 0 <= number <= self.found.version:
+            return number
+        return check_whole(name, number)
 
-    def _check_that_none_is_missing(self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]) -> None:
-        """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the intervals: each row
-        says how many of them are before it. Raise it also for a row that is neither. Cost: a row for each end of an
-        interval without one.
+    def _check_that_none_is_missing(
+        self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
+    ) -> None:
+        """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the
+        intervals: each row says how many of them are before it. Raise it also for a row that is
+        neither. Cost: a row for each end of an interval without one.
         """
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
         others = ends.difference(map(_id_of, rows))
         if others:
             rows = sorted([*rows, *(self.last_row(end + 1) for end in others)], key=_id_of)
         firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
-        last, expected = -1, 0
+        last = -1
+        expected = 0
         for row in rows:
             shown_before, structural_before, shown, structural = counts(row.meta)
             before = shown_before + structural_before
             after = before + shown + structural
             if (after == before) != (row.id in others):
-                raise CorruptEvent(self.conversation, row.id, _NOT_FLAGGED if after == before else _MISSING)
+                raise CorruptEvent(
+                    self.conversation, row.id, _NOT_FLAGGED if after == before else _MISSING
+                )
             if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
-            last, expected = row.id, after
+            last = row.id
+            expected = after
         reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
         is_missing = reaches_the_end and expected != self.found.shown + self.found.structural
         if is_missing and bisect_right(firsts, last) == bisect_right(firsts, self.version):
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
     def last_row(self, version: int) -> Row:
-        """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or unreadable."""
-        (row,) = dense_rows(self.conversation, self.rows(version - 1, version, 1), version - 1, version)
+        """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or
+        unreadable.
+        """
+        (row,) = dense_rows(
+            self.conversation, self.rows(version - 1, version, 1), version - 1, version
+        )
         return sound(self.conversation, row)
 
     def documents_before(self, version: int) -> DocumentChanges | None:
@@ -247,15 +289,21 @@ class ReadTransaction:
         decoded = rows[0]
         event = event_of(self.conversation, decoded)
         if not isinstance(event, DocumentChanges):
-            raise CorruptEvent(self.conversation, decoded.id, "the event holds no changes of documents")
+            raise CorruptEvent(
+                self.conversation, decoded.id, "the event holds no changes of documents"
+            )
         self._changes = event
         return event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:
-        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest first."""
+        """Yield the conversation's own ``DocumentChanges`` with an id from ``start`` on, the newest
+        first.
+        """
         stop = self.version
         first = max(self._whole("start", start), self.found.begins)
-        while rows := self._decoded(self._reader.rows(self.found.key, first, stop, _PAGE, _DOCUMENTS)):
+        while rows := self._decoded(
+            self._reader.rows(self.found.key, first, stop, _PAGE, _DOCUMENTS)
+        ):
             for row in rows:
                 event = event_of(self.conversation, row)
                 if isinstance(event, DocumentChanges):
@@ -265,7 +313,8 @@ class ReadTransaction:
     def record_at(self, projection: str, version: int) -> Record | None:
         """Return the newest record of a projection at or before ``version``."""
         self._whole("version", version)
-        for part in (self._own(), *reversed(self.past)):  # those of a fork are newer than those of its past
+        # those of a fork are newer than those of its past
+        for part in (self._own(), *reversed(self.past)):
             asked = min(version, part.stop)
             while stored := self._reader.records(part.key, projection, asked, 1, backwards=True):
                 record = part.codec.decoded_record(projection, stored[0])
@@ -275,7 +324,9 @@ class ReadTransaction:
         return None
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
-        """Return the records of a projection for versions greater than ``after``, ascending, read a page at a time."""
+        """Return the records of a projection for versions greater than ``after``, ascending, read a
+        page at a time.
+        """
         self._whole("after", after)
         for part in self.past:
             for record in self._records_of(projection, part.key, part.codec, after):
@@ -286,23 +337,36 @@ class ReadTransaction:
         yield from self._records_of(projection, self.found.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Return the versions of damaged records of a projection, which other reads skip: they are made again."""
-        codec, after = self._codec(), 0
+        """Return the versions of damaged records of a projection, which other reads skip: they are
+        made again.
+        """
+        codec = self._codec()
+        after = 0
         while stored := self._reader.records(self.found.key, projection, after, _PAGE):
-            yield from (record.version for record in stored if codec.decoded_record(projection, record) is None)
+            yield from (
+                record.version
+                for record in stored
+                if codec.decoded_record(projection, record) is None
+            )
             after = max(after + 1, stored[-1].version)
 
-    # -- for the store and its maintenance ----------------------------------------------------------------------------
+    # -- for the store and its maintenance
+    # ----------------------------------------------------------------------------
 
     def page(self, start: int, stop: int) -> Iterable[Event]:
-        """Return the events ``start`` to ``stop``, read in one question. Iterating raises what ``events`` raises."""
+        """Return the events ``start`` to ``stop``, read in one question. Iterating raises what
+        ``events`` raises.
+        """
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``which``: see ``Reader.rows``."""
+        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``which``: see
+        ``Reader.rows``.
+        """
         found: list[Row] = []
         for part in self._parts(start):
-            first, last = max(start, part.start), min(stop, part.stop)
+            first = max(start, part.start)
+            last = min(stop, part.stop)
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, which)
                 limit -= len(rows)
@@ -311,39 +375,52 @@ class ReadTransaction:
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
-        """The parts of the conversation that are stored under other keys, the oldest first; only a fork has any."""
+        """The parts of the conversation that are stored under other keys, the oldest first; only a
+        fork has any.
+        """
         return past_of(self.database, self._reader, self.found)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
-        """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was changed without the
-        key of the conversation.
+        """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was
+        changed without the key of the conversation.
         """
         return self.recalled(stored_key(self.salt, idempotency_key))
 
     def recalled(self, name: str) -> RecalledKey | None:
-        """Return what an idempotency key stands for, by its name in the store. Raises what ``recall`` raises."""
+        """Return what an idempotency key stands for, by its name in the store. Raises what
+        ``recall`` raises.
+        """
         recalled = self._reader.recalled(self.found.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
         """Return those of these names that are stored. Raises what ``recall`` raises."""
-        recalled = [(name, each) for _, name, each in self._reader.recalled_among(self.found.key, names)]
+        recalled = [
+            (name, each) for _, name, each in self._reader.recalled_among(self.found.key, names)
+        ]
         self.check_proofs(recalled)
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the keys of ids that a source gave events, with what they stand for. Raises what ``recall`` raises."""
+        """Yield the keys of ids that a source gave events, with what they stand for. Raises what
+        ``recall`` raises.
+        """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
             recalled = self._reader.recalled(self.found.key, start_after(after), _PAGE)
             self.check_proofs(recalled)
             return recalled
 
-        return takewhile(lambda key: key[0].startswith(SOURCE_KEYS), paged(page, itemgetter(0), _PAGE, SOURCE_KEYS))
+        return takewhile(
+            lambda key: key[0].startswith(SOURCE_KEYS),
+            paged(page, itemgetter(0), _PAGE, SOURCE_KEYS),
+        )
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
-        """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the conversation."""
+        """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the
+        conversation.
+        """
         codec = self._codec()
         for name, each in recalled:
             if not codec.is_proved(name, each):
@@ -367,11 +444,15 @@ class ReadTransaction:
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
-        """Return the parts of the conversation that hold the events from ``start`` on, the oldest first."""
+        """Return the parts of the conversation that hold the events from ``start`` on, the oldest
+        first.
+        """
         past = self.past if start < self.found.begins else ()
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
 
-    def _records_of(self, projection: str, key: int, codec: RowCodec, after: int) -> Iterator[Record]:
+    def _records_of(
+        self, projection: str, key: int, codec: RowCodec, after: int
+    ) -> Iterator[Record]:
         while stored := self._reader.records(key, projection, after, _PAGE):
             decoded = [codec.decoded_record(projection, record) for record in stored]
             yield from (record for record in decoded if record is not None)
@@ -382,6 +463,10 @@ class ReadTransaction:
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:
-    """Return what a conversation with this salt stores of a caller's key: a keyed hash, which reveals no text."""
-    digest = blake2b(utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key").digest()
+    """Return what a conversation with this salt stores of a caller's key: a keyed hash, which
+    reveals no text.
+    """
+    digest = blake2b(
+        utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key"
+    ).digest()
     return urlsafe_b64encode(digest).decode()

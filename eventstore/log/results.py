@@ -55,14 +55,20 @@ class ConversationRow(NamedTuple):
     ``id``             its id
     ``version``        how many events it has; of an erased one, how many it had
     ``created_at``, ``updated_at``  when its first and its last event were recorded
-    ``head``           the hash of its last event, in hexadecimal: a published head proves every later change
+    ``head``           the hash of its last event, in hexadecimal: a published head proves every
+                       later change
     ``erased_at``, ``erased_reason``  when and why it was erased, else None
-    ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum`` removes them
-    ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this version
+    ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum``
+                       removes them
+    ``parent``, ``parent_version``  of a fork: the conversation whose events it shares, up to this
+                                    version
     ``generation``     the number of erased conversations that had its id before
-    ``redactions``     the number of its redacted events, of a fork also the shared ones that were redacted since
-    ``pending``        the number of records of its source that have no events yet: they are made at its first use
-    ``unconfirmed``    the read models that have not come to the position of its erasure: they may still hold its events
+    ``redactions``     the number of its redacted events, of a fork also the shared ones that were
+                       redacted since
+    ``pending``        the number of records of its source that have no events yet: they are made at
+                       its first use
+    ``unconfirmed``    the read models that have not come to the position of its erasure: they may
+                       still hold its events
     """
 
     id: str
@@ -93,12 +99,19 @@ class Ingested(NamedTuple):
 
 
 def listed(
-    found: Conversation, generation: int = 0, unconfirmed: Sequence[str] = (), *, bytes_pending: bool = False
+    found: Conversation,
+    generation: int = 0,
+    unconfirmed: Sequence[str] = (),
+    *,
+    bytes_pending: bool = False,
 ) -> ConversationRow:
     """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
     erasure, (version, head) = found.erasure, found.end
     # The events of a fork may all be older than the fork.
-    updated_at = max(found.created_at, found.updated_at or 0) if erasure is None else erasure.erased_at
+    if erasure is None:
+        updated_at = max(found.created_at, found.updated_at or 0)
+    else:
+        updated_at = erasure.erased_at
     return ConversationRow(
         id=found.id,
         version=version,

@@ -1,24 +1,27 @@
-"""What a row is: events become rows and rows events; heads show who changed a history, checksums decayed bytes.
+"""What a row is: events become rows and rows events; heads show who changed a history, checksums
+decayed bytes.
 
 Pure except for clocks and salts.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
-    head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural, recorded_at, kind ||
+    head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural,
+               recorded_at, kind ||
                          commitment)
     commitment = SHA-256(salt of the event || body)
 
-Each event has a salt of its own, which is stored after its head (``Row.proof``), or before an encrypted body. A
-redaction replaces the body, and it replaces the salt by the commitment. So the head stays unchanged, and no reader can
-test a guess of the erased body. A fork has the salt of its parent, and its first own event follows its parent's head.
+Each event has a salt of its own, which is stored after its head (``Row.proof``), or before an
+encrypted body. A redaction replaces the body, and it replaces the salt by the commitment. So the
+head stays unchanged, and no reader can test a guess of the erased body. A fork has the salt of its
+parent, and its first own event follows its parent's head.
 
-Each head proves its event and every event before it. It is computed from the plain text as first written, so
-encryption, compression, copying and upcasting do not change it. With a published head, its keeper can detect every
-later change to that history. Without the salt, which is erased with the conversation, a head reveals nothing about the
-events.
+Each head proves its event and every event before it. It is computed from the plain text as first
+written, so encryption, compression, copying and upcasting do not change it. With a published head,
+its keeper can detect every later change to that history. Without the salt, which is erased with the
+conversation, a head reveals nothing about the events.
 
-Checksums (CRC-32) cover one row as it is stored, and need no other row: one the body, and one ``meta``, which holds
-that of the body. Every read checks both, so a flipped bit becomes an error and never a wrong text.
-``docs/internals/STORED_BYTES.md`` gives the bytes.
+Checksums (CRC-32) cover one row as it is stored, and need no other row: one the body, and one
+``meta``, which holds that of the body. Every read checks both, so a flipped bit becomes an error
+and never a wrong text. ``docs/internals/STORED_BYTES.md`` gives the bytes.
 """
 
 from __future__ import annotations
@@ -74,7 +77,9 @@ _PROOF_BYTES: Final = HEAD_BYTES + SALT_BYTES
 
 
 def new_salt() -> bytes:
-    """Return bytes that make heads of equal histories differ. Once they are erased, heads reveal nothing of events."""
+    """Return bytes that make heads of equal histories differ. Once they are erased, heads reveal
+    nothing of events.
+    """
     return urandom(SALT_BYTES)
 
 
@@ -84,7 +89,9 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def first_head(found: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. A fork begins with the head of the conversation that recorded the event."""
+    """Return the head before event 0. A fork begins with the head of the conversation that recorded
+    the event.
+    """
     return found.seed or seed(found.id, salt)
 
 
@@ -93,11 +100,11 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after one more event: ``salt`` is that of the conversation, ``committed`` the commitment to the
-    body.
+    """Return the head after one more event: ``salt`` is that of the conversation, ``committed`` the
+    commitment to the body.
 
-    The columns are separated by spaces and closed by a line feed; only the kind is text, its length stands before it,
-    so no two events have the same bytes.
+    The columns are separated by spaces and closed by a line feed; only the kind is text, its length
+    stands before it, so no two events have the same bytes.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -107,8 +114,8 @@ def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
 
 
 def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
-    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError`` for wrong columns.
-    Cost: one pass over the body.
+    """Return the head after a plain row. Raises ``TypeError``, ``ValueError``, ``AttributeError``
+    for wrong columns. Cost: one pass over the body.
     """
     _, event_id, _, _, recorded_at, schema, shown, structural, _, _ = unpacked(row.meta)
     columns = event_id, row.kind, schema, shown, structural, recorded_at
@@ -121,8 +128,8 @@ def commitment(event_salt: bytes, body: bytes) -> bytes:
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:
-    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` for a proof that cannot
-    be one.
+    """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` for
+    a proof that cannot be one.
     """
     rest = proof[HEAD_BYTES:]
     if len(rest) == SALT_BYTES:
@@ -139,7 +146,9 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
-    """Return the start of the checksums of a conversation's rows, so that another conversation's do not match."""
+    """Return the start of the checksums of a conversation's rows, so that another conversation's do
+    not match.
+    """
     return crc32(utf8(conversation))
 
 
@@ -150,7 +159,9 @@ _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with the right checksums. Cost: one pass over each body, four times as fast as a link."""
+    """Return the rows with the right checksums. Cost: one pass over each body, four times as fast
+    as a link.
+    """
     made = []
     for row in rows:
         meta = _body_checksum.pack(crc32(row.body)) + row.columns
@@ -171,11 +182,17 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
         are_sound = False
     if are_sound:
         return []
-    return [0] if len(rows) == 1 else [place for place, row in enumerate(rows) if unsound(seed, (row,))]
+    if len(rows) == 1:
+        return [0]
+    return [place for place, row in enumerate(rows) if unsound(seed, (row,))]
 
 
-def record_checksum(seed: int, projection: str, version: int, code: int, body: bytes, encoding: int) -> int:
-    """Return the checksum of a projection's record for one version, with ``body`` as it is stored."""
+def record_checksum(
+    seed: int, projection: str, version: int, code: int, body: bytes, encoding: int
+) -> int:
+    """Return the checksum of a projection's record for one version, with ``body`` as it is
+    stored.
+    """
     fields = f"{projection} {version} {code} {encoding} "
     return crc32(body, crc32(utf8(fields), seed))
 
@@ -187,7 +204,9 @@ _YEARS = range(YEAR_10000)
 
 
 def present() -> int:
-    """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside of 1970 to 9999."""
+    """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside
+    of 1970 to 9999.
+    """
     now = time.time_ns() // 1_000
     return now if now in _YEARS else moment(now)
 
@@ -195,19 +214,22 @@ def present() -> int:
 def chained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
-    """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows, and the conversation
-    as they leave it: ids dense, heads linked, the clock never running backwards.
+    """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows,
+    and the conversation as they leave it: ids dense, heads linked, the clock never running
+    backwards.
 
-    Each event has a salt of its own: a random one, or one that a ``secret`` and its id make. Cost: one hash of each
-    body, and one checksum. ``link`` and ``with_checksums`` compute the same for rows that exist; one loop with both
-    takes two thirds of the time (``benchmarks/append.py``).
+    Each event has a salt of its own: a random one, or one that a ``secret`` and its id make. Cost:
+    one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same for
+    rows that exist; one loop with both takes two thirds of the time (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
         head = first_head(conversation, salt)
     seed = checksum_seed(name)
     recorded_at = now if updated_at is None or updated_at < now else updated_at
-    salts = _each_salt(urandom(SALT_BYTES * len(batch)) if secret is None else _salts(secret, event_id, len(batch)))
+    salts = _each_salt(
+        urandom(SALT_BYTES * len(batch)) if secret is None else _salts(secret, event_id, len(batch))
+    )
     rows = []
     for (kind, schema, shown, structural, body, _), (event_salt,) in zip(batch, salts, strict=True):
         kind_bytes, measured_kind = _kind_bytes(kind)
@@ -216,7 +238,16 @@ def chained(
             sha256(event_salt + body).digest(),
         )).digest()  # fmt: skip
         fields = packed(
-            crc32(body), event_id, before, turns, recorded_at, schema, shown, structural, PLAIN, _PROOF_BYTES
+            crc32(body),
+            event_id,
+            before,
+            turns,
+            recorded_at,
+            schema,
+            shown,
+            structural,
+            PLAIN,
+            _PROOF_BYTES,
         )
         meta = fields + head + event_salt + kind_bytes
         rows.append(_new(Row, (event_id, meta + _own_checksum(crc32(meta, seed)), body)))
@@ -228,9 +259,13 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
-    """Return the salts of events from an id on: the same ones in each copy of a source with this secret."""
+    """Return the salts of events from an id on: the same ones in each copy of a source with this
+    secret.
+    """
     ids = (b"%d" % event_id for event_id in range(first, first + count))
-    return b"".join([blake2b(event_id, digest_size=SALT_BYTES, key=secret).digest() for event_id in ids])
+    return b"".join(
+        [blake2b(event_id, digest_size=SALT_BYTES, key=secret).digest() for event_id in ids]
+    )
 
 
 @lru_cache(1_000)  # there are few kinds and many rows
@@ -241,8 +276,8 @@ def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row. An event of a known kind that is stored without a time gets the time of its
-    recording.
+    """Return the event of a stored row. An event of a known kind that is stored without a time gets
+    the time of its recording.
 
     Raises ``CorruptEvent``, with ``position``, where the bytes are not an event.
     """
@@ -253,12 +288,15 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
 
 
 def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
-    """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` where a row is not an event.
+    """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` where a row is
+    not an event.
 
     Sound rows are decoded together, which takes half of the time.
     """
     events = None if any(encodings(rows)) else events_of_rows(rows)
-    return (event_of(conversation, row) for row in rows) if events is None else events
+    if events is None:
+        return (event_of(conversation, row) for row in rows)
+    return events
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
@@ -276,7 +314,9 @@ def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
 
 
 def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event]:
-    """Give ``events``, which belong to the caller, the times that a reader will see: see ``event_of``."""
+    """Give ``events``, which belong to the caller, the times that a reader will see: see
+    ``event_of``.
+    """
     for event in events:
         # Of an unknown event it cannot be said whether it has a time.
         if event.timestamp is None and event.origin is None and type(event) is not UnknownEvent:
@@ -303,15 +343,21 @@ def sound(conversation: str, row: Row, position: int | None = None) -> Row:
 
 
 def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Event]:
-    """Yield the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one."""
+    """Yield the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a
+    missing one.
+    """
     dense = next((n for n, row in enumerate(rows) if row.id != start + n), len(rows))
     yield from events_of(conversation, rows[:dense])
     if start + dense < stop:
-        yield from events_of(conversation, [*dense_rows(conversation, rows[dense:], start + dense, stop)])
+        yield from events_of(
+            conversation, [*dense_rows(conversation, rows[dense:], start + dense, stop)]
+        )
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:
-    """Yield the rows ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a missing one."""
+    """Yield the rows ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a
+    missing one.
+    """
     for row in rows:
         if row.id != start:
             break
@@ -321,24 +367,33 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
         raise CorruptEvent(conversation, start, "it is missing")
 
 
-def not_erased(conversation: Conversation | None, now: Conversation | None = None) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased`` if it is erased. ``now`` has its id."""
+def not_erased(
+    conversation: Conversation | None, now: Conversation | None = None
+) -> Conversation | None:
+    """Return the conversation if it was found. Raises ``ConversationErased`` if it is erased.
+    ``now`` has its id.
+    """
     if conversation is not None and (erasure := conversation.erasure) is not None:
-        when, is_replaced = from_microseconds(erasure.erased_at), now is not None and now.erasure is None
-        raise ConversationErased(conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced)
+        when = from_microseconds(erasure.erased_at)
+        is_replaced = now is not None and now.erasure is None
+        raise ConversationErased(
+            conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced
+        )
     return conversation
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased``. A conversation begins with its first
-    event, a fork with those it shares. So one without a last event has lost it, and this raises ``CorruptEvent``:
-    unreadable must not look like empty.
+    """Return the conversation if it was found. Raises ``ConversationErased``. A conversation begins
+    with its first event, a fork with those it shares. So one without a last event has lost it, and
+    this raises ``CorruptEvent``: unreadable must not look like empty.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):
         return conversation
     not_erased(conversation)
-    raise CorruptEvent(conversation.id, max(conversation.begins, 1) - 1, "it is missing, and all events after it")
+    raise CorruptEvent(
+        conversation.id, max(conversation.begins, 1) - 1, "it is missing, and all events after it"
+    )
 
 
 @lru_cache(64)  # the events of one batch have one time
@@ -348,5 +403,6 @@ def from_microseconds(moment: int) -> datetime:
         return EPOCH + timedelta(microseconds=moment)
     except (TypeError, OverflowError) as error:
         raise StoreDamaged(
-            f"a time is stored as {moment!r:.40}; run 'foldlog store verify', then 'foldlog store copy --damaged'"
+            f"a time is stored as {moment!r:.40}; run 'foldlog store verify', then 'foldlog store"
+            " copy --damaged'"
         ) from error

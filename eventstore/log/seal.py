@@ -1,9 +1,10 @@
-"""Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except for its nonces.
+"""Convert a plain row to the stored row and back: compress, encrypt, add the checksum. Pure except
+for its nonces.
 
-The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with AES-256-GCM under the
-conversation's data key, bound to every other column of the row, so that none of them can be changed without the key.
-Plus 16: bytes stand beside the body (``foldlog.eventstore.codec_json``), each of them compressed and encrypted
-separately.
+The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with
+AES-256-GCM under the conversation's data key, bound to every other column of the row, so that none
+of them can be changed without the key. Plus 16: bytes stand beside the body
+(``foldlog.eventstore.codec_json``), each of them compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
 """
@@ -20,7 +21,14 @@ from operator import attrgetter
 from types import ModuleType
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, cast, get_args
 
-from foldlog.eventstore.codec_json import Attachment, Body, Undecodable, attachment_of, attachments_of, listed_in
+from foldlog.eventstore.codec_json import (
+    Attachment,
+    Body,
+    Undecodable,
+    attachment_of,
+    attachments_of,
+    listed_in,
+)
 from foldlog.eventstore.errors import InvalidOption, install_command
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.log.row import (
@@ -34,7 +42,15 @@ from foldlog.eventstore.log.row import (
     unsound,
     with_checksums,
 )
-from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row, encodings, utf8
+from foldlog.eventstore.recorders.types import (
+    HEAD_BYTES,
+    Conversation,
+    RecalledKey,
+    Record,
+    Row,
+    encodings,
+    utf8,
+)
 
 if TYPE_CHECKING:
     import zstandard
@@ -46,10 +62,12 @@ _ZSTD: Final = 2
 Compression = Literal["none", "zlib", "zstd"]
 
 EVENT_BYTES_MAX: Final = 16 * 2**20
-"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored JSON. No larger body
-is compressed, and so none is decompressed to more.
+"""The largest event that a store takes, unless it is opened with another limit: 16 MiB of stored
+JSON. No larger body is compressed, and so none is decompressed to more.
 """
-_TOO_LARGE: Final = f"its compressed body is larger than {EVENT_BYTES_MAX:,} bytes, and no such body is compressed"
+_TOO_LARGE: Final = (
+    f"its compressed body is larger than {EVENT_BYTES_MAX:,} bytes, and no such body is compressed"
+)
 
 _ZLIB_LEVEL = 6
 _ZSTD_LEVEL = 1
@@ -62,9 +80,10 @@ _forked = struct.Struct(">q")
 class Mark(NamedTuple):
     """The statements of a mark, besides how the conversation ends.
 
-    ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a change of the
-    encryption is running: rows with ``pending_from <= id < pending_until`` may be plain, and so may records of
-    versions up to ``pending_until``; idempotency keys of events before it may have no proof.
+    ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a
+    change of the encryption is running: rows with ``pending_from <= id < pending_until`` may be
+    plain, and so may records of versions up to ``pending_until``; idempotency keys of events before
+    it may have no proof.
     """
 
     keys: int = 0
@@ -86,7 +105,9 @@ def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another state."""
+    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another
+    state.
+    """
     stored = conversation.mark
     if stored is None and not conversation.visible:
         return NOTHING_PENDING  # a staged import has a mark only where there is something to say
@@ -101,15 +122,28 @@ def read_mark(key: DataKey, conversation: Conversation) -> Mark:
 
 
 def _place_of_mark(conversation: Conversation, says: bytes) -> bytes:
-    """Return the text that the mark proves. The mark of a staged import covers its rows once it is published."""
+    """Return the text that the mark proves. The mark of a staged import covers its rows once it is
+    published.
+    """
     if not conversation.visible:
-        return b"mark\0" + says + _ends.pack(False, conversation.created_at, 0, 0, 0, 0) + bytes(HEAD_BYTES)
+        return (
+            b"mark\0"
+            + says
+            + _ends.pack(False, conversation.created_at, 0, 0, 0, 0)
+            + bytes(HEAD_BYTES)
+        )
     _, _, created_at, _, version, updated_at, head, *_ = conversation
-    ends = _ends.pack(True, created_at, version, updated_at or 0, conversation.shown, conversation.structural)
+    ends = _ends.pack(
+        True, created_at, version, updated_at or 0, conversation.shown, conversation.structural
+    )
     place = b"mark\0" + says + ends + (head or bytes(HEAD_BYTES))
     if conversation.parent is None:
         return place
-    return b"%bfork\0%b%b" % (place, _forked.pack(conversation.begins), utf8(conversation.parent_id or ""))
+    return b"%bfork\0%b%b" % (
+        place,
+        _forked.pack(conversation.begins),
+        utf8(conversation.parent_id or ""),
+    )
 
 
 ENCRYPTED: Final = 8
@@ -117,9 +151,13 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row as it is read. It is never stored. The body of such a row is the reason."""
+"""The encoding of a damaged row as it is read. It is never stored. The body of such a row is the
+reason.
+"""
 
-_NOT_ENCRYPTED = "the event is plain text and its conversation is encrypted, so it was written without the key"
+_NOT_ENCRYPTED = (
+    "the event is plain text and its conversation is encrypted, so it was written without the key"
+)
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}
 """The beginning of the associated data of an encrypted row, by the length of its proof."""
@@ -130,10 +168,12 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """The settings of a store for the bodies that it writes. The bodies that it can read depend only on its keys.
+    """The settings of a store for the bodies that it writes. The bodies that it can read depend
+    only on its keys.
 
-    ``compression`` is None if none was chosen: new rows are not compressed, and rows that are compressed stay so.
-    ``plain_allowed``: without keys, a plain conversation may be begun in a store that has encrypted ones.
+    ``compression`` is None if none was chosen: new rows are not compressed, and rows that are
+    compressed stay so. ``plain_allowed``: without keys, a plain conversation may be begun in a
+    store that has encrypted ones.
     """
 
     compression: Compression | None = None
@@ -145,14 +185,17 @@ class WriteSettings(NamedTuple):
         """Return the given settings; for those that are not given, the settings of the environment
         (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
-        Raises ``InvalidOption`` where there is no such compression or its package is missing, ``KeyUnavailable``.
+        Raises ``InvalidOption`` where there is no such compression or its package is missing,
+        ``KeyUnavailable``.
         """
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
         return cls(checked(choice) if choice else None, keys or KeyRing.from_environment())
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what its mark says."""
+    """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what
+    its mark says.
+    """
 
     conversation: str
     data_key: DataKey | None = None
@@ -160,47 +203,67 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it accepts only rows that were written with the key. Such a codec stays right, however old it is."""
+        """Whether it accepts only rows that were written with the key. Such a codec stays right,
+        however old it is.
+        """
         return self.data_key is not None and not self.mark.pending_until
 
-    # -- rows ---------------------------------------------------------------------------------------------------------
+    # -- rows
+    # ----------------------------------------------------------------------------------------------
 
     def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return rows as they were given to the store, plain; damaged rows are marked. Plain and sound rows are
-        returned unchanged. Cost: a checksum each.
+        """Return rows as they were given to the store, plain; damaged rows are marked. Plain and
+        sound rows are returned unchanged. Cost: a checksum each.
         """
         places = unsound(checksum_seed(self.conversation), rows)
         if not places and self.data_key is None and not any(encodings(rows)):
             return rows
         opened: dict[object, Attachment] = {}  # several rows may have the same
         return [
-            _damaged(row, "its checksum does not match, so these are not the bytes that were written")
-            if place in places
-            else self._opened(row, opened)
+            (
+                _damaged(
+                    row, "its checksum does not match, so these are not the bytes that were written"
+                )
+                if place in places
+                else self._opened(row, opened)
+            )
             for place, row in enumerate(rows)
         ]
 
     def encoded(
         self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
     ) -> Sequence[Row]:
-        """Return plain rows as they are stored, with checksums. ``are_checked``: the rows have those of plain rows."""
+        """Return plain rows as they are stored, with checksums. ``are_checked``: the rows have
+        those of plain rows.
+        """
         compression = compression or "none"
-        if self.data_key is None and compression == "none" and Body not in map(type, map(_body, rows)):
-            return rows if are_checked else with_checksums(checksum_seed(self.conversation), rows)
+        if (
+            self.data_key is None
+            and compression == "none"
+            and Body not in map(type, map(_body, rows))
+        ):
+            if are_checked:
+                return rows
+            return with_checksums(checksum_seed(self.conversation), rows)
         stored = list[Row]()
         for row in rows:
-            beside = [self._stored_attachment(each, compression) for each in attachments_of(row.body)]
+            beside = [
+                self._stored_attachment(each, compression) for each in attachments_of(row.body)
+            ]
             encoding, body = compressed(compression, row.body)
             proof = row.proof
             if beside:
                 encoding |= WITH_BYTES
             if self.data_key is not None:
                 encoding |= ENCRYPTED
-                if not is_redacted(proof):  # without the key, no guess of the body can be checked against the head
+                # without the key, no guess of the body can be checked against the head
+                if not is_redacted(proof):
                     proof, body = row.head, proof[HEAD_BYTES:] + body
             stored.append(row.in_form(encoding, Body.of(body, beside) if beside else body, proof))
         if self.data_key is not None:
-            bodies = self.data_key.encrypt_all([row.body for row in stored], map(_place_of_row, stored))
+            bodies = self.data_key.encrypt_all(
+                [row.body for row in stored], map(_place_of_row, stored)
+            )
             stored = [_with_body(row, body) for row, body in zip(stored, bodies, strict=True)]
         return with_checksums(checksum_seed(self.conversation), stored)
 
@@ -220,7 +283,8 @@ class RowCodec(NamedTuple):
         try:
             body = self._decrypted(row)
             if row.encoding & ENCRYPTED and not is_redacted(proof):
-                proof, body = proof + body[:SALT_BYTES], body[SALT_BYTES:]
+                proof = proof + body[:SALT_BYTES]
+                body = body[SALT_BYTES:]
             body = decompressed(row.encoding & ~(ENCRYPTED | WITH_BYTES), body)
             if row.encoding & WITH_BYTES:
                 body = self._with_attachments(body, attachments_of(row.body), opened)
@@ -238,7 +302,8 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(_NOT_ENCRYPTED)
         return row.body
 
-    # -- what stands beside bodies ------------------------------------------------------------------------------------
+    # -- what stands beside bodies
+    # ------------------------------------------------------------------------------------
 
     def _stored_attachment(self, plain: Attachment, compression: Compression) -> Attachment:
         how, body = compressed(compression, plain.body)
@@ -248,8 +313,12 @@ class RowCodec(NamedTuple):
         name = self.data_key.name_of(plain.name)
         return Attachment(name, how, self.data_key.encrypt(body, _place_of_attachment(name, how)))
 
-    def _with_attachments(self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]) -> Body:
-        """Return a plain body with its attachments. Raises ``NotAsWritten`` where one is missing or was changed."""
+    def _with_attachments(
+        self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]
+    ) -> Body:
+        """Return a plain body with its attachments. Raises ``NotAsWritten`` where one is missing or
+        was changed.
+        """
         beside = []
         for each in stored:
             if each[:2] not in opened:
@@ -264,52 +333,74 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(str(error)) from error
         missing = listed - {each.name for each in beside}
         if missing:
-            raise NotAsWritten(f"{len(missing)} of its values are missing, or not the bytes that were written")
+            raise NotAsWritten(
+                f"{len(missing)} of its values are missing, or not the bytes that were written"
+            )
         return Body.of(body, [each for each in beside if each.name in listed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:
-        how, body = stored.encoding, stored.body
+        how = stored.encoding
+        body = stored.body
         if how & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("it is encrypted, and its conversation has no key")
             body = self.data_key.decrypt(body, _place_of_attachment(stored.name, how))
         return attachment_of(decompressed(how & ~ENCRYPTED, body))
 
-    # -- records ------------------------------------------------------------------------------------------------------
+    # -- records
+    # ----------------------------------------------------------------------------------------------
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the record as it was put, without checksum; None if the stored bytes were changed."""
+        """Return the record as it was put, without checksum; None if the stored bytes were
+        changed.
+        """
         try:
-            if record.checksum != record_checksum(checksum_seed(self.conversation), projection, *record[:4]):
+            if record.checksum != record_checksum(
+                checksum_seed(self.conversation), projection, *record[:4]
+            ):
                 return None
             body = self._decrypted_record(projection, record)
         except (TypeError, NotAsWritten, struct.error):  # a column of another type
             return None
-        return None if body is None else _new(Record, (*record[:2], body, PLAIN, 0, ""))
+        if body is None:
+            return None
+        return _new(Record, (*record[:2], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
         """Return a record as it is stored."""
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
-            record = record._replace(body=self.data_key.encrypt(record.body, _place_of_record(projection, record)))
-        return record._replace(checksum=record_checksum(checksum_seed(self.conversation), projection, *record[:4]))
+            record = record._replace(
+                body=self.data_key.encrypt(record.body, _place_of_record(projection, record))
+            )
+        return record._replace(
+            checksum=record_checksum(checksum_seed(self.conversation), projection, *record[:4])
+        )
 
     def _decrypted_record(self, projection: str, record: Record) -> bytes | None:
-        key, body = self.data_key, record.body
+        key = self.data_key
+        body = record.body
         if record.encoding == ENCRYPTED:
-            return None if key is None else key.decrypt(body, _place_of_record(projection, record))
+            if key is None:
+                return None
+            return key.decrypt(body, _place_of_record(projection, record))
         if key is not None and not record.version <= self.mark.pending_until:
             return None
         return body if record.encoding == PLAIN else None
 
-    # -- idempotency keys ---------------------------------------------------------------------------------------------
+    # -- idempotency keys
+    # ---------------------------------------------------------------------------------------------
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Return the entry of an idempotency key with its proof; in a plain conversation without a proof."""
+        """Return the entry of an idempotency key with its proof; in a plain conversation without a
+        proof.
+        """
         proof = None
         if self.data_key is not None:
             proof = self.data_key.encrypt(b"", _place_of_key(idempotency_key, recalled))
-        return recalled if proof is recalled.proof else recalled._replace(proof=proof)
+        if proof is recalled.proof:
+            return recalled
+        return recalled._replace(proof=proof)
 
     def is_proved(self, idempotency_key: str, recalled: RecalledKey) -> bool:
         """Return whether the entry of an idempotency key is unchanged."""
@@ -363,7 +454,10 @@ def _place_of_record(projection: str, record: Record) -> bytes:
 
 
 def _place_of_key(idempotency_key: str, recalled: RecalledKey) -> bytes:
-    return b"key\0%b%b" % (_key_columns(recalled.first_id, recalled.events), _named(idempotency_key))
+    return b"key\0%b%b" % (
+        _key_columns(recalled.first_id, recalled.events),
+        _named(idempotency_key),
+    )
 
 
 def _named(text: str) -> bytes:
@@ -371,33 +465,41 @@ def _named(text: str) -> bytes:
     return _length(len(name)) + name
 
 
-# -- compression -------------------------------------------------------------------------------------------------------
+# -- compression
+# --------------------------------------------------------------------------------------------------
 
 
 def checked(name: str) -> Compression:
-    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its package is missing."""
+    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its
+    package is missing.
+    """
     if name not in get_args(Compression):
-        raise InvalidOption(f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}")
+        raise InvalidOption(
+            f"unknown compression {name!r}; choose {', '.join(get_args(Compression))}"
+        )
     if name == "zstd":
         _zstandard()
     return cast(Compression, name)
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store: the body itself if compression does not help, or a
-    reader would refuse it.
+    """Return the number of the compression, and the bytes to store: the body itself if compression
+    does not help, or a reader would refuse it.
     """
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
     if compression == "zlib":
-        how, smaller = _ZLIB, zlib.compress(body, _ZLIB_LEVEL)
+        how = _ZLIB
+        smaller = zlib.compress(body, _ZLIB_LEVEL)
     else:
-        how, smaller = _ZSTD, _contexts.compressor.compress(body)
+        how = _ZSTD
+        smaller = _contexts.compressor.compress(body)
     return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
 
 
 def decompressed(how: int, stored: bytes) -> bytes:
-    """Return the body that was given to ``compressed``. It never takes more than ``EVENT_BYTES_MAX`` of memory.
+    """Return the body that was given to ``compressed``. It never takes more than
+    ``EVENT_BYTES_MAX`` of memory.
 
     Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
     """
@@ -416,7 +518,9 @@ def decompressed(how: int, stored: bytes) -> bytes:
         return body
     if how == _ZSTD:
         return _from_zstd(stored)
-    raise NotAsWritten(f"its body has compression {how}, which this version of foldlog does not know")
+    raise NotAsWritten(
+        f"its body has compression {how}, which this version of foldlog does not know"
+    )
 
 
 class _Contexts(threading.local):
@@ -439,7 +543,8 @@ def _zstandard() -> ModuleType:
         import zstandard
     except ImportError as error:
         raise InvalidOption(
-            f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression 'zlib'"
+            f"zstd needs the package 'zstandard'; {install_command('zstd')}, or choose compression"
+            " 'zlib'"
         ) from error
     return zstandard
 

@@ -1,8 +1,10 @@
-"""One conversation in a write transaction, and the seam for projections that are written with the events.
+"""One conversation in a write transaction, and the seam for projections that are written with the
+events.
 
-The row codec of the conversation is applied before each insert. An inline projection is called in the transaction that
-appends structural events, so that its records cannot differ from the log. The store knows nothing of the content of
-these records, but that those of Views repeat none of the events; each has the number of a version.
+The row codec of the conversation is applied before each insert. An inline projection is called in
+the transaction that appends structural events, so that its records cannot differ from the log. The
+store knows nothing of the content of these records, but that those of Views repeat none of the
+events; each has the number of a version.
 """
 
 from __future__ import annotations
@@ -32,14 +34,18 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append copies the list."""
+"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append
+copies the list.
+"""
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction: it finds the newest state, and may keep records beside the events.
+    """One conversation in a write transaction: it finds the newest state, and may keep records
+    beside the events.
 
-    Where the store has a key and the conversation has none, its next event gives it one. From then on every new row is
-    encrypted, and the mark says which older rows are not. ``end`` must be called last.
+    Where the store has a key and the conversation has none, its next event gives it one. From then
+    on every new row is encrypted, and the mark says which older rows are not. ``end`` must be
+    called last.
     """
 
     _reader: Transaction
@@ -51,7 +57,9 @@ class WriteTransaction(ReadTransaction):
     is_begun = True
 
     @classmethod
-    def of_new(cls, transaction: Transaction, database: Database, new: Conversation) -> WriteTransaction:
+    def of_new(
+        cls, transaction: Transaction, database: Database, new: Conversation
+    ) -> WriteTransaction:
         """Open a conversation that begins with the first events that are appended."""
         writing = cls(transaction, new, database)
         writing.is_begun = False
@@ -59,43 +67,56 @@ class WriteTransaction(ReadTransaction):
 
     def head_at(self, version: int) -> bytes | None:
         before = self._before
-        if before is not None and before.version == version:  # a projection asks so, of what it has in memory
+        # a projection asks so, of what it has in memory
+        if before is not None and before.version == version:
             return before.head
         return super().head_at(version)
 
-    def put_records(self, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        """Keep records; a record of the same version is replaced, or all earlier ones of the projection. Those of a
-        plain conversation are plain: they give it no key.
+    def put_records(
+        self, projection: str, records: Iterable[Record], *, replace_all: bool = False
+    ) -> None:
+        """Keep records; a record of the same version is replaced, or all earlier ones of the
+        projection. Those of a plain conversation are plain: they give it no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.put_records(self.found.key, projection, encoded, replace_all=replace_all)
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
-        """List the conversation: its version, the time of its last event, and these attributes, or its former ones."""
-        found, listed = self.found, None if digests is None else tuple(digests)
+        """List the conversation: its version, the time of its last event, and these attributes, or
+        its former ones.
+        """
+        found = self.found
+        listed = None if digests is None else tuple(digests)
         self._reader.put_listing(found.key, found.updated_at or found.created_at, version, listed)
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """Delete records, but those of Views and attributes; with a ``codec``, give all but attributes its form."""
-        found, own = self.found, self._codec()
+        """Delete records, but those of Views and attributes; with a ``codec``, give all but
+        attributes its form.
+        """
+        found = self.found
+        own = self._codec()
         for newest in self._reader.records(found.key, None, 0, _PROJECTIONS_MAX):
-            name, is_kept = newest.projection, codec is not None and newest.projection != ATTRIBUTES
+            name = newest.projection
+            is_kept = codec is not None and newest.projection != ATTRIBUTES
             if codec is not None or name not in (ATTRIBUTES, VIEWS):
                 kept = self._records_of(name, found.key, own, 0) if is_kept else ()
                 encoded = [codec.encoded_record(name, each) for each in kept if codec]
                 self._reader.put_records(found.key, name, encoded, replace_all=True)
 
-    # -- for the store and its maintenance ----------------------------------------------------------------------------
+    # -- for the store and its maintenance
+    # ----------------------------------------------------------------------------
 
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain. It may be staged."""
         stored = self._encoded(rows)  # first: it may get its key just now
         return self._insert(rows, stored, self.found.grown(rows[-1]))
 
-    def append(self, batch: Sequence[Encoded], now: int, secret: bytes | None = None) -> tuple[Place, int]:
-        """Insert these events as the next ones, with random salts or those of a ``secret``. Return their positions, and
-        when they were recorded.
+    def append(
+        self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
+    ) -> tuple[Place, int]:
+        """Insert these events as the next ones, with random salts or those of a ``secret``. Return
+        their positions, and when they were recorded.
         """
         if not self.is_begun:
             self.found = begin_new(self._reader, self.database, self.found._replace(created_at=now))
@@ -114,7 +135,9 @@ class WriteTransaction(ReadTransaction):
         return place, left.updated_at
 
     def _insert(self, rows: Sequence[Row], stored: Sequence[Row], left: Conversation) -> Place:
-        """Insert plain rows. The conversation is changed after that: what fails before it writes changes nothing."""
+        """Insert plain rows. The conversation is changed after that: what fails before it writes
+        changes nothing.
+        """
         found = self.found
         last = self._reader.left
         place = self._reader.insert(found.key, stored, staged=not found.visible)
@@ -141,7 +164,9 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace the content of rows that are stored under the conversation's own key by these plain rows."""
+        """Replace the content of rows that are stored under the conversation's own key by these
+        plain rows.
+        """
         self._reader.replace_rows(self.found.key, self._encoded(rows))
         self.count_redactions(len(rows))
         self._changed = True
@@ -163,7 +188,9 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        """Count this number of redacted events of the conversation, or of the past that it shares."""
+        """Count this number of redacted events of the conversation, or of the past that it
+        shares.
+        """
         self._reader.count_redactions(self.found.key, count)
         self.found = self.found._replace(redactions=self.found.redactions + count)
 
@@ -175,7 +202,9 @@ class WriteTransaction(ReadTransaction):
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Enter that the conversation has copies of the events of these others, of which it was a fork."""
+        """Enter that the conversation has copies of the events of these others, of which it was a
+        fork.
+        """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
             enter(self._reader, self.found, detached, self.database.now())
@@ -200,16 +229,21 @@ class WriteTransaction(ReadTransaction):
             self._reader.set_mark(found.key, mark)
             found = found._replace(mark=mark, salt=codec.data_key.salt)
         if found.visible and found.head is not None and found.erasure is None and not found.pending:
-            self._reader.left = Left(found, codec, self.database.settings, *(self._recent or (found,)))
+            self._reader.left = Left(
+                found, codec, self.database.settings, *(self._recent or (found,))
+            )
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec; a plain conversation gets a key. ``has_nothing``: nothing plain is stored under its key. A
-        fork without events of its own may have idempotency keys, and rows of its past.
+        """Return the codec; a plain conversation gets a key. ``has_nothing``: nothing plain is
+        stored under its key. A fork without events of its own may have idempotency keys, and rows
+        of its past.
         """
-        codec, keys, found = self._codec(), self.database.settings.keys, self.found
+        codec = self._codec()
+        keys = self.database.settings.keys
+        found = self.found
         if keys is None or codec.data_key is not None:
             return codec
         renewed, data_key, mark = encrypted(found, keys)
@@ -217,7 +251,9 @@ class WriteTransaction(ReadTransaction):
             mark = mark._replace(pending_until=0)
         self.forget_records(codec._replace(data_key=data_key))
         is_first = not mark.pending_until
-        self._reader.set_key(found.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first)
+        self._reader.set_key(
+            found.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first
+        )
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
@@ -229,8 +265,9 @@ class WriteTransaction(ReadTransaction):
 def _recent(
     last: Left | None, found: Conversation, rows: Sequence[Row], now: Conversation
 ) -> tuple[Conversation, tuple[Row, ...], int]:
-    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown by ``rows`` to
-    ``now``. None of the rows stay where one has attachments, or is structural and so changes more than itself.
+    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown
+    by ``rows`` to ``now``. None of the rows stay where one has attachments, or is structural and so
+    changes more than itself.
     """
     size = 0
     for row in rows:
@@ -252,43 +289,46 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
     Raises ``InvalidArgument`` for an empty id, and what ``check_plain`` raises.
     """
     if not new.id:
-        raise InvalidArgument("the id of a new conversation is empty; give it at least one character")
+        raise InvalidArgument(
+            "the id of a new conversation is empty; give it at least one character"
+        )
     check_plain(transaction, database, new.id)
     return transaction.begin(new)
 
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
-    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has encrypted ones, unless the
-    store was opened so that it may be.
+    """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has
+    encrypted ones, unless the store was opened so that it may be.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
         return
     if reader.value("key_ids"):
         raise KeyUnavailable(
-            f"conversation {conversation!r} would be stored as plain text, and others of this store are encrypted; "
-            f"{SET_A_KEY}, or open the store with ?plain=allowed in its URL"
+            f"conversation {conversation!r} would be stored as plain text, and others of this store"
+            f" are encrypted; {SET_A_KEY}, or open the store with ?plain=allowed in its URL"
         )
 
 
 class InlineProjection(Protocol):
-    """A read model that is written in the transaction of the structural events that change it. A store has one of each
-    ``name``.
+    """A read model that is written in the transaction of the structural events that change it. A
+    store has one of each ``name``.
     """
 
     name: str
 
     def project(self, writing: WriteTransaction, events: Sequence[Event], /) -> None:
-        """Update the records for ``events`` (the whole batch, at least one of them structural), which ``writing`` has
-        just appended.
+        """Update the records for ``events`` (the whole batch, at least one of them structural),
+        which ``writing`` has just appended.
 
-        If it raises, nothing is appended. It may be called again for the same events, where the transaction is run
-        again, so it must have no other effects than its records.
+        If it raises, nothing is appended. It may be called again for the same events, where the
+        transaction is run again, so it must have no other effects than its records.
         """
 
 
-# -- the attributes under which a conversation is listed ---------------------------------------------------------------
-# They are its document ``attributes``: a record beside its events, and digests in an index. An append that changes them
+# -- the attributes under which a conversation is listed
+# --------------------------------------------------------------- They are its document
+# ``attributes``: a record beside its events, and digests in an index. An append that changes them
 # lists the conversation again in its transaction.
 
 _DIGEST_BYTES: Final = 16
@@ -317,28 +357,35 @@ def decode_attributes(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return a text for each attribute; of a list, one for each element. Raises ``InvalidArgument``."""
+    """Return a text for each attribute; of a list, one for each element. Raises
+    ``InvalidArgument``.
+    """
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):
             raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
         for one in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(one, str | int):
-                raise InvalidArgument(f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts")
+                raise InvalidArgument(
+                    f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts"
+                )
             pairs.append(_encode(whole_pairs([name, one])))
     return pairs
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes for conversations under this key. Without attributes, return the digest that all
-    conversations have.
+    """Return the digests of attributes for conversations under this key. Without attributes, return
+    the digest that all conversations have.
 
     The digests for another key need that key.
     """
     if not pairs:
         return [EVERY]
     if key_id is None:
-        return [blake2b(pair, digest_size=_DIGEST_BYTES, person=b"foldlog attr").digest() for pair in pairs]
+        return [
+            blake2b(pair, digest_size=_DIGEST_BYTES, person=b"foldlog attr").digest()
+            for pair in pairs
+        ]
     if keys is None or key_id not in keys.names:
         raise key_missing("attributes are encrypted", key_id, keys)
     return [keys.digest(key_id, pair, _DIGEST_BYTES) for pair in pairs]

@@ -2,10 +2,13 @@
 
 verify                                   check heads, checksums and indices; name what is damaged
 copy                                     copy conversations between stores, and compare their heads
-erase                                    remove a conversation, and leave a tombstone; give its forks copies
+erase                                    remove a conversation, and leave a tombstone; give its
+                                         forks copies
 redact                                   erase the content of one event
-rekey, rekey_steps                       re-encrypt and re-compress with the current settings, a conversation at a time
+rekey, rekey_steps                       re-encrypt and re-compress with the current settings, a
+                                         conversation at a time
 unfinished                               finish first what operations of several transactions left
 backup                                   copy a file, put a backup in its place, vacuum
-status                                   who holds followers back, and which read models have confirmed
+status                                   who holds followers back, and which read models have
+                                         confirmed
 """

@@ -1,4 +1,5 @@
-"""Back up a store in a file, restore it from a backup, and reclaim its space, all while it is in use.
+"""Back up a store in a file, restore it from a backup, and reclaim its space, all while it is in
+use.
 
 A PostgreSQL server has its own tools for that.
 """
@@ -14,7 +15,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.eventstore.errors import EventStoreError, InvalidOption, KeyUnavailable, StoreDamaged, StoreUnavailable
+from foldlog.eventstore.errors import (
+    EventStoreError,
+    InvalidOption,
+    KeyUnavailable,
+    StoreDamaged,
+    StoreUnavailable,
+)
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
@@ -42,13 +49,15 @@ from foldlog.eventstore.recorders.types import Conversation
 from foldlog.eventstore.store import Store
 
 _STALE_US = 3_600 * 1_000_000
-"""An import that has written nothing for this long counts as killed. If its process still runs, it gets an error and
-has to be run again.
+"""An import that has written nothing for this long counts as killed. If its process still runs, it
+gets an error and has to be run again.
 """
 
 
 class BackedUp(NamedTuple):
-    """A backup that was made. ``findings`` are verdicts that found damage; the source then has the same damage."""
+    """A backup that was made. ``findings`` are verdicts that found damage; the source then has the
+    same damage.
+    """
 
     path: str
     size_bytes: int
@@ -59,9 +68,9 @@ class BackedUp(NamedTuple):
 
 
 class Restored(NamedTuple):
-    """A store that was restored from a backup. ``kept`` is the new path of the former file, or of its log where only
-    that was there. ``erased_since`` are the conversations that the former file has erased, or a copy of theirs, and
-    that exist again.
+    """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
+    its log where only that was there. ``erased_since`` are the conversations that the former file
+    has erased, or a copy of theirs, and that exist again.
     """
 
     path: str
@@ -73,10 +82,11 @@ class Restored(NamedTuple):
 
 
 class Vacuumed(NamedTuple):
-    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were removed. ``bytes_pending``
-    says whether bytes of erased events may still be in the file. ``space_returned`` is False if a reader that was
-    opened before is still open: the file is rewritten in the log, and shrinks at a vacuum after that reader has ended;
-    and where this role may not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
+    """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were
+    removed. ``bytes_pending`` says whether bytes of erased events may still be in the file.
+    ``space_returned`` is False if a reader that was opened before is still open: the file is
+    rewritten in the log, and shrinks at a vacuum after that reader has ended; and where this role
+    may not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
     """
 
     discarded: int
@@ -86,17 +96,22 @@ class Vacuumed(NamedTuple):
     space_returned: bool
 
 
-def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None) -> BackedUp:
-    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go on.
+def back_up(
+    store: Store, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
+) -> BackedUp:
+    """Copy the newest state of a store to a new file, and verify the copy. Readers and writers go
+    on.
 
-    The file appears under its name when it is complete and on disk, with mode 0600. ``on_progress(done, of)`` counts
-    pages. Raises ``InvalidOption`` where a file of that name exists, ``StoreUnavailable`` where it cannot be written.
-    Cost: the whole store, read twice.
+    The file appears under its name when it is complete and on disk, with mode 0600.
+    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` where a file of that name
+    exists, ``StoreUnavailable`` where it cannot be written. Cost: the whole store, read twice.
     """
     database = store.database
     recorder = database.recorder
     if not isinstance(recorder, SQLiteRecorder):
-        raise InvalidOption("only a store in a SQLite file can be backed up; on a PostgreSQL server pg_dump does it")
+        raise InvalidOption(
+            "only a store in a SQLite file can be backed up; on a PostgreSQL server pg_dump does it"
+        )
     target = Path(path)
     if target.exists():
         raise InvalidOption(f"{path} exists already; give the backup a name of its own")
@@ -120,8 +135,8 @@ def back_up(store: Store, path: str, on_progress: Callable[[int, int], object] =
 
 @contextlib.contextmanager
 def _left(database: Database, part: Path) -> Iterator[None]:
-    """Note in the store that this file is being written, so that it is found and removed if this process is killed. Of
-    a store that cannot be written any more a backup is made without that.
+    """Note in the store that this file is being written, so that it is found and removed if this
+    process is killed. Of a store that cannot be written any more a backup is made without that.
     """
     key = -secrets.randbits(62)
     noted = False
@@ -162,7 +177,9 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
             with held(Path(part)):
                 done, living = _copied(backup, part, settings)
                 check_replaceable(path)
-                erased_since = sorted({each.id for each in _tombstones(path) if (each.id, each.created_at) in living})
+                erased_since = sorted(
+                    {each.id for each in _tombstones(path) if (each.id, each.created_at) in living}
+                )
                 sync(part)
                 os.rename(part, f"{kept}{NEW}")
                 former = replace(path, f"{kept}{NEW}", kept)
@@ -173,9 +190,12 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     return Restored(path, former, *done, tuple(erased_since))
 
 
-def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that are not erased, each
-    with the moment it began, which copies share. Raises ``KeyUnavailable``, ``StoreUnusable`` where it is not sound.
+def _copied(
+    backup: str, part: str, settings: WriteSettings
+) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
+    """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that
+    are not erased, each with the moment it began, which copies share. Raises ``KeyUnavailable``,
+    ``StoreUnusable`` where it is not sound.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -183,28 +203,42 @@ def _copied(backup: str, part: str, settings: WriteSettings) -> tuple[tuple[int,
     ):
         store = Store(copy, settings)
         made = list(verify(store))
-        living = {(each.id, each.created_at) for each in named_or_all(store.database, ()) if each.erasure is None}
+        living = {
+            (each.id, each.created_at)
+            for each in named_or_all(store.database, ())
+            if each.erasure is None
+        }
     findings = [
-        (verdict.conversation, finding) for verdict in made for finding in verdict.findings if not finding.unfinished
+        (verdict.conversation, finding)
+        for verdict in made
+        for finding in verdict.findings
+        if not finding.unfinished
     ]
-    damage = [(conversation, finding) for conversation, finding in findings if not finding.needs_key]
+    damage = [
+        (conversation, finding) for conversation, finding in findings if not finding.needs_key
+    ]
     if findings and not damage:
         raise KeyUnavailable(
-            f"{backup} cannot be verified without its keys, and nothing was replaced: {findings[0][1].problem}"
+            f"{backup} cannot be verified without its keys, and nothing was replaced:"
+            f" {findings[0][1].problem}"
         )
     if damage:
         conversation, finding = damage[0]
-        where = "" if conversation is None else f"conversation {conversation!r}: "
+        if conversation is None:
+            where = ""
+        else:
+            where = f"conversation {conversation!r}: "
         raise StoreDamaged(
-            f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and nothing was "
-            f"replaced; restore another backup, or copy what is sound with 'foldlog store copy --damaged'"
+            f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and"
+            " nothing was replaced; restore another backup, or copy what is sound with 'foldlog"
+            " store copy --damaged'"
         )
     return _counted(made), living
 
 
 def _counted(made: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return the number of conversations in these verdicts, and of those that are not erased the numbers of events, and
-    of records of their sources that are no events yet.
+    """Return the number of conversations in these verdicts, and of those that are not erased the
+    numbers of events, and of records of their sources that are no events yet.
     """
     named = [verdict for verdict in made if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
@@ -218,32 +252,43 @@ def _remove(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    """Yield the tombstones of a store, those of an id that is used again too, as far as it can be read."""
+    """Yield the tombstones of a store, those of an id that is used again too, as far as it can be
+    read.
+    """
     if os.path.exists(path):
-        with contextlib.suppress(EventStoreError), contextlib.closing(SQLiteRecorder(path, writable=False)) as old:
+        with (
+            contextlib.suppress(EventStoreError),
+            contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
+        ):
             for found in named_or_all(Store(old).database, ()):
                 earlier = old.query(lambda reader: tombstones_before(reader, found))  # noqa: B023
                 yield from (each for each in (*earlier, found) if each.erasure is not None)
 
 
 def _name_for_the_old(path: str) -> str:
-    """Return a new name for the former file, or the name from an earlier attempt that was killed."""
+    """Return a new name for the former file, or the name from an earlier attempt that was
+    killed.
+    """
     for name in names_of_former(path):
         if os.path.exists(path) and os.path.samefile(name, path):
             return name
     return f"{path}.replaced-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
-def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-    """Complete interrupted erasures, remove what killed imports, detachments and backups left, and return the space of
-    deleted rows to the file system. Where bytes of erased, redacted or re-encrypted events were pending, none is left
-    in the file and its log.
+def vacuum(
+    store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
+) -> Vacuumed:
+    """Complete interrupted erasures, remove what killed imports, detachments and backups left, and
+    return the space of deleted rows to the file system. Where bytes of erased, redacted or
+    re-encrypted events were pending, none is left in the file and its log.
 
-    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are pending, the call waits for
-    a minute for readers that were open before, then raises ``StoreUnavailable``. Cost: the whole store, rewritten.
+    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are
+    pending, the call waits for a minute for readers that were open before, then raises
+    ``StoreUnavailable``. Cost: the whole store, rewritten.
     """
     database = store.database
-    recorder, path = database.recorder, database.recorder.path
+    recorder = database.recorder
+    path = database.recorder.path
     before = _size(path)
     discarded = _finish(database)
     pending = path is None or database.bytes_pending
@@ -253,7 +298,9 @@ def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done
         if error.kind != "read":
             raise
         if pending:
-            still_read = StoreUnavailable(f"{error}; end what reads and run 'foldlog store vacuum' again", kind="read")
+            still_read = StoreUnavailable(
+                f"{error}; end what reads and run 'foldlog store vacuum' again", kind="read"
+            )
             still_read.unfinished = True
             raise still_read from error
         returned = False
@@ -261,8 +308,8 @@ def vacuum(store: Store, on_progress: Callable[[int, int], object] = lambda done
 
 
 def _finish(database: Database) -> int:
-    """Finish what is not complete. Return the number of discarded imports. A rekey needs its key: it goes on when it is
-    run again, or where an operation meets it.
+    """Finish what is not complete. Return the number of discarded imports. A rekey needs its key:
+    it goes on when it is run again, or where an operation meets it.
     """
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
@@ -276,8 +323,16 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
     """Return the keys of staged conversations to which nothing was added after a moment."""
 
     def stale(reader: Reader) -> list[int]:
-        staged = [reader.conversation(each.key) for each in reader.unfinished() if each.operation == IMPORT]
-        return [each.key for each in staged if each is not None and (each.updated_at or each.created_at) < before]
+        staged = [
+            reader.conversation(each.key)
+            for each in reader.unfinished()
+            if each.operation == IMPORT
+        ]
+        return [
+            each.key
+            for each in staged
+            if each is not None and (each.updated_at or each.created_at) < before
+        ]
 
     return recorder.query(stale)
 
@@ -285,4 +340,6 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 def _size(path: str | None) -> int | None:
     """Return the size of the database with its log, in bytes; None where it is not a file."""
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
-    return sum(file.stat().st_size for file in files if file.exists()) if files else None
+    if files:
+        return sum(file.stat().st_size for file in files if file.exists())
+    return None

@@ -1,11 +1,13 @@
-"""Copy conversations from one store to another while the first is in use. Copying again adds only what is new.
+"""Copy conversations from one store to another while the first is in use. Copying again adds only
+what is new.
 
-A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every conversation keeps
-its salt, its idempotency keys and its tombstone. So heads are equal in both stores; those of copied events are computed
-again. What the source redacted is redacted in the copy. A conversation that went on by itself in the target, and now
-differs, is left as it is and named.
+A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every
+conversation keeps its salt, its idempotency keys and its tombstone. So heads are equal in both
+stores; those of copied events are computed again. What the source redacted is redacted in the copy.
+A conversation that went on by itself in the target, and now differs, is left as it is and named.
 
-Positions are new: followers of the target begin at 0. Of the records of projections only those of Views are copied.
+Positions are new: followers of the target begin at 0. Of the records of projections only those of
+Views are copied.
 """
 
 from __future__ import annotations
@@ -65,9 +67,9 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """The outcome for one conversation: how many events and tombstones were copied, and its version now; or its
-    problem. Of a damaged one that was copied in part, ``damaged`` is the first event that was not. ``records`` are the
-    copied records of its source that are no events yet.
+    """The outcome for one conversation: how many events and tombstones were copied, and its version
+    now; or its problem. Of a damaged one that was copied in part, ``damaged`` is the first event
+    that was not. ``records`` are the copied records of its source that are no events yet.
     """
 
     conversation: str
@@ -80,7 +82,9 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A difference between the two stores in one conversation. ``behind``: copying again makes them equal."""
+    """A difference between the two stores in one conversation. ``behind``: copying again makes them
+    equal.
+    """
 
     conversation: str
     problem: str
@@ -90,13 +94,15 @@ class UnequalConversation(NamedTuple):
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Iterator[Moved]:
-    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time. Each appears whole in the
-    target or not at all, or grows by its tail. With ``damaged``, a damaged one is copied up to its first damaged event.
+    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time. Each
+    appears whole in the target or not at all, or grows by its tail. With ``damaged``, a damaged one
+    is copied up to its first damaged event.
 
-    A conversation that is damaged or cannot be read, or that differs in the target, is yielded with its problem, and
-    the others go on. Raises ``ConversationNotFound`` for a name, ``KeyUnavailable`` where a key is not given, and what
-    the target raises where it cannot be written. Cost: one row of every conversation on both sides, and the events that
-    the target does not have.
+    A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
+    its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
+    ``KeyUnavailable`` where a key is not given, and what the target raises where it cannot be
+    written. Cost: one row of every conversation on both sides, and the events that the target does
+    not have.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     if not conversations:
@@ -108,7 +114,9 @@ def copy_store(
         running: set[Future[Moved]] = set()
         try:
             while True:
-                running |= {pool.submit(move, found) for found in islice(wanted, 2 * jobs - len(running))}
+                running |= {
+                    pool.submit(move, found) for found in islice(wanted, 2 * jobs - len(running))
+                }
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
@@ -118,9 +126,12 @@ def copy_store(
             pool.shutdown(cancel_futures=True)
 
 
-def compare_stores(source: Store, target: Store, *conversations: str) -> Iterator[UnequalConversation]:
-    """Yield every conversation of ``source``, or of those named, that ``target`` does not have with the same head and
-    as many redactions, or more. Those that only the target has are ignored. Cost: one row of each on both sides.
+def compare_stores(
+    source: Store, target: Store, *conversations: str
+) -> Iterator[UnequalConversation]:
+    """Yield every conversation of ``source``, or of those named, that ``target`` does not have with
+    the same head and as many redactions, or more. Those that only the target has are ignored. Cost:
+    one row of each on both sides.
     """
     for found in _conversations(source.database, conversations):
         if isinstance(found, Unlisted):
@@ -130,15 +141,25 @@ def compare_stores(source: Store, target: Store, *conversations: str) -> Iterato
         if there is None:
             problem = f"{_measure(found)} in the source, missing in the target"
             yield UnequalConversation(found.id, problem, behind=True)
-        elif _state(found._replace(redactions=max(found.redactions, there.redactions))) != _state(there):
-            is_same = there.created_at == found.created_at and there.erasure is None and found.erasure is None
+        elif _state(found._replace(redactions=max(found.redactions, there.redactions))) != _state(
+            there
+        ):
+            is_same = (
+                there.created_at == found.created_at
+                and there.erasure is None
+                and found.erasure is None
+            )
             behind = is_same and (there.version < found.version or there.end == found.end)
             problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
             yield UnequalConversation(found.id, problem, behind=behind)
 
 
 def _move(
-    source: Database, target: Database, stopped: threading.Event, damaged: bool, found: Conversation | Unlisted
+    source: Database,
+    target: Database,
+    stopped: threading.Event,
+    damaged: bool,
+    found: Conversation | Unlisted,
 ) -> Moved:
     if isinstance(found, Unlisted):
         return Moved(found.id or "", 0, 0, found.problem)
@@ -157,11 +178,17 @@ def _move(
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield these conversations, or all that have events or a tombstone, and those that a list cannot show."""
+    """Yield these conversations, or all that have events or a tombstone, and those that a list
+    cannot show.
+    """
     if names:
         return named_or_all(database, names)
     found = readable_conversations(database.recorder)
-    return (each for each in found if isinstance(each, Unlisted) or each.version or each.erasure or each.pending)
+    return (
+        each
+        for each in found
+        if isinstance(each, Unlisted) or each.version or each.erasure or each.pending
+    )
 
 
 def _find(database: Database, conversation: str) -> Conversation | None:
@@ -169,33 +196,46 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(found: Conversation) -> tuple[object, ...]:
-    """Return what two copies of a conversation have in common: when it was begun, as another conversation of its id may
-    end with the same event, and, unless it is erased, how many events were redacted.
+    """Return what two copies of a conversation have in common: when it was begun, as another
+    conversation of its id may end with the same event, and, unless it is erased, how many events
+    were redacted.
     """
     return found.created_at, found.end, found.redactions if found.erasure is None else "erased"
 
 
 def _measure(found: Conversation) -> str:
     version, head = found.end
-    return f"{version} events with head {(head or b'').hex()[:12]}…{'' if found.erasure is None else ', erased'}"
+    return (
+        f"{version} events with head"
+        f" {(head or b'').hex()[:12]}…{'' if found.erasure is None else ', erased'}"
+    )
 
 
-# -- one conversation -------------------------------------------------------------------------------------------------
+# -- one conversation
+# -------------------------------------------------------------------------------------------------
 
 
 def copy_conversation(
-    source: Database, target: Database, conversation: str, stopped: threading.Event, *, damaged: bool = False
+    source: Database,
+    target: Database,
+    conversation: str,
+    stopped: threading.Event,
+    *,
+    damaged: bool = False,
 ) -> Moved:
-    """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to the first damaged
-    event. Where it is ``stopped``, it ends after the transaction that it is in.
+    """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to
+    the first damaged event. Where it is ``stopped``, it ends after the transaction that it is in.
 
-    Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged; ``HistoryDiverged`` where the target
-    has other events, ``ConversationErased`` where the target erased it, and ``CannotRedact`` where it shares an event
-    that the source redacted: then nothing of it is changed. A new conversation appears whole or not at all. Cost: the
-    events to copy, in small transactions; where events were redacted since, all of them.
+    Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged;
+    ``HistoryDiverged`` where the target has other events, ``ConversationErased`` where the target
+    erased it, and ``CannotRedact`` where it shares an event that the source redacted: then nothing
+    of it is changed. A new conversation appears whole or not at all. Cost: the events to copy, in
+    small transactions; where events were redacted since, all of them.
     """
     found, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
-    tombstones = copy_tombstones(source, target, earlier if found.erasure is None else (*earlier, found))
+    tombstones = copy_tombstones(
+        source, target, earlier if found.erasure is None else (*earlier, found)
+    )
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     if not found.version:  # it is a source whose events were not made
@@ -207,28 +247,49 @@ def copy_conversation(
         there = writer.there
         if there is not None:
             _check_same(source, found, target, there)
-        start, is_ahead = writer.end.version, writer.end.version > found.version  # it is left as it is
+        # it is left as it is
+        start = writer.end.version
+        is_ahead = writer.end.version > found.version
         if there is not None and not is_ahead and there.redactions != found.redactions:
-            redacted = (row for row in _up_to_damage(stored_rows(source, found), damage) if is_redacted(row.proof))
+            redacted = (
+                row
+                for row in _up_to_damage(stored_rows(source, found), damage)
+                if is_redacted(row.proof)
+            )
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
         rows = writer.linked(stored_rows(source, found, start))
-        made = made_of(source, found) if damaged or (there is not None and there.pending) else {}
-        for chunk in of_whole_records(chunked(_up_to_damage(rows, damage)), made, lambda: not damage):
+        if damaged or (there is not None and there.pending):
+            made = made_of(source, found)
+        else:
+            made = {}
+        for chunk in of_whole_records(
+            chunked(_up_to_damage(rows, damage)), made, lambda: not damage
+        ):
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk, made)
         keys = _up_to_damage(keys_of(source, found), damage)
-        views = _up_to_damage(_read(source, found, lambda reading: reading.records(VIEWS, start)), damage)
+        views = _up_to_damage(
+            _read(source, found, lambda reading: reading.records(VIEWS, start)), damage
+        )
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
         writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
     records = copy_source(source, target, found, writer.end.version if damage else None)
-    moved = Moved(found.id, writer.added, writer.end.version, tombstones=tombstones, records=records)
-    return moved._replace(problem=str(damage[0]), damaged=writer.end.version) if damage else moved
+    moved = Moved(
+        found.id, writer.added, writer.end.version, tombstones=tombstones, records=records
+    )
+    if damage:
+        return moved._replace(problem=str(damage[0]), damaged=writer.end.version)
+    return moved
 
 
-def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None) -> Iterator[Item]:
-    """Yield the items. With ``damage``, they end where the first cannot be read, and its error is added there."""
+def _up_to_damage(
+    items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
+) -> Iterator[Item]:
+    """Yield the items. With ``damage``, they end where the first cannot be read, and its error is
+    added there.
+    """
     try:
         yield from items
     except (CorruptEvent, StoreDamaged) as error:
@@ -237,7 +298,9 @@ def _up_to_damage(items: Iterable[Item], damage: list[CorruptEvent | StoreDamage
         damage.append(error)
 
 
-def _with_earlier(source: Database, conversation: str, reader: Reader) -> tuple[Conversation, Sequence[Conversation]]:
+def _with_earlier(
+    source: Database, conversation: str, reader: Reader
+) -> tuple[Conversation, Sequence[Conversation]]:
     """Return the conversation, and the earlier tombstones of its id."""
     found = source.find(reader, conversation, pending=True)
     if found is None:
@@ -245,26 +308,36 @@ def _with_earlier(source: Database, conversation: str, reader: Reader) -> tuple[
     return found, tombstones_before(reader, found)
 
 
-def _read(source: Database, found: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]) -> Iterator[Item]:
+def _read(
+    source: Database, found: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
+) -> Iterator[Item]:
     """Yield what ``work`` reads of a conversation, as it is now."""
     yield from source.recorder.query(lambda reader: [*work(find_again(source, reader, found))])
 
 
-def _check_same(source: Database, found: Conversation, target: Database, there: Conversation) -> None:
+def _check_same(
+    source: Database, found: Conversation, target: Database, there: Conversation
+) -> None:
     """Raise ``HistoryDiverged`` unless one of the two is the beginning of the other."""
 
     def differ(version: int) -> bool:
-        ours = source.recorder.query(lambda reader: find_again(source, reader, found).head_at(version))
-        return ours != target.recorder.query(lambda reader: find_again(target, reader, there).head_at(version))
+        ours = source.recorder.query(
+            lambda reader: find_again(source, reader, found).head_at(version)
+        )
+        return ours != target.recorder.query(
+            lambda reader: find_again(target, reader, there).head_at(version)
+        )
 
     both = min(found.version, there.version)
     if differ(both):  # as all versions from the first one on at which they differ
-        raise HistoryDiverged(there.id, bisect_left(range(1, both), True, key=differ), there.version)
+        raise HistoryDiverged(
+            there.id, bisect_left(range(1, both), True, key=differ), there.version
+        )
 
 
 def keys_of(source: Database, found: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield its idempotency keys lazily. Raises ``CorruptEvent`` at one that was changed without the key of the
-    conversation.
+    """Yield its idempotency keys lazily. Raises ``CorruptEvent`` at one that was changed without
+    the key of the conversation.
     """
 
     def some(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
@@ -272,20 +345,28 @@ def keys_of(source: Database, found: Conversation) -> Iterator[tuple[str, Recall
         find_again(source, reader, found).check_proofs(page)  # it may have another key by now
         return page
 
-    return paged(lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK)
+    return paged(
+        lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK
+    )
 
 
 class CopyWriter(StagedWriter):
-    """One conversation that is being copied into a store. ``end`` is the conversation up to the last event that the
-    store has; rows are added behind it, and the head of each is computed.
+    """One conversation that is being copied into a store. ``end`` is the conversation up to the
+    last event that the store has; rows are added behind it, and the head of each is computed.
 
-    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that is the last
-    ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is another one.
+    Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that
+    is the last ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is
+    another one.
     """
 
-    def __init__(self, target: Database, new: Conversation, earlier: Sequence[Conversation] = ()) -> None:
+    def __init__(
+        self, target: Database, new: Conversation, earlier: Sequence[Conversation] = ()
+    ) -> None:
         found = _find(target, new.id)
-        replaces = found.key if found is not None and earlier and _is_tombstone(found, earlier[-1]) else None
+        if found is not None and earlier and _is_tombstone(found, earlier[-1]):
+            replaces = found.key
+        else:
+            replaces = None
         there = None if replaces is not None else not_erased(found)
         if there is not None and (there.salt, there.created_at) != (new.salt, new.created_at):
             raise HistoryDiverged(new.id, 0, there.version)
@@ -295,21 +376,28 @@ class CopyWriter(StagedWriter):
         super().__init__(target, self.end, there, replaces=replaces)
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield plain rows that follow the last one, with the right counts. Raises ``CorruptEvent`` at a row that does
-        not follow the one before it.
+        """Yield plain rows that follow the last one, with the right counts. Raises ``CorruptEvent``
+        at a row that does not follow the one before it.
         """
         end = self.end
         for row in rows:
-            if link_of(end.head or first_head(end, end.salt), end.salt, sound(end.id, row)) != row.head:
-                raise CorruptEvent(end.id, row.id, "its head is not that of the event in the source: one was changed")
+            if (
+                link_of(end.head or first_head(end, end.salt), end.salt, sound(end.id, row))
+                != row.head
+            ):
+                raise CorruptEvent(
+                    end.id,
+                    row.id,
+                    "its head is not that of the event in the source: one was changed",
+                )
             counted = row.counted(row.id, end.shown, end.structural)
             end = end.grown(counted)
             yield counted
 
     def copy(self, rows: Sequence[Row], made: Made = MappingProxyType({})) -> None:
-        """Add the next rows, of those that ``linked`` yields, at most some thousand; and that these are the events of
-        the records in ``made``. Raises ``VersionConflict`` if another writer appends to the conversation during the
-        copy.
+        """Add the next rows, of those that ``linked`` yields, at most some thousand; and that these
+        are the events of the records in ``made``. Raises ``VersionConflict`` if another writer
+        appends to the conversation during the copy.
         """
         self.add(rows, partial(note_made, made=made, version=rows[-1].id + 1))
         self.end = self.end.grown(rows[-1])
@@ -321,16 +409,26 @@ class CopyWriter(StagedWriter):
         views: Sequence[Record] = (),
         origins: Sequence[Border] = (),
     ) -> None:
-        """Add keys, the count of redactions and records of Views after all rows; then make the conversation visible.
-        ``origins``: see ``ReadTransaction.origins``.
+        """Add keys, the count of redactions and records of Views after all rows; then make the
+        conversation visible. ``origins``: see ``ReadTransaction.origins``.
         """
         version = self.end.version
         beside = partial(_write_beside, database=self.database, key=self.key or 0)
-        there = (each for each in keys if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version)
+        there = (
+            each
+            for each in keys
+            if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version
+        )
         while some := list(islice(there, CHUNK)):
             self.transact(partial(beside, keys=some))
         if redactions or views:
-            self.transact(partial(beside, redactions=redactions, views=[each for each in views if each[0] <= version]))
+            self.transact(
+                partial(
+                    beside,
+                    redactions=redactions,
+                    views=[each for each in views if each[0] <= version],
+                )
+            )
         self.publish(version, partial(WriteTransaction.enter_origins, origins=origins))
 
 
@@ -342,7 +440,9 @@ def _write_beside(
     redactions: int = 0,
     views: Sequence[Record] = (),
 ) -> None:
-    """Write idempotency keys, the number of redactions, and records of Views, beside the events of a conversation."""
+    """Write idempotency keys, the number of redactions, and records of Views, beside the events of
+    a conversation.
+    """
     found = not_erased(database.find_key(transaction, key))
     if found is None:
         return  # a staged copy was discarded: its publication says so
@@ -357,23 +457,38 @@ def _write_beside(
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add tombstones of one id, the first one first, which the target does not have, each with the sources that it
-    refuses. Return how many were added. Raises ``ConversationErased`` where the conversation lives there.
+    """Add tombstones of one id, the first one first, which the target does not have, each with the
+    sources that it refuses. Return how many were added. Raises ``ConversationErased`` where the
+    conversation lives there.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
-    works = (partial(_copy_tombstone, source=source, target=target, one=one, before=before) for before, one in pairs)
+    works = (
+        partial(_copy_tombstone, source=source, target=target, one=one, before=before)
+        for before, one in pairs
+    )
     return sum(map(target.recorder.transact, works))
 
 
 def _copy_tombstone(
-    transaction: Transaction, source: Database, target: Database, one: Conversation, before: Conversation | None
+    transaction: Transaction,
+    source: Database,
+    target: Database,
+    one: Conversation,
+    before: Conversation | None,
 ) -> bool:
-    erasure, found = one.erasure, target.find(transaction, one.id, pending=True)
+    erasure = one.erasure
+    found = target.find(transaction, one.id, pending=True)
     assert erasure is not None
-    there = [] if found is None else [*tombstones_before(transaction, found), found]
+    if found is None:
+        there = []
+    else:
+        there = [*tombstones_before(transaction, found), found]
     if any(_is_tombstone(each, one) for each in there):
         return False
-    replaces = found.key if found is not None and _is_tombstone(found, before) else None
+    if found is not None and _is_tombstone(found, before):
+        replaces = found.key
+    else:
+        replaces = None
     if found is None or replaces is not None:
         refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(one.key))
         begun = transaction.begin(Conversation(0, one.id, one.created_at, b"", replaces=replaces))
@@ -382,7 +497,10 @@ def _copy_tombstone(
         return True
     if found.erasure is None:
         when = from_microseconds(erasure.erased_at).isoformat()
-        reason = f"{erasure.reason}; the source erased it, and the target did not: erase it in the target too"
+        reason = (
+            f"{erasure.reason}; the source erased it, and the target did not: erase it in the"
+            " target too"
+        )
         raise ConversationErased(one.id, when, reason)
     return False
 
@@ -392,25 +510,37 @@ def _is_tombstone(found: Conversation, one: Conversation | None) -> bool:
     return found.erasure is not None and one is not None and _state(found) == _state(one)
 
 
-def _redact_too(transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]) -> None:
+def _redact_too(
+    transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]
+) -> None:
     """Redact events of the target that the source has redacted since they were copied."""
-    writing = WriteTransaction(transaction, find_again(database, transaction, there).found, database)
+    writing = WriteTransaction(
+        transaction, find_again(database, transaction, there).found, database
+    )
     check_finished(transaction, there.key)
     has_content: list[tuple[Event, Row]] = []
     for redacted in gone:
         for row in writing.rows(redacted.id, redacted.id + 1, 1):
             if is_redacted(row.proof):
                 continue
-            if redacted.head != row.head or redacted.proof[HEAD_BYTES:] != commitment_of(row.proof, row.body):
-                raise CorruptEvent(there.id, row.id, "the source redacted another event: one of the two was changed")
+            if redacted.head != row.head or redacted.proof[HEAD_BYTES:] != commitment_of(
+                row.proof, row.body
+            ):
+                raise CorruptEvent(
+                    there.id,
+                    row.id,
+                    "the source redacted another event: one of the two was changed",
+                )
             if row.id < there.begins:
                 raise CannotRedact(
-                    f"conversation {there.id!r}, event {row.id}: the source redacted it, and the target stores it in "
-                    f"{there.parent_id!r} or one before that, which {there.id!r} was forked from; redact it there, "
-                    f"then copy again"
+                    f"conversation {there.id!r}, event {row.id}: the source redacted it, and the"
+                    f" target stores it in {there.parent_id!r} or one before that, which"
+                    f" {there.id!r} was forked from; redact it there, then copy again"
                 )
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
         redact_rows(transaction, writing, has_content)
         copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
-        enter(transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0))
+        enter(
+            transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0)
+        )

@@ -1,7 +1,9 @@
-"""Erase a conversation for good: from every reader at once, then from the tables, then from the files.
+"""Erase a conversation for good: from every reader at once, then from the tables, then from the
+files.
 
-A tombstone stays: when, why, how many events, and the last head. Without the salt, the head reveals nothing of the
-events. Followers read the erasure as an entry, an ``Erased`` with a position of its own.
+A tombstone stays: when, why, how many events, and the last head. Without the salt, the head reveals
+nothing of the events. Followers read the erasure as an entry, an ``Erased`` with a position of its
+own.
 """
 
 from __future__ import annotations
@@ -12,7 +14,12 @@ from contextlib import suppress
 from functools import partial
 
 from foldlog.eventstore.arguments import check_reason, check_text
-from foldlog.eventstore.errors import ConversationErased, ConversationHasForks, ConversationNotFound, VersionConflict
+from foldlog.eventstore.errors import (
+    ConversationErased,
+    ConversationHasForks,
+    ConversationNotFound,
+    VersionConflict,
+)
 from foldlog.eventstore.events import VIEWS
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, behind
@@ -43,31 +50,43 @@ def erase(
     detach_forks: bool = False,
     expected: ConversationRow | None = None,
 ) -> ConversationRow:
-    """Erase ``conversation``: no reader sees it from then on. Return its tombstone. Call it again to finish an
-    interrupted erasure. It works in small transactions, so other writers wait only briefly.
+    """Erase ``conversation``: no reader sees it from then on. Return its tombstone. Call it again
+    to finish an interrupted erasure. It works in small transactions, so other writers wait only
+    briefly.
 
-    The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In a SQLite file they
-    are until ``vacuum`` has rewritten it. On PostgreSQL the call vacuums the tables, unless ``complete`` is False; as a
-    role that may not, it leaves that to autovacuum or to a call as their owner. Where a transaction that began before
-    may still read the rows, it waits for a minute, then raises ``StoreUnavailable``, and has to be run again.
+    The tombstone says whether bytes of its events may still be in the files (``bytes_pending``). In
+    a SQLite file they are until ``vacuum`` has rewritten it. On PostgreSQL the call vacuums the
+    tables, unless ``complete`` is False; as a role that may not, it leaves that to autovacuum or to
+    a call as their owner. Where a transaction that began before may still read the rows, it waits
+    for a minute, then raises ``StoreUnavailable``, and has to be run again.
 
-    Forks read events of the conversation that they were forked from: ``with_forks`` erases them first, with their own
-    forks, but none that another process has detached by then; ``detach_forks`` first gives each fork a copy of these
-    events, and the tombstone says which events the forks keep. Until the conversation is erased, a redaction of it
-    reaches its forks too. With ``expected``, the conversation's row as the caller read it, nothing is erased if the
+    Forks read events of the conversation that they were forked from: ``with_forks`` erases them
+    first, with their own forks, but none that another process has detached by then;
+    ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which
+    events the forks keep. Until the conversation is erased, a redaction of it reaches its forks
+    too. With ``expected``, the conversation's row as the caller read it, nothing is erased if the
     last event has changed since.
 
-    Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased with it; and
-    ``VersionConflict`` if its last event is not that of ``expected``: read again, decide again. Cost: its events;
-    on PostgreSQL, a look at every page of the tables that is not all visible.
+    Raises ``ConversationNotFound``; ``ConversationHasForks`` if it has forks that are not erased
+    with it; and ``VersionConflict`` if its last event is not that of ``expected``: read again,
+    decide again. Cost: its events; on PostgreSQL, a look at every page of the tables that is not
+    all visible.
     """
     check_text("conversation", conversation)
     reason = check_reason(reason, "tombstone")
     if not isinstance(expected, ConversationRow | None):
-        raise TypeError(f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}")
-    database, recorder = store.database, store.database.recorder
+        raise TypeError(
+            f"expected is a ConversationRow, as store.conversation() returns it, not {expected!r}"
+        )
+    database = store.database
+    recorder = store.database.recorder
     mark = partial(
-        _mark, database=database, at=database.now(), expected=expected, reason=reason, detach_forks=detach_forks
+        _mark,
+        database=database,
+        at=database.now(),
+        expected=expected,
+        reason=reason,
+        detach_forks=detach_forks,
     )
     doomed: list[tuple[str | int, int | None]] = [(conversation, None)]
     gone = 0
@@ -80,7 +99,8 @@ def erase(
                 raise
             told = f"conversation {conversation!r} is not erased; of its forks are erased: {gone}"
             raise unfinished(told, error) from error
-        doomed += [(found.key, parent)] if forks else []  # another conversation may have its id by then
+        # another conversation may have its id by then
+        doomed += [(found.key, parent)] if forks else []
         if forks and with_forks:
             doomed += [(fork.key, found.key) for fork in forks]
         elif forks and detach_forks:
@@ -112,7 +132,9 @@ def _delete_rows(database: Database, conversation: str) -> None:
             if each.operation == ERASE or each.conversation == conversation:
                 finish(database, each)
     except FAILURES as error:
-        raise unfinished(f"{_DONE.format(conversation)}, but not all of its rows are deleted", error) from error
+        raise unfinished(
+            f"{_DONE.format(conversation)}, but not all of its rows are deleted", error
+        ) from error
 
 
 def _mark(
@@ -126,9 +148,10 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Make a conversation, by id or key, a tombstone, if it is one of ``parent`` and no fork needs its events. Return
-    it, and the forks that do. With ``detach_forks``, these are the ones without a copy of the events; the others leave
-    the conversation in this transaction. So there is no moment at which a redaction of it misses a fork.
+    """Make a conversation, by id or key, a tombstone, if it is one of ``parent`` and no fork needs
+    its events. Return it, and the forks that do. With ``detach_forks``, these are the ones without
+    a copy of the events; the others leave the conversation in this transaction. So there is no
+    moment at which a redaction of it misses a fork.
     """
     found = transaction.conversation(key)
     if found is None:
@@ -150,24 +173,29 @@ def _mark(
 
 
 def _what_remains(reader: Reader, key: int) -> tuple[Sequence[str], bool]:
-    """Return the read models that have not come to the erasure of the conversation with this key, and whether bytes of
-    deleted rows may still be in its store.
+    """Return the read models that have not come to the erasure of the conversation with this key,
+    and whether bytes of deleted rows may still be in its store.
     """
     found = reader.conversation(key)
-    position = None if found is None or found.erasure is None else found.erasure.position
+    if found is None or found.erasure is None:
+        position = None
+    else:
+        position = found.erasure.position
     is_pending = reader.value("bytes_pending") != ""
     return () if position is None else behind(reader, position), is_pending
 
 
-# -- forks that go on alone -------------------------------------------------------------------------------------------
+# -- forks that go on alone
+# -------------------------------------------------------------------------------------------
 
 
 def _copy_past(database: Database, conversation: str, fork: Conversation) -> None:
-    """Give a fork of a conversation a copy of the events that it shares, under its own key, in small transactions.
+    """Give a fork of a conversation a copy of the events that it shares, under its own key, in
+    small transactions.
 
-    No reader sees the copies until the fork leaves its parent. If this is stopped, it goes on when it is run again;
-    another operation that meets it discards the copies. Raises ``CorruptEvent`` where a shared event is damaged. Cost:
-    the shared events.
+    No reader sees the copies until the fork leaves its parent. If this is stopped, it goes on when
+    it is run again; another operation that meets it discards the copies. Raises ``CorruptEvent``
+    where a shared event is damaged. Cost: the shared events.
     """
     with suppress(ConversationErased):  # another process has erased the fork since
         origins.index_as(database, conversation, fork.id)
@@ -194,8 +222,8 @@ def _copy_on(transaction: Transaction, database: Database, fork: str | int) -> b
 
 
 def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
-    """Return whether a fork has a copy of all events that it shares, and no other operation on it is unfinished. No
-    other transaction changes that until this one ends.
+    """Return whether a fork has a copy of all events that it shares, and no other operation on it
+    is unfinished. No other transaction changes that until this one ends.
     """
     now = transaction.conversation(fork.key)  # locks it, on a server
     state = {each.operation: each.state for each in transaction.unfinished(fork.key)}
@@ -203,15 +231,17 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
-    """Let a fork that has a copy leave its parent. Its events keep their ids and heads, and the copies get positions: a
-    follower reads them as events of the fork. Return what the tombstone of the parent says of it. Cost: its revisions.
+    """Let a fork that has a copy leave its parent. Its events keep their ids and heads, and the
+    copies get positions: a follower reads them as events of the fork. Return what the tombstone of
+    the parent says of it. Cost: its revisions.
     """
     found = database.find_key(transaction, fork)
     assert found is not None
     begins = found.begins
     writing = WriteTransaction(transaction, found, database)
     writing.forget_records()
-    writing.put_records(VIEWS, list(writing.records(VIEWS)))  # also those of the parent, on which its own build
+    # also those of the parent, on which its own build
+    writing.put_records(VIEWS, list(writing.records(VIEWS)))
     borders = writing.origins()
     writing.leave_parent()
     transaction.finish(fork)

@@ -1,7 +1,8 @@
 """Encrypt, re-encrypt, compress or decrypt stored events, each conversation alone.
 
-First a conversation gets its new key, so that new events are encrypted; then it is changed in steps (``rekey_steps``).
-The records of projections get their new form too; those of attributes are made again.
+First a conversation gets its new key, so that new events are encrypted; then it is changed in steps
+(``rekey_steps``). The records of projections get their new form too; those of attributes are made
+again.
 """
 
 from __future__ import annotations
@@ -37,9 +38,11 @@ class Rekeyed(NamedTuple):
     ``damaged``        the ids of damaged rows, which stay as they are
     ``problem``        why the conversation was not changed; None if it was
     ``bytes_pending``  whether bytes of an old form may still be in the file
-    ``plain``          the names of files and tables outside of the store that hold its texts as plain text
+    ``plain``          the names of files and tables outside of the store that hold its texts as
+                       plain text
 
-    The file is cleaned once, after the last conversation, so only the last result has ``bytes_pending`` and ``plain``.
+    The file is cleaned once, after the last conversation, so only the last result has
+    ``bytes_pending`` and ``plain``.
     """
 
     conversation: str
@@ -52,14 +55,16 @@ class Rekeyed(NamedTuple):
 
 
 def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-    """Store the named conversations, or all, with the settings of the open store: compressed, if a compression was
-    chosen, and encrypted, if the store has a key. With ``decrypt`` they are stored as plain text. Incomplete imports of
-    these conversations are discarded: a running import fails, and has to be run again.
+    """Store the named conversations, or all, with the settings of the open store: compressed, if a
+    compression was chosen, and encrypted, if the store has a key. With ``decrypt`` they are stored
+    as plain text. Incomplete imports of these conversations are discarded: a running import fails,
+    and has to be run again.
 
-    The last result says whether bytes of the old form may still be in the files (``bytes_pending``), as after an
-    erasure; ``vacuum`` removes them. Raises ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is
-    encrypted and its key is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read.
-    Cost: reading all rows that may change, and writing the changed ones; memory for one transaction.
+    The last result says whether bytes of the old form may still be in the files
+    (``bytes_pending``), as after an erasure; ``vacuum`` removes them. Raises
+    ``ConversationNotFound``, and ``KeyUnavailable`` where a conversation is encrypted and its key
+    is not given: then nothing is changed; ``StoreUnusable`` where the file cannot be read. Cost:
+    reading all rows that may change, and writing the changed ones; memory for one transaction.
     """
     database = store.database
     for found in named_or_all(database, conversations):
@@ -75,7 +80,10 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
             except FAILURES as error:
                 if not changed or isinstance(error, StoreDamaged):
                     raise
-                done = f"conversations in their new form: {changed}; {found.id!r} and those after it are not"
+                done = (
+                    f"conversations in their new form: {changed}; {found.id!r} and those after it"
+                    " are not"
+                )
                 raise unfinished(done, error) from error
             changed += last.key or last.rows > 0
     for each in database.recorder.query(lambda reader: reader.unfinished()):
@@ -87,11 +95,15 @@ def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[
 
 
 def named_or_all(database: Database, conversations: Sequence[str]) -> Iterator[Conversation]:
-    """Yield these conversations, or all, as their rows say. Raises ``ConversationNotFound``. Cost: a page at a time."""
+    """Yield these conversations, or all, as their rows say. Raises ``ConversationNotFound``. Cost:
+    a page at a time.
+    """
     if not conversations:
 
         def page(after: str | None) -> Sequence[Conversation]:
-            return database.recorder.query(lambda reader: reader.conversations(start_after(after), _PAGE))
+            return database.recorder.query(
+                lambda reader: reader.conversations(start_after(after), _PAGE)
+            )
 
         yield from paged(page, attrgetter("id"), _PAGE)
     for name in conversations:
@@ -105,52 +117,71 @@ def _rekeyed(database: Database, found: Conversation, decrypt: bool) -> Rekeyed:
     outcome = Rekeyed(found.id, False, 0, ())
     try:
         if database.settings.compression is None and _has_its_key(database, found, decrypt):
-            return outcome  # with a chosen compression, only reading the rows shows whether something is to do
+            # with a chosen compression, only reading the rows shows whether something is to do
+            return outcome
         while True:
-            has_new_key = on_finished(database, partial(begin, database=database, key=found.key, decrypt=decrypt))
+            has_new_key = on_finished(
+                database, partial(begin, database=database, key=found.key, decrypt=decrypt)
+            )
             done = reform(database, found.key)
             key = outcome.key or has_new_key or done.key
             outcome = outcome._replace(key=key, rows=outcome.rows + done.rows, damaged=done.damaged)
             now = database.recorder.query(lambda reader: reader.conversation(found.key))
             # Another process may have given the conversation another key by now: then begin again.
-            if done.damaged or now is None or now.erasure is not None or _has_its_key(database, now, decrypt):
+            if (
+                done.damaged
+                or now is None
+                or now.erasure is not None
+                or _has_its_key(database, now, decrypt)
+            ):
                 return outcome
     except CorruptEvent as error:
         return outcome._replace(problem=str(error))
 
 
 def _has_its_key(database: Database, found: Conversation, decrypt: bool) -> bool:
-    """Return whether the conversation has the wanted key in all its rows, as its key and its mark show."""
-    codec, keys = database.codec_of(found), database.settings.keys
+    """Return whether the conversation has the wanted key in all its rows, as its key and its mark
+    show.
+    """
+    codec = database.codec_of(found)
+    keys = database.settings.keys
     if decrypt or keys is None:
         return codec.data_key is None
     return codec.is_strict and found.key_id == keys.current
 
 
 def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bool) -> bool:
-    """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain text. Return whether
-    it got another key. Raises ``CorruptEvent`` if its mark does not fit, and ``KeyUnavailable``.
+    """Begin to store a conversation with the settings of this process; with ``decrypt``, as plain
+    text. Return whether it got another key. Raises ``CorruptEvent`` if its mark does not fit, and
+    ``KeyUnavailable``.
     """
     found = transaction.conversation(key)  # on a server, other writers wait from here on
     check_finished(transaction, key)
     if found is None or found.erasure is not None:
         return False
     codec = database.codec_of(found)
-    keys, compression = database.settings.keys, database.settings.compression
-    data_key, mark, changed = codec.data_key, codec.mark, False
+    keys = database.settings.keys
+    compression = database.settings.compression
+    data_key = codec.data_key
+    mark = codec.mark
+    changed = False
     if keys is not None and not (decrypt and data_key is None):
         if data_key is None:
             found, data_key, mark = encrypted(found, keys)
             changed = True
         elif found.key_id != keys.current and not decrypt:
-            found = found._replace(key_id=keys.current, sealed_key=keys.wrap(found.id, data_key.secret))
+            found = found._replace(
+                key_id=keys.current, sealed_key=keys.wrap(found.id, data_key.secret)
+            )
             changed = True
     if decrypt and data_key is not None:
         mark = mark._replace(pending_from=0, pending_until=found.version)
     if changed:
         transaction.set_key(found.key, b"", found.key_id, found.sealed_key)
         if codec.data_key is None:
-            WriteTransaction(transaction, found, database, codec).forget_records(RowCodec(found.id, data_key))
+            WriteTransaction(transaction, found, database, codec).forget_records(
+                RowCodec(found.id, data_key)
+            )
         enter(transaction, found, KeyChanged(key_id=found.key_id), database.now())
     if data_key is not None and (codec.data_key is None or mark != codec.mark):
         transaction.set_mark(found.key, mark_of(data_key, found, mark))
@@ -160,8 +191,14 @@ def begin(transaction: Transaction, database: Database, key: int, *, decrypt: bo
     until = found.version if all_rows else max(mark.pending_until, begins)
     if first < until or mark.pending_until:
         start = "" if mark.pending_until else None
-        leave(transaction, key, RekeyState(decrypt, compression, until, first, start, encrypted=data_key is not None))
-    elif data_key is not None and (decrypt or codec.data_key is None):  # at most a source whose events were not made
+        leave(
+            transaction,
+            key,
+            RekeyState(decrypt, compression, until, first, start, encrypted=data_key is not None),
+        )
+    elif data_key is not None and (
+        decrypt or codec.data_key is None
+    ):  # at most a source whose events were not made
         seal_again(transaction, database, key, None if decrypt else data_key)
         if decrypt:
             transaction.set_key(key, data_key.salt, None, None)

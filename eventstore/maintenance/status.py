@@ -1,4 +1,6 @@
-"""Ask about a store as a whole: who holds its followers back, and which read models have confirmed."""
+"""Ask about a store as a whole: who holds its followers back, and which read models have
+confirmed.
+"""
 
 from __future__ import annotations
 
@@ -13,27 +15,33 @@ if TYPE_CHECKING:
 
 
 def follower_status(store: Store) -> Status:
-    """Return which session holds the followers of a store on a server back, and how far behind they are.
+    """Return which session holds the followers of a store on a server back, and how far behind they
+    are.
 
-    Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers back.
+    Raises ``InvalidOption`` where the store is not on a server; there, nothing holds followers
+    back.
     """
     recorder = store.database.recorder
     if not recorder.on_server:
         raise InvalidOption("follower status exists only for PostgreSQL stores")
-    from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores  # its package may be missing
+    # its package may be missing
+    from foldlog.eventstore.recorders.postgres import PostgresRecorder, Stores
 
     assert isinstance(recorder, PostgresRecorder | Stores)  # those on a server
     return recorder.status()
 
 
 def confirm(store: Store, read_model: str, position: int | None) -> None:
-    """Record that a read model holds nothing that was erased or redacted up to a position. From then on, tombstones and
-    receipts with later positions name it in ``unconfirmed`` until it confirms them. None forgets the read model.
+    """Record that a read model holds nothing that was erased or redacted up to a position. From
+    then on, tombstones and receipts with later positions name it in ``unconfirmed`` until it
+    confirms them. None forgets the read model.
 
-    An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its tracking and does not
-    need this. Raises ``StoreUnavailable``. Durability: on disk when it returns. Cost: one commit.
+    An earlier position than the recorded one changes nothing. A ``TrackingView`` confirms by its
+    tracking and does not need this. Raises ``StoreUnavailable``. Durability: on disk when it
+    returns. Cost: one commit.
     """
-    name, value = f"tracking {read_model}", ""
+    name = f"tracking {read_model}"
+    value = ""
     if position is not None:
         check_whole("position", position, 0)
         value = str(store.database.recorder.position(position))

@@ -1,12 +1,14 @@
 """Finish what operations of several transactions left, and say what remains to be done.
 
-The state of such an operation is a row of the store, written in the transaction that it describes. Each step reads it,
-so it does not matter whether the operation was killed or still runs in another process, which then goes on from there.
-What an operation finds unfinished on its conversation, it finishes first:
+The state of such an operation is a row of the store, written in the transaction that it describes.
+Each step reads it, so it does not matter whether the operation was killed or still runs in another
+process, which then goes on from there. What an operation finds unfinished on its conversation, it
+finishes first:
 
     erase     rows of an erased conversation are deleted
     import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
-    detach    copies of the past of a fork are discarded: the fork still shares it, and can be detached again
+    detach    copies of the past of a fork are discarded: the fork still shares it, and can be
+              detached again
     rekey     goes on, with the settings that it was begun with
     backup    the file of a backup that was killed is removed
 """
@@ -49,8 +51,8 @@ def check_finished(transaction: Transaction, key: int) -> None:
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is finished first, then it
-    is run again.
+    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is
+    finished first, then it is run again.
     """
     while True:
         try:
@@ -60,7 +62,9 @@ def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
 
 
 def finish(database: Database, left: Unfinished) -> None:
-    """Finish an operation. Raises ``KeyUnavailable`` where its key is not given. Cost: what is left of it."""
+    """Finish an operation. Raises ``KeyUnavailable`` where its key is not given. Cost: what is left
+    of it.
+    """
     key, name, operation, state = left
     if operation == REKEY:
         try:
@@ -80,11 +84,11 @@ def finish(database: Database, left: Unfinished) -> None:
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL, ten times a minute at most; else, in a SQLite file,
-    and where this role may not, they stay ``bytes_pending``.
+    """Remove the bytes of deleted and replaced rows, on PostgreSQL, ten times a minute at most;
+    else, in a SQLite file, and where this role may not, they stay ``bytes_pending``.
 
-    The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does where the disk
-    refuses. The error is ``unfinished``.
+    The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does
+    where the disk refuses. The error is ``unfinished``.
     """
     try:
         if recorder.on_server and _is_due(recorder):
@@ -93,11 +97,15 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
             recorder.compact(PATIENCE_S, lambda done, of: stores.append(done))
             _note_purge(recorder, len(stores) - 1)
     except FAILURES as error:
-        raise unfinished(f"{what_is_done}, but the deleted bytes are still in the files", error) from error
+        raise unfinished(
+            f"{what_is_done}, but the deleted bytes are still in the files", error
+        ) from error
 
 
 def _is_due(recorder: Recorder) -> bool:
-    """Return whether this recorder may be purged: a vacuum looks at whole tables, and an erasure at a few rows."""
+    """Return whether this recorder may be purged: a vacuum looks at whole tables, and an erasure at
+    a few rows.
+    """
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
     return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
 

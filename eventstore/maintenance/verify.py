@@ -1,7 +1,8 @@
-"""Check by heads and checksums that every event is unchanged, that none is missing, and that each is in its place.
+"""Check by heads and checksums that every event is unchanged, that none is missing, and that each
+is in its place.
 
-Heads that were published earlier show two changes that the store alone cannot: a history whose end was cut off, and a
-history that was rewritten as a whole.
+Heads that were published earlier show two changes that the store alone cannot: a history whose end
+was cut off, and a history that was rewritten as a whole.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from typing import NamedTuple, TypeVar
 
 from foldlog.eventstore import codec
 from foldlog.eventstore.codec_json import Undecodable
-from foldlog.eventstore.errors import ConversationNotFound, CorruptEvent, KeyUnavailable, StoreDamaged
+from foldlog.eventstore.errors import (
+    ConversationNotFound,
+    CorruptEvent,
+    KeyUnavailable,
+    StoreDamaged,
+)
 from foldlog.eventstore.events import Redaction
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import tombstones_before
@@ -43,12 +49,16 @@ from foldlog.eventstore.store import Store
 T = TypeVar("T")
 
 _ATTEMPTS = 5
-"""How often a conversation with findings is checked again because it has changed since it was found."""
+"""How often a conversation with findings is checked again because it has changed since it was
+found.
+"""
 _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure")
 
 
 class Published(NamedTuple):
-    """The published head of a conversation at a version. ``generation``: how many erased ones had its id before."""
+    """The published head of a conversation at a version. ``generation``: how many erased ones had
+    its id before.
+    """
 
     version: int
     head: bytes
@@ -60,8 +70,9 @@ class Published(NamedTuple):
 class Verdict(NamedTuple):
     """The findings in one conversation, or in the database where ``conversation`` is None.
 
-    ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was used again, each
-    ``generation`` has a verdict. ``pending`` is how many records of its source are no events yet.
+    ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was
+    used again, each ``generation`` has a verdict. ``pending`` is how many records of its source are
+    no events yet.
     """
 
     conversation: str | None
@@ -74,7 +85,9 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of events that were checked: less than the version where events are missing."""
+        """The number of events that were checked: less than the version where events are
+        missing.
+        """
         return self.version - sum(each.missing for each in self.findings)
 
 
@@ -85,15 +98,18 @@ def verify(
     *,
     start: str = "",
 ) -> Iterator[Verdict]:
-    """Check that every event of a store is unchanged, that none is missing, and that each is in its place. Yield a
-    verdict for each conversation or for the named one; last, without a name, a verdict for the database itself.
+    """Check that every event of a store is unchanged, that none is missing, and that each is in its
+    place. Yield a verdict for each conversation or for the named one; last, without a name, a
+    verdict for the database itself.
 
-    Conversations come in the order of their ids, from ``start`` on: so an interrupted run can go on.
+    Conversations come in the order of their ids, from ``start`` on: so an interrupted run can go
+    on.
 
-    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every event; memory for
-    one page.
+    Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every
+    event; memory for one page.
     """
-    database, heads = store.database, dict(published or {})
+    database = store.database
+    heads = dict(published or {})
     if conversation is not None:
         found = database.recorder.query(lambda reader: reader.conversation(conversation))
         if found is None and conversation not in heads:
@@ -126,11 +142,18 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     findings: list[VerifyFinding] = []
     try:
         findings.extend(map(of_all, recorder.check()))  # those before an error stay
-        left = [each.state for each in recorder.query(lambda reader: reader.unfinished()) if each.operation == BACKUP]
+        left = [
+            each.state
+            for each in recorder.query(lambda reader: reader.unfinished())
+            if each.operation == BACKUP
+        ]
         copy = (
-            "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog store vacuum' deletes it"
+            "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog store"
+            " vacuum' deletes it"
         )
-        findings += [of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)]
+        findings += [
+            of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)
+        ]
         findings += findings_in_ledger(database, 0, "")
     except StoreDamaged as error:
         findings.append(of_all(str(error)))
@@ -139,16 +162,23 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
 
 def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:
     version = max(each.version for each in kept)
-    problem = "it is missing" if is_list_whole else "it is missing, or cannot be read"
+    if is_list_whole:
+        problem = "it is missing"
+    else:
+        problem = "it is missing, or cannot be read"
     problem += f", and had {version:,} events when its head was published"
     return Verdict(conversation, 0, None, None, (of_all(problem),))
 
 
 def _generations(
-    database: Database, found: Conversation, heads: Mapping[str, Sequence[Published]], *, past: bool = False
+    database: Database,
+    found: Conversation,
+    heads: Mapping[str, Sequence[Published]],
+    *,
+    past: bool = False,
 ) -> Iterator[Verdict]:
-    """Yield a verdict for each erased conversation that had the id before, and one for the conversation; with ``past``
-    also on the events that a fork shares.
+    """Yield a verdict for each erased conversation that had the id before, and one for the
+    conversation; with ``past`` also on the events that a fork shares.
     """
     kept = heads.get(found.id, ())
     try:
@@ -157,16 +187,28 @@ def _generations(
         tombstones = ()  # the check of the database names what is damaged
     for number, each in enumerate((*tombstones, found)):
         # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
-        own = [(one.version, one.head) for one in kept if min(one.generation, len(tombstones)) == number]
+        own = [
+            (one.version, one.head)
+            for one in kept
+            if min(one.generation, len(tombstones)) == number
+        ]
         yield _verdict(database, each, own, past=past)._replace(generation=number)
 
 
 def _verdict(
-    database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], *, past: bool, attempts: int = _ATTEMPTS
+    database: Database,
+    found: Conversation,
+    kept: Sequence[tuple[int, bytes]],
+    *,
+    past: bool,
+    attempts: int = _ATTEMPTS,
 ) -> Verdict:
     """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
     try:
-        found_by = _of_an_erased(database, found, kept) if found.erasure else _findings(database, found, kept, past)
+        if found.erasure:
+            found_by = _of_an_erased(database, found, kept)
+        else:
+            found_by = _findings(database, found, kept, past)
         findings = list(found_by)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
@@ -193,10 +235,17 @@ def _of_an_erased(
     assert found.erasure is not None
     yield from findings_in_ledger(database, found.key, found.id)
     if database.recorder.query(lambda reader: reader.unfinished(found.key)):
-        yield of_all("its erasure is not complete; run 'foldlog store vacuum' to complete it", unfinished=True)
+        yield of_all(
+            "its erasure is not complete; run 'foldlog store vacuum' to complete it",
+            unfinished=True,
+        )
     for version, head in kept:
-        if version > found.erasure.events or (version == found.erasure.events and head != found.erasure.head):
-            yield of_all(f"its tombstone is of another history than the published head at version {version}")
+        if version > found.erasure.events or (
+            version == found.erasure.events and head != found.erasure.head
+        ):
+            yield of_all(
+                f"its tombstone is of another history than the published head at version {version}"
+            )
 
 
 def _findings(
@@ -212,9 +261,14 @@ def _findings(
     yield from _of_rows(own)
     for version, _ in kept:
         if version > found.version:
-            problem = f"its end is cut off: it had {version:,} events when its head was published, and has"
+            problem = (
+                f"its end is cut off: it had {version:,} events when its head was published,"
+                " and has"
+            )
             yield of_all(f"{problem} {found.version:,}")
-    if found.parent is not None and (past or not found.head or any(version <= found.begins for version, _ in kept)):
+    if found.parent is not None and (
+        past or not found.head or any(version <= found.begins for version, _ in kept)
+    ):
         for part in checks_of_past(database, found, dict(kept)):
             yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
     yield from findings_beside(database, found, own.codec)
@@ -222,26 +276,37 @@ def _findings(
 
 
 def _of_rows(check: Check) -> Iterator[VerifyFinding]:
-    """Yield the findings of a check; where it has none, also the published heads that were not found."""
+    """Yield the findings of a check; where it has none, also the published heads that were not
+    found.
+    """
     check.run()
     yield from check.findings
     for version, head in check.published.items() if not check.findings else ():
-        problem = f"at version {version} its head is not the one that was published: its history was rewritten"
+        problem = (
+            f"at version {version} its head is not the one that was published: its history was"
+            " rewritten"
+        )
         yield of_all(f"{problem} ({head.hex()} was)")
 
 
-# -- the rows of one conversation --------------------------------------------------------------------------------------
+# -- the rows of one conversation
+# --------------------------------------------------------------------------------------
 
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
-_MISFIT = "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in its meta"
-_STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
+_MISFIT = (
+    "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in"
+    " its meta"
+)
+_STRAY = (
+    "it does not follow the event before it: one of the two was changed, or is not in its place"
+)
 
 
 class VerifyFinding(NamedTuple):
-    """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation. ``sound``: the
-    content of the events is unchanged. ``needs_key``: nothing was checked, because a key is missing. ``unfinished``:
-    nothing is damaged, and the next vacuum finishes it.
+    """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation.
+    ``sound``: the content of the events is unchanged. ``needs_key``: nothing was checked, because a
+    key is missing. ``unfinished``: nothing is damaged, and the next vacuum finishes it.
     """
 
     first: int | None
@@ -254,7 +319,10 @@ class VerifyFinding(NamedTuple):
     def __str__(self) -> str:
         if self.first is None:
             return self.problem
-        where = f"event {self.first}" if self.last == self.first else f"events {self.first} to {self.last}"
+        if self.last == self.first:
+            where = f"event {self.first}"
+        else:
+            where = f"events {self.first} to {self.last}"
         return f"{where}: {self.problem}"
 
     @property
@@ -264,45 +332,61 @@ class VerifyFinding(NamedTuple):
         return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
 
 
-def of_all(problem: str, *, sound: bool = False, needs_key: bool = False, unfinished: bool = False) -> VerifyFinding:
+def of_all(
+    problem: str, *, sound: bool = False, needs_key: bool = False, unfinished: bool = False
+) -> VerifyFinding:
     """Return a problem of the whole conversation."""
     return VerifyFinding(None, None, problem, sound, needs_key, unfinished)
 
 
 class Check:
-    """The check of the rows that are stored under the key of a conversation, up to the version ``stop``.
+    """The check of the rows that are stored under the key of a conversation, up to the version
+    ``stop``.
 
-    After ``run``, ``findings`` are complete, and ``published`` are those of the published heads, by version, that no
-    row has.
+    After ``run``, ``findings`` are complete, and ``published`` are those of the published heads, by
+    version, that no row has.
     """
 
-    def __init__(self, database: Database, found: Conversation, stop: int, published: Mapping[int, bytes]) -> None:
+    def __init__(
+        self, database: Database, found: Conversation, stop: int, published: Mapping[int, bytes]
+    ) -> None:
         self.findings: list[VerifyFinding] = []
-        self.published = {version: head for version, head in published.items() if found.begins < version <= stop}
+        self.published = {
+            version: head for version, head in published.items() if found.begins < version <= stop
+        }
         try:
             codec = database.codec_of(found)
         except CorruptEvent:  # its mark is of another state: then only encrypted rows are read
             codec = RowCodec(found.id, database.data_key(found))
         self.codec = codec
-        self._salt = found.salt if codec.data_key is None else codec.data_key.salt
-        self._database, self._found, self._stop = database, found, stop
+        if codec.data_key is None:
+            self._salt = found.salt
+        else:
+            self._salt = codec.data_key.salt
+        self._database = database
+        self._found = found
+        self._stop = stop
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(found, self._salt)
         """The head before the next row. None where it is unknown."""
         if found.parent is not None:
-            parent, first = found.parent, found.begins
+            parent = found.parent
+            first = found.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
             self._head = rows[0].head if rows else None
-            counts = [(row.shown_before + row.shown, row.structural_before + row.structural) for row in rows]
+            counts = [
+                (row.shown_before + row.shown, row.structural_before + row.structural)
+                for row in rows
+            ]
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
         """What receipts say: the hashes by redacted event."""
 
     def run(self) -> None:
-        """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises ``StoreUnavailable`` where
-        they cannot be read now.
+        """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises
+        ``StoreUnavailable`` where they cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
@@ -310,16 +394,21 @@ class Check:
             for place, row in enumerate(decoded):
                 self._take(row, is_misfit=place in misfits)
         self._miss(self._stop)
-        self.findings = [each for each in self.findings if each.first is None or each.first < self._stop]
+        self.findings = [
+            each for each in self.findings if each.first is None or each.first < self._stop
+        ]
         self._match_receipts()
 
     def _pages(self) -> Iterator[Sequence[Row]]:
-        """Yield the rows in pages, around those that cannot be read. They go on behind the version to stop at while a
-        redacted event has no receipt.
+        """Yield the rows in pages, around those that cannot be read. They go on behind the version
+        to stop at while a redacted event has no receipt.
         """
-        key, recorder, end = self._found.key, self._database.recorder, self._found.version
+        key = self._found.key
+        recorder = self._database.recorder
+        end = self._found.version
         while self._next < self._stop or (self._next < end and self._without_receipt()):
-            start, stop = self._next, self._stop if self._next < self._stop else end
+            start = self._next
+            stop = self._stop if self._next < self._stop else end
             page = _readable(recorder, lambda limit, reader: reader.rows(key, start, stop, limit))  # noqa: B023
             if isinstance(page, StoreDamaged):
                 self._find(start, f"it cannot be read: {page.__cause__ or page}")
@@ -330,21 +419,34 @@ class Check:
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
-        """Return the places of stored rows whose columns, which indices need, are not what ``meta`` says."""
+        """Return the places of stored rows whose columns, which indices need, are not what ``meta``
+        says.
+        """
         if not page:
             return set()
-        key, start, stop, size = self._found.key, page[0].id, page[-1].id + 1, len(page)
-        columns = self._database.recorder.query(lambda reader: reader.columns(key, start, stop, size))
+        key = self._found.key
+        start = page[0].id
+        stop = page[-1].id + 1
+        size = len(page)
+        columns = self._database.recorder.query(
+            lambda reader: reader.columns(key, start, stop, size)
+        )
         return {
             place
-            for place, (row, (event_id, kind, *flags)) in enumerate(zip(page, columns, strict=False))
+            for place, (row, (event_id, kind, *flags)) in enumerate(
+                zip(page, columns, strict=False)
+            )
             if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
         }
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        """Check the next row, plain. ``is_misfit``: its columns say something else than its ``meta``."""
+        """Check the next row, plain. ``is_misfit``: its columns say something else than its
+        ``meta``.
+        """
         _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
-        event_id, kind, proof = row.id, row.kind, row.proof
+        event_id = row.id
+        kind = row.kind
+        proof = row.proof
         if event_id < self._next:
             self._find(event_id, "it is stored twice", sound=True)
             return
@@ -368,7 +470,8 @@ class Check:
             problem_of_redaction = self._note_redaction(row)
             if problem_of_redaction is not None:
                 self._find(event_id, problem_of_redaction)
-        self._next, self._counts = event_id + 1, (before + shown, turns + structural)
+        self._next = event_id + 1
+        self._counts = (before + shown, turns + structural)
         self._head = head
 
     def _miss(self, until: int) -> None:
@@ -384,7 +487,9 @@ class Check:
 
     def _go_on(self, event_id: int) -> None:
         """Go on at an event of which the one before it is not known."""
-        self._next, self._head, self._counts = event_id, None, None
+        self._next = event_id
+        self._head = None
+        self._counts = None
 
     def _find(self, event_id: int, problem: str, *, sound: bool = False) -> None:
         before = self.findings[-1] if self.findings else None
@@ -393,11 +498,12 @@ class Check:
         else:
             self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
 
-    # -- redactions ---------------------------------------------------------------------------------------------------
+    # -- redactions
+    # ----------------------------------------------------------------------------------------------
 
     def _note_redaction(self, row: Row) -> str | None:
-        """Note what a plain row with a right head says of redactions. Return its problem, if it is not what a redaction
-        leaves.
+        """Note what a plain row with a right head says of redactions. Return its problem, if it is
+        not what a redaction leaves.
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
@@ -418,43 +524,69 @@ class Check:
         return None
 
     def _without_receipt(self) -> list[int]:
-        """Return the redacted events that no receipt names. The receipts of copied events are in the conversation from
-        which these were copied.
+        """Return the redacted events that no receipt names. The receipts of copied events are in
+        the conversation from which these were copied.
         """
-        copied = 0 if self._found.parent is not None else self._found.parent_version or 0
-        redacted = ((each, its_hash) for each, its_hash in self._redacted.items() if copied <= each < self._stop)
+        if self._found.parent is not None:
+            copied = 0
+        else:
+            copied = self._found.parent_version or 0
+        redacted = (
+            (each, its_hash)
+            for each, its_hash in self._redacted.items()
+            if copied <= each < self._stop
+        )
         return [each for each, its_hash in redacted if its_hash not in self._receipts.get(each, ())]
 
     def _match_receipts(self) -> None:
         """Find redacted events without a receipt, and receipts without a redacted event."""
-        found = [(first, last) for first, last, *_ in self.findings if first is not None and last is not None]
+        found = [
+            (first, last)
+            for first, last, *_ in self.findings
+            if first is not None and last is not None
+        ]
         for each in self._without_receipt():
             self._find(each, "it is redacted, and no later event is a receipt with this hash")
         for each in sorted(self._receipts.keys() - self._redacted.keys()):
-            if self._start <= each < self._stop and not any(first <= each <= last for first, last in found):
-                self._find(each, "a later event is the receipt of its redaction, but its content is still stored")
+            if self._start <= each < self._stop and not any(
+                first <= each <= last for first, last in found
+            ):
+                self._find(
+                    each,
+                    "a later event is the receipt of its redaction, but its content is still"
+                    " stored",
+                )
 
 
-# -- conversations ----------------------------------------------------------------------------------------------------
+# -- conversations
+# --------------------------------------------------------------------------------------------------
 
 
 class Unlisted(NamedTuple):
-    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there on."""
+    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there
+    on.
+    """
 
     id: str | None
     problem: str
 
 
-def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conversation | Unlisted]:
-    """Yield every conversation from ``start`` on, in the order of ids, and in the place of each that cannot be read its
-    name. Cost: the conversations, and dozens of queries for each that cannot be read.
+def readable_conversations(
+    recorder: Recorder, start: str = ""
+) -> Iterator[Conversation | Unlisted]:
+    """Yield every conversation from ``start`` on, in the order of ids, and in the place of each
+    that cannot be read its name. Cost: the conversations, and dozens of queries for each that
+    cannot be read.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
             after = None
             with suppress(StoreDamaged):  # an index alone has the names too
                 after = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
-            what = "it cannot be read" if after else "the list of conversations cannot be read to its end"
+            if after:
+                what = "it cannot be read"
+            else:
+                what = "the list of conversations cannot be read to its end"
             yield Unlisted(after, f"{what}: {page.__cause__ or page}")
             if after is None:
                 return
@@ -467,7 +599,9 @@ def readable_conversations(recorder: Recorder, start: str = "") -> Iterator[Conv
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items, fewer where one behind them cannot be read; or the error of the first."""
+    """Return the next items, fewer where one behind them cannot be read; or the error of the
+    first.
+    """
     try:
         return recorder.query(partial(read, limit))
     except StoreDamaged as error:
@@ -477,14 +611,17 @@ def _readable(
 def checks_of_past(
     database: Database, found: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
-    """Yield the checks of the events that a fork shares: those of each ancestor up to where the fork leaves it, the
-    oldest first. A finding stands in the place of events whose ancestor is missing.
+    """Yield the checks of the events that a fork shares: those of each ancestor up to where the
+    fork leaves it, the oldest first. A finding stands in the place of events whose ancestor is
+    missing.
     """
 
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
         whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
         past = () if whole is None else past_of(database, reader, whole)
-        return [(part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past]
+        return [
+            (part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past
+        ]
 
     try:
         past = database.recorder.query(parts)
@@ -493,28 +630,42 @@ def checks_of_past(
         return
     for name, start, stop, ancestor in past:
         if ancestor is None or ancestor.erasure is not None:
-            yield VerifyFinding(start, stop - 1, f"conversation {name!r}, which holds them, is missing")
+            yield VerifyFinding(
+                start, stop - 1, f"conversation {name!r}, which holds them, is missing"
+            )
         else:
             yield Check(database, ancestor, stop, published)
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    """Yield findings in the ledger of a conversation, or in that of the store, which has the key 0."""
-    number, codec = 0, RowCodec(conversation)
+    """Yield findings in the ledger of a conversation, or in that of the store, which has the key
+    0.
+    """
+    number = 0
+    codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
         for row in codec.decoded(page):
             if row.encoding == DAMAGED:
-                problem = f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged: {row.body.decode()}"
+                problem = (
+                    f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
+                    f" {row.body.decode()}"
+                )
                 yield of_all(problem, sound=True)
         number = page[-1].id + 1
 
 
-def findings_beside(database: Database, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
-    """Yield findings in mark, records and idempotency keys: damaged ones, and those of events that were cut off."""
+def findings_beside(
+    database: Database, found: Conversation, codec: RowCodec
+) -> Iterator[VerifyFinding]:
+    """Yield findings in mark, records and idempotency keys: damaged ones, and those of events that
+    were cut off.
+    """
     try:
         database.codec_of(found)
     except CorruptEvent:
-        yield of_all("its mark does not fit: its end was cut off, or its row was changed, without its key")
+        yield of_all(
+            "its mark does not fit: its end was cut off, or its row was changed, without its key"
+        )
     try:
         yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
     except StoreDamaged as error:
@@ -523,14 +674,21 @@ def findings_beside(database: Database, found: Conversation, codec: RowCodec) ->
 
 def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
     for newest in reader.records(found.key, None, 0, _PAGE):
-        projection, version = newest.projection, -1
+        projection = newest.projection
+        version = -1
         while records := reader.records(found.key, projection, version, _PAGE):
             for record in records:
                 if codec.decoded_record(projection, record) is None:
-                    problem = f"the record of projection {projection!r} for version {record.version} is damaged"
+                    problem = (
+                        f"the record of projection {projection!r} for version {record.version} is"
+                        " damaged"
+                    )
                     yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
                 elif record.version > found.version:
-                    problem = f"projection {projection!r} knows version {record.version}, and there are only"
+                    problem = (
+                        f"projection {projection!r} knows version {record.version}, and there are"
+                        " only"
+                    )
                     yield of_all(f"{problem} {found.version:,} events: its end may be cut off")
             version = records[-1].version
     proved = 0

@@ -1,11 +1,12 @@
 """The interface of a recorder: it gives uniqueness, atomicity and positions, for any bytes.
 
-The store on top of it gives density, expected versions, rules, the hash chain and the registry. A recorder knows rows
-and transactions, and nothing of events. It asks and writes by statements, which have the same names, parameters and
-columns in each database. Every recorder passes the suite in ``tests/conformance/test_recorders.py``.
+The store on top of it gives density, expected versions, rules, the hash chain and the registry. A
+recorder knows rows and transactions, and nothing of events. It asks and writes by statements, which
+have the same names, parameters and columns in each database. Every recorder passes the suite in
+``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause; below, each is named by
-its kind.
+Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause; below,
+each is named by its kind.
 """
 
 from __future__ import annotations
@@ -52,7 +53,9 @@ T = TypeVar("T")
 _ROWS: Final = 1_000
 """The number of rows that one statement writes."""
 PATIENCE_S: Final = 60.0
-"""The default time for which a call waits for other writers, or for a server that is unreachable."""
+"""The default time for which a call waits for other writers, or for a server that is
+unreachable.
+"""
 AT_ONCE_S: Final = 0.1
 """The time for which a call ``at_once`` waits for other writers."""
 
@@ -64,7 +67,9 @@ _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions: none is added then."""
+"""The state of a detachment whose copies are being deleted, in several transactions: none is added
+then.
+"""
 
 Columns = tuple[Any, ...]
 """One row of an answer. Ids, names and texts are UTF-8 bytes."""
@@ -82,18 +87,23 @@ class Reader(ABC):
         """Return whole numbers or texts as one parameter."""
 
     left: Any = None
-    """How the last append left a conversation. The store sets it in a write transaction; SQLite has it in the next one
-    of this process, if nothing else was written since. Any other change of a conversation sets it to None.
+    """How the last append left a conversation. The store sets it in a write transaction; SQLite has
+    it in the next one of this process, if nothing else was written since. Any other change of a
+    conversation sets it to None.
     """
 
     def value(self, name: str) -> str:
-        """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in microseconds."""
+        """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in
+        microseconds.
+        """
         kind, _, application = name.partition(" ")
         if kind == "tracking":
             [(newest,)] = self._ask("max_tracking_id", application)
             return "" if newest is None else str(newest)
         if name == "trackings":
-            return json.dumps([(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")])
+            return json.dumps(
+                [(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")]
+            )
         if name == "key_ids":
             # A damaged one names a key too: that none is in use would let plain text be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
@@ -101,14 +111,19 @@ class Reader(ABC):
         return as_text(found[0][0]) if found else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
-        """Return whether a follower, whose position is given as text, has read what a position says."""
+        """Return whether a follower, whose position is given as text, has read what a position
+        says.
+        """
         return int(reached) >= position
 
-    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
-        """Return the visible conversation with this id, or the one with this key, staged or visible.
+    def conversation(
+        self, name: str | int, expected: Conversation | None = None
+    ) -> Conversation | None:
+        """Return the visible conversation with this id, or the one with this key, staged or
+        visible.
 
-        A write transaction may return the ``expected`` one without a question, where the database refuses to write
-        anything if that is not the present one; then the work is run again.
+        A write transaction may return the ``expected`` one without a question, where the database
+        refuses to write anything if that is not the present one; then the work is run again.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation is a text, not {name!r}")
@@ -118,44 +133,56 @@ class Reader(ABC):
             return found
         lineage = tuple(
             Ancestor(key, stop, as_text(its_name), encrypted == 1, parent)
-            for key, stop, its_name, encrypted, parent in self._ask("lineage", found.parent, found.parent_version)
+            for key, stop, its_name, encrypted, parent in self._ask(
+                "lineage", found.parent, found.parent_version
+            )
         )
         return found._replace(parent_id=lineage[0].id if lineage else "", lineage=lineage)
 
-    def conversations(self, start: str, limit: int, *, forks_of: int | None = None) -> Sequence[Conversation]:
-        """Return published conversations with ids from ``start`` on, in the order of their ids' UTF-8 bytes.
-        ``forks_of``: only forks of the conversation with this key, erased forks too.
+    def conversations(
+        self, start: str, limit: int, *, forks_of: int | None = None
+    ) -> Sequence[Conversation]:
+        """Return published conversations with ids from ``start`` on, in the order of their ids'
+        UTF-8 bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
         if forks_of is None:
             return list(map(self._found, self._ask("conversations", start, limit)))
         return list(map(self._found, self._ask("forks", forks_of, start, limit)))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        """Return the operations that are not complete, or the one on the conversation with this key."""
-        return [Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)]
+        """Return the operations that are not complete, or the one on the conversation with this
+        key.
+        """
+        return [
+            Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)
+        ]
 
-    def rows(self, key: int, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which`` names the
-        statement: ``structural`` rows alone, or ``document_changes``, rows of that kind, the newest first. Cost: the
-        rows returned.
+    def rows(
+        self, key: int, start: int, stop: int, limit: int, which: str = "rows"
+    ) -> Sequence[Row]:
+        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which``
+        names the statement: ``structural`` rows alone, or ``document_changes``, rows of that kind,
+        the newest first. Cost: the rows returned.
         """
         return self._whole(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return what stands in columns beside ``meta``, for indices, of the rows that ``rows`` returns: the id, the
-        kind in UTF-8, whether the event is shown and structural.
+        """Return what stands in columns beside ``meta``, for indices, of the rows that ``rows``
+        returns: the id, the kind in UTF-8, whether the event is shown and structural.
         """
         return self._ask("columns", key, start, stop, limit)
 
     @abstractmethod
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
-        """Return rows that are shown or structural, with an id in one of the inclusive, ascending intervals, ordered by
-        id. An interval may name another conversation's key after its last id. Cost: intervals and rows.
+        """Return rows that are shown or structural, with an id in one of the inclusive, ascending
+        intervals, ordered by id. An interval may name another conversation's key after its last id.
+        Cost: intervals and rows.
         """
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
-        """Return rows after a position, in the order of positions, at most ``limit``. No later commit can precede them,
-        and no failure of a server can take them back. Call it before any other question of a read transaction.
+        """Return rows after a position, in the order of positions, at most ``limit``. No later
+        commit can precede them, and no failure of a server can take them back. Call it before any
+        other question of a read transaction.
 
         A row that belongs to no conversation has an empty name in its place.
         """
@@ -172,16 +199,22 @@ class Reader(ABC):
                     break
             start = first_id + after_position + 1 - first
             rows = self.rows(key, start, first_id + size, limit - len(placed))
-            placed += [PlacedRow(first + row.id - first_id, as_text(conversation), row) for row in rows]
+            placed += [
+                PlacedRow(first + row.id - first_id, as_text(conversation), row) for row in rows
+            ]
             after_position = first + size - 1
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position that has a row, with the conversation and the id of that row, which itself is not
-        read: it may be damaged. Cost: an index of all events.
+        """Return the next position that has a row, with the conversation and the id of that row,
+        which itself is not read: it may be damaged. Cost: an index of all events.
         """
-        found = [(at, conversation, id) for at, conversation, id in self._ask("live_place", position + 1)]
-        for first, _, first_id, _, conversation in self._ask("publications", position, position + 1):
+        found = [
+            (at, conversation, id) for at, conversation, id in self._ask("live_place", position + 1)
+        ]
+        for first, _, first_id, _, conversation in self._ask(
+            "publications", position, position + 1
+        ):
             at = max(first, position + 1)
             found.append((at, conversation, first_id + at - first))
         at, conversation, id = min(found, default=(0, b"", 0))
@@ -190,17 +223,21 @@ class Reader(ABC):
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
-        """Return records of a projection for versions greater than ``version``, ascending; with ``backwards``, those up
-        to ``version``, descending. Without a projection, return the newest record of each.
+        """Return records of a projection for versions greater than ``version``, ascending; with
+        ``backwards``, those up to ``version``, descending. Without a projection, return the newest
+        record of each.
         """
         if projection is None:
             return list(map(as_record, self._ask("newest_records", key, limit)))
         statement = "records_back" if backwards else "records"
         return list(map(as_record, self._ask(statement, projection, key, version, limit)))
 
-    def records_of(self, projection: str, first: str, last: str) -> Sequence[tuple[str, bool, int, Record | None]]:
-        """Return the visible conversations with an id from ``first`` to ``last`` that are not erased: the id, whether
-        it is encrypted, its version, and the newest record of a projection. Cost: the conversations.
+    def records_of(
+        self, projection: str, first: str, last: str
+    ) -> Sequence[tuple[str, bool, int, Record | None]]:
+        """Return the visible conversations with an id from ``first`` to ``last`` that are not
+        erased: the id, whether it is encrypted, its version, and the newest record of a projection.
+        Cost: the conversations.
         """
         return [
             (as_text(name), encrypted == 1, version, None if row[0] is None else as_record(row))
@@ -210,54 +247,70 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation and the position of its
-        first event.
+        """Return those of these idempotency keys that are stored, each with its conversation and
+        the position of its first event.
 
-        Without a conversation: those of all conversations, without positions, for keys that the schema has such an
-        index for.
+        Without a conversation: those of all conversations, without positions, for keys that the
+        schema has such an index for.
         """
         names = self._array(idempotency_keys)
-        found = self._ask("recalled_anywhere", names) if key is None else self._ask("recalled_among", key, names)
+        if key is None:
+            found = self._ask("recalled_anywhere", names)
+        else:
+            found = self._ask("recalled_among", key, names)
         return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in found]
 
-    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with ``exactly``, this key
-        alone, if it is stored, with the position of its first event.
+    def recalled(
+        self, key: int, start: str, limit: int, *, exactly: bool = False
+    ) -> Sequence[tuple[str, RecalledKey]]:
+        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with
+        ``exactly``, this key alone, if it is stored, with the position of its first event.
         """
-        found = self._ask("recall", key, start) if exactly else self._ask("recalled", key, start, limit)
+        if exactly:
+            found = self._ask("recall", key, start)
+        else:
+            found = self._ask("recalled", key, start, limit)
         return [(as_text(name), as_recalled(entry)) for name, *entry in found]
 
-    # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures ---------------------------------------
+    # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures
+    # ---------------------------------------
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
         """Ask about sources, blocks, places and figures by the name of a statement."""
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
-        """Return the first id of a published conversation from ``start`` on, in the order of their UTF-8 bytes. None if
-        there is none. Cost: one entry of an index.
+        """Return the first id of a published conversation from ``start`` on, in the order of their
+        UTF-8 bytes. None if there is none. Cost: one entry of an index.
         """
         found = self._ask("id_from", start)
         return as_text(found[0][0]) if found else None
 
     def has_beginning(self, start: str) -> bool:
-        """Return whether the id of a published conversation begins with this text. Cost: one entry of an index."""
+        """Return whether the id of a published conversation begins with this text. Cost: one entry
+        of an index.
+        """
         after_all = utf8(start) + b"\xff"  # no id has this byte
         return bool(self._ask("beginning", start, after_all))
 
     def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Return the last position, and the keys of visible conversations that have an event after another position, or
-        of all, if that is 0; and of those that have to be listed again, whose version is ``least`` or more. Each comes
-        with the version at which it is listed: -1, not listed; -2, to be listed by a process that has its key.
+        """Return the last position, and the keys of visible conversations that have an event after
+        another position, or of all, if that is 0; and of those that have to be listed again, whose
+        version is ``least`` or more. Each comes with the version at which it is listed: -1, not
+        listed; -2, to be listed by a process that has its key.
 
         Call it before any other question of a read transaction.
         """
         until = int(self.value("last_position"))
-        asked = ("touched", after_position, until, least) if after_position > 0 else ("all_visible",)
+        asked = (
+            ("touched", after_position, until, least) if after_position > 0 else ("all_visible",)
+        )
         return until, [(key, version) for key, version in self._ask(*asked)]
 
     def to_list_again(self, least: int) -> Sequence[tuple[int, int]]:
-        """Return the keys and versions of conversations that have to be listed again, as ``touched`` does."""
+        """Return the keys and versions of conversations that have to be listed again, as
+        ``touched`` does.
+        """
         return [(key, version) for key, version in self._ask("to_list_again", least)]
 
     def listed(
@@ -265,12 +318,16 @@ class Reader(ABC):
     ) -> Sequence[ListedConversation]:
         """Return conversations that have all of these digests, the last active first.
 
-        ``before`` is the moment and the key of the last conversation of the previous page. Cost: the conversations that
-        have the first digest, down to the last one returned.
+        ``before`` is the moment and the key of the last conversation of the previous page. Cost:
+        the conversations that have the first digest, down to the last one returned.
         """
         found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
         for columns in found:
-            check_types(f"the listing of conversation number {columns[0]}", NUMBERS, _NUMBERS_OF_LISTED(columns))
+            check_types(
+                f"the listing of conversation number {columns[0]}",
+                NUMBERS,
+                _NUMBERS_OF_LISTED(columns),
+            )
         return [
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
@@ -284,7 +341,9 @@ class Reader(ABC):
         """Ask for the conversations that have these digests."""
 
     def _found(self, columns: Columns) -> Conversation:
-        """Return the conversation in an answer. A fork without events of its own ends at its border, lost or not."""
+        """Return the conversation in an answer. A fork without events of its own ends at its
+        border, lost or not.
+        """
         found = as_conversation(columns)
         if found.parent is None or found.version:
             return found
@@ -293,7 +352,10 @@ class Reader(ABC):
             return found._replace(version=found.begins)
         if border[0].meta is UNREADABLE:
             what = f"the event before conversation number {found.key}"
-            raise StoreDamaged(f"{what} is damaged; run 'foldlog store verify', then 'foldlog store copy --damaged'")
+            raise StoreDamaged(
+                f"{what} is damaged; run 'foldlog store verify', then 'foldlog store copy"
+                " --damaged'"
+            )
         return found.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
@@ -303,26 +365,36 @@ class Reader(ABC):
     def _placed(self, found: Sequence[Columns]) -> list[PlacedRow]:
         """Return the rows of an answer with their places."""
         check_types("a row of an event", NUMBERS, [columns[5] for columns in found])
-        rows = self._whole_of(as_rows([columns[:3] for columns in found]), [columns[5] for columns in found])
+        rows = self._whole_of(
+            as_rows([columns[:3] for columns in found]), [columns[5] for columns in found]
+        )
         return [
             PlacedRow(columns[3], as_text(columns[4]), row, columns[5] <= 0)
             for columns, row in zip(found, rows, strict=True)
         ]
 
-    # -- bytes beside the bodies of rows ------------------------------------------------------------------------------
+    # -- bytes beside the bodies of rows
+    # ------------------------------------------------------------------------------
 
-    def _whole(self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()) -> Sequence[Row]:
-        """Return rows of a conversation with their attachments. An interval may name another: see ``flagged_rows``."""
+    def _whole(
+        self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()
+    ) -> Sequence[Row]:
+        """Return rows of a conversation with their attachments. An interval may name another: see
+        ``flagged_rows``.
+        """
         if _without_bytes(encodings(rows)):
             return rows
         others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
-        keys = [next((k for first, last, k in others if first <= row.id <= last), key) for row in rows]
+        keys = [
+            next((k for first, last, k in others if first <= row.id <= last), key) for row in rows
+        ]
         return self._whole_of(rows, keys)
 
     def _whole_of(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
         """Return rows with their attachments. ``keys`` are those that they are stored under.
 
-        A missing attachment is left out: the row codec finds that. Each one is read once, and rows share it.
+        A missing attachment is left out: the row codec finds that. Each one is read once, and rows
+        share it.
         """
         if _without_bytes(encodings(rows)):
             return rows
@@ -340,7 +412,11 @@ class Reader(ABC):
                 for (body,) in read[place]:
                     of_row.setdefault((key, event_id), []).append(Attachment(name, encoding, body))
         return [
-            row._replace(body=Body.of(row.body, of_row.get((key, row.id), ()))) if _has_attachments(row) else row
+            (
+                row._replace(body=Body.of(row.body, of_row.get((key, row.id), ())))
+                if _has_attachments(row)
+                else row
+            )
             for key, row in zip(keys, rows, strict=True)
         ]
 
@@ -350,8 +426,8 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """One write transaction. From the moment when it asks for a conversation, by id or by key, until its end, no other
-    writer changes anything of that conversation.
+    """One write transaction. From the moment when it asks for a conversation, by id or by key,
+    until its end, no other writer changes anything of that conversation.
     """
 
     @abstractmethod
@@ -363,13 +439,16 @@ class Transaction(Reader):
         """Delete at most ``limit`` rows. Return whether all are gone."""
 
     def _state(self, key: int) -> Columns:
-        """Return whether a conversation is visible, and whether it is erased. The writers of a staged one wait."""
+        """Return whether a conversation is visible, and whether it is erased. The writers of a
+        staged one wait.
+        """
         return next(iter(self._ask("state", key)), (True, False))
 
     def _check_staged(self, key: int) -> None:
         if self._state(key) != (False, False):
             raise StoreUnavailable(
-                f"conversation number {key} is not staged any more: its import was discarded, or is published already",
+                f"conversation number {key} is not staged any more: its import was discarded, or is"
+                " published already",
                 kind="taken",
             )
 
@@ -378,14 +457,16 @@ class Transaction(Reader):
         """Give the first events of a conversation the next positions."""
 
     def lock_all(self, conversations: Iterable[str]) -> None:
-        """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait for each other."""
+        """Lock these ids as ``conversation`` does, in one order, so that no two transactions wait
+        for each other.
+        """
 
     def begin(self, new: Conversation) -> Conversation:
-        """Begin a conversation, and return it with its key. One that is not ``visible`` is staged, and unfinished as
-        an ``import``; several may have the same id. One that ``replaces`` an erased conversation uses its id again:
-        then the tombstone is found by its key only, from now on or, if staged, from the publication on. ``taken``,
-        here or at the commit, where the id is taken, or where the conversation that it replaces is not erased, or was
-        replaced already.
+        """Begin a conversation, and return it with its key. One that is not ``visible`` is staged,
+        and unfinished as an ``import``; several may have the same id. One that ``replaces`` an
+        erased conversation uses its id again: then the tombstone is found by its key only, from now
+        on or, if staged, from the publication on. ``taken``, here or at the commit, where the id is
+        taken, or where the conversation that it replaces is not erased, or was replaced already.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -410,17 +491,18 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
-        """Insert rows with consecutive ids at consecutive positions; the first position is known once the transaction
-        is committed. An id that exists: ``taken``, here or at the commit.
+        """Insert rows with consecutive ids at consecutive positions; the first position is known
+        once the transaction is committed. An id that exists: ``taken``, here or at the commit.
 
-        ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when it is published.
-        ``taken`` where it is not staged any more.
+        ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when
+        it is published. ``taken`` where it is not staged any more.
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation, or of what a detachment that is not
-        complete has copied to a fork (``insert_past``). Return whether all are gone, with the data kept beside them;
-        then nothing is unfinished, and a staged one itself is deleted too. Any other one is left as it is.
+        """Delete at most ``limit`` rows of a staged or an erased conversation, or of what a
+        detachment that is not complete has copied to a fork (``insert_past``). Return whether all
+        are gone, with the data kept beside them; then nothing is unfinished, and a staged one
+        itself is deleted too. Any other one is left as it is.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -432,21 +514,33 @@ class Transaction(Reader):
             self._write("delete_conversation", key)
         return is_done
 
-    # -- changes of a conversation that exists, in the order of its life ----------------------------------------------
+    # -- changes of a conversation that exists, in the order of its life
+    # ----------------------------------------------
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store what a new idempotency key stands for. Where it exists, "taken", here or at the commit."""
-        self._write("remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof)
+        """Store what a new idempotency key stands for. Where it exists, "taken", here or at the
+        commit.
+        """
+        self._write(
+            "remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof
+        )
 
     def prove(self, key: int, idempotency_key: str, proof: bytes | None) -> None:
         """Store a new proof for an idempotency key that exists."""
         self._write("prove", proof, key, idempotency_key)
 
     def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, first: bool = False
+        self,
+        key: int,
+        salt: bytes,
+        key_id: str | None,
+        sealed_key: bytes | None,
+        *,
+        first: bool = False,
     ) -> None:
-        """Set another salt and another wrapped data key. Lists find the conversation once it is listed again, by a
-        process that has the new key. ``first``: nothing is stored under its key yet.
+        """Set another salt and another wrapped data key. Lists find the conversation once it is
+        listed again, by a process that has the new key. ``first``: nothing is stored under its key
+        yet.
         """
         self.forget()
         if not first:
@@ -462,8 +556,9 @@ class Transaction(Reader):
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
-        """Make a staged conversation of this many events visible, in constant time, with the next positions. Where it
-        is not staged any more, or its id is taken, "taken", here or at the commit.
+        """Make a staged conversation of this many events visible, in constant time, with the next
+        positions. Where it is not staged any more, or its id is taken, "taken", here or at the
+        commit.
         """
         self.forget()
         self._check_staged(key)
@@ -473,11 +568,13 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
-        """Insert rows below the first own event of a fork. No follower reads them before they get positions."""
+        """Insert rows below the first own event of a fork. No follower reads them before they get
+        positions.
+        """
 
     def place_past(self, key: int, events: int) -> None:
-        """Let a fork leave its parent. The copied rows, which are this many, get the next positions: followers read
-        them.
+        """Let a fork leave its parent. The copied rows, which are this many, get the next
+        positions: followers read them.
         """
         self.forget()
         self.forget_figures(key)
@@ -495,9 +592,11 @@ class Transaction(Reader):
         self._attach(key, rows)
         self._write("delete_unattached", key)
 
-    def put_records(self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False) -> None:
-        """Keep records of a projection. One of the same version is replaced; with ``replace_all``, all others are
-        deleted. Those of no conversation have the key 0.
+    def put_records(
+        self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
+    ) -> None:
+        """Keep records of a projection. One of the same version is replaced; with ``replace_all``,
+        all others are deleted. Those of no conversation have the key 0.
         """
         if replace_all:
             self._write("delete_records", projection, key)
@@ -505,8 +604,8 @@ class Transaction(Reader):
             self._write("put_record", projection, key, *record[:5])
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
-        """Set when the conversation was active last, the version at which it is listed, and the digests of its
-        attributes; None for those that it had.
+        """Set when the conversation was active last, the version at which it is listed, and the
+        digests of its attributes; None for those that it had.
         """
         self._write("leave_listed", key)
         self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
@@ -527,15 +626,22 @@ class Transaction(Reader):
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Make a conversation a tombstone: its rows cannot be read any more, its salt and key are deleted at once, no
-        list has it, and ``delete`` removes the rest.
+        """Make a conversation a tombstone: its rows cannot be read any more, its salt and key are
+        deleted at once, no list has it, and ``delete`` removes the rest.
         """
         self.forget()
         self._leave_bytes(key)
         self.forget_figures(key)
         for statement in ("refuse", "delete_places", "leave_listed", "delete_listing"):
             self._write(statement, key)
-        self._write("erase_conversation", erasure.erased_at, erasure.reason, erasure.events, erasure.head, key)
+        self._write(
+            "erase_conversation",
+            erasure.erased_at,
+            erasure.reason,
+            erasure.events,
+            erasure.head,
+            key,
+        )
 
     def set_pending(self, key: int, records: int) -> None:
         """Set how many records of the source have no events."""
@@ -544,7 +650,12 @@ class Transaction(Reader):
 
     def forget_figures(self, key: int) -> None:
         """Delete the figures of a conversation: they may hold words that go, and are made again."""
-        tables = ("forget_figures", "forget_figure_calls", "forget_figure_replies", "forget_figure_counts")
+        tables = (
+            "forget_figures",
+            "forget_figure_calls",
+            "forget_figure_replies",
+            "forget_figure_counts",
+        )
         for statement in tables:
             self._write(statement, key)
 
@@ -553,26 +664,29 @@ class Transaction(Reader):
         self.left = None
 
     def _leave_bytes(self, key: int) -> None:
-        """Note that the bytes of what is replaced or deleted stay in the files, until ``Recorder.compact``."""
+        """Note that the bytes of what is replaced or deleted stay in the files, until
+        ``Recorder.compact``.
+        """
         self._write("leave_bytes", key)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
         """Write sources, blocks, places and figures by the name of a statement."""
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows of numbers and texts of one conversation by the name of a statement. The texts have to be such
-        that each database can hold them.
+        """Write rows of numbers and texts of one conversation by the name of a statement. The texts
+        have to be such that each database can hold them.
         """
         left = iter(rows)
         while page := [*islice(left, _ROWS)]:
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store; see ``Recorder.value``. A tracking only increases: ``taken``
-        otherwise. An empty text forgets it.
+        """Record a fact about the store; see ``Recorder.value``. A tracking only increases:
+        ``taken`` otherwise. An empty text forgets it.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -583,7 +697,8 @@ class Transaction(Reader):
             newest = self.value(name)
             if newest and int(newest) >= int(value):
                 raise StoreUnavailable(
-                    f"{application!r} is at notification {newest} already, {value} comes too late", kind="taken"
+                    f"{application!r} is at notification {newest} already, {value} comes too late",
+                    kind="taken",
                 )
             self._insert_tracking(application, int(value))
 
@@ -591,23 +706,36 @@ class Transaction(Reader):
         self._write("insert_tracking", application, notification_id)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of these rows; those that are stored already are not stored again."""
+        """Keep the attachments of these rows; those that are stored already are not stored
+        again.
+        """
         for row in rows:
             for name, encoding, body in attachments_of(row.body):
                 self._write("keep_attachment", key, name, encoding, body)
                 self._write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
-        """Delete the rows of a conversation and what is beside them, at most ``limit`` at a time."""
+        """Delete the rows of a conversation and what is beside them, at most ``limit`` at a
+        time.
+        """
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
         if not all(self._delete(statement, key, limit) for statement in parts):
             return False
-        for statement in ("delete_made", "delete_source", "detach_all", "forget_keys", "forget_records", "finish"):
+        for statement in (
+            "delete_made",
+            "delete_source",
+            "detach_all",
+            "forget_keys",
+            "forget_records",
+            "finish",
+        ):
             self._write(statement, key)
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """Delete the rows of its parent that a fork has under its own key, unless it has left its parent."""
+        """Delete the rows of its parent that a fork has under its own key, unless it has left its
+        parent.
+        """
         if all(each.operation != "detach" for each in self.unfinished(key)):
             return True
         self._write("leave_bytes", key)
@@ -623,8 +751,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def makes_pending(method: Method) -> Method:
-    """Return a method that runs work in a transaction: where it meets a conversation whose events were not made yet, it
-    ends, has them made, and runs the work again, or in the recorder that has them.
+    """Return a method that runs work in a transaction: where it meets a conversation whose events
+    were not made yet, it ends, has them made, and runs the work again, or in the recorder that has
+    them.
     """
 
     @wraps(method)
@@ -647,43 +776,50 @@ class Recorder(ABC):
     """The file of the store; None for a store on a server or in memory."""
     writable = True
     on_server = False
-    """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not microseconds, and
-    each writer has a transaction of its own.
+    """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not
+    microseconds, and each writer has a transaction of its own.
     """
     store_count = 1
     """How many stores answer as one: their answers are joined, but their sums are not."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes the events that a transaction met as missing. The transaction has ended by then, and is run again: in the
-    recorder that this returns, where the events are not stored.
+    """Makes the events that a transaction met as missing. The transaction has ended by then, and is
+    run again: in the recorder that this returns, where the events are not stored.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """Is called in the first write transaction in a file that is a copy, with the last position that it has."""
+    """Is called in the first write transaction in a file that is a copy, with the last position
+    that it has.
+    """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
-        """Have the events made that a transaction met as missing. Return the recorder that has them, if it is not this
-        one, which can only be read. Raises the error where there is no ``on_pending``.
+        """Have the events made that a transaction met as missing. Return the recorder that has
+        them, if it is not this one, which can only be read. Raises the error where there is no
+        ``on_pending``.
         """
         if self.on_pending is None:
             raise pending
         return self.on_pending(pending)
 
     @abstractmethod
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
 
-        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it wrote is kept and
-        its exception comes back to its caller alone. ``work`` may be run again, so it must have no effects of its own.
-        It runs in the thread of its caller; with ``any_thread``, for work that calls only foldlog's code, it may run in
-        the thread of another caller.
+        Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it
+        wrote is kept and its exception comes back to its caller alone. ``work`` may be run again,
+        so it must have no effects of its own. It runs in the thread of its caller; with
+        ``any_thread``, for work that calls only foldlog's code, it may run in the thread of another
+        caller.
 
         Raises ``nested`` where this thread is inside ``transact`` already, and ``busy`` where other
-        writers keep it waiting for longer than the recorder's patience, ``at_once`` for ``AT_ONCE_S``; both name the
-        remedy.
+        writers keep it waiting for longer than the recorder's patience, ``at_once`` for
+        ``AT_ONCE_S``; both name the remedy.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write what the store can go without, and return True; False where this recorder only reads, other writers
-        keep it waiting, or the database fails: then nothing is written. ``at_once`` is for what can be made again.
+        """Write what the store can go without, and return True; False where this recorder only
+        reads, other writers keep it waiting, or the database fails: then nothing is written.
+        ``at_once`` is for what can be made again.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -691,9 +827,12 @@ class Recorder(ABC):
                 return True
         return False
 
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
-        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each alone, in as few
-        transactions as possible. Return the outcome of each: its result, or what ``transact`` would have raised.
+    def transact_all(
+        self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
+    ) -> Sequence[Outcome[T]]:
+        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each
+        alone, in as few transactions as possible. Return the outcome of each: its result, or what
+        ``transact`` would have raised.
 
         Raises ``nested`` where this thread is inside a write already.
         """
@@ -707,56 +846,68 @@ class Recorder(ABC):
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction and return what it returned.
 
-        Where the connection to the database breaks, ``work`` is run again in another read transaction, so it must have
-        no effects of its own.
+        Where the connection to the database breaks, ``work`` is run again in another read
+        transaction, so it must have no effects of its own.
         """
         with self.read() as reader:
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Take the place of another recorder before its conversations are copied here, where both are the same one of
-        several stores: give only later positions, and know where conversations are whose ids name this store.
+        """Take the place of another recorder before its conversations are copied here, where both
+        are the same one of several stores: give only later positions, and know where conversations
+        are whose ids name this store.
         """
 
     def position(self, given: int | str) -> int:
-        """Return a position that is given as such or as its text. Raises ``InvalidArgument`` for another text."""
+        """Return a position that is given as such or as its text. Raises ``InvalidArgument`` for
+        another text.
+        """
         if isinstance(given, str) and not (given.isdecimal() and int(given) <= NUMBER_MAX):
-            raise InvalidArgument(f"{given!r} is not a position; keep str(recorded.position) of what follow gives")
+            raise InvalidArgument(
+                f"{given!r} is not a position; keep str(recorded.position) of what follow gives"
+            )
         return int(given)
 
     @abstractmethod
     def value(self, name: str) -> str:
         """Return a fact about the store; an empty text where it is not known.
 
-        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``; ``key_ids``, the
-        names of the wrapping keys of visible conversations, with spaces between; ``tracking NAME``, the position of a
-        projection of the eventsourcing library; ``trackings``, the names and positions of all, as a JSON list of pairs
-        of texts.
+        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``;
+        ``key_ids``, the names of the wrapping keys of visible conversations, with spaces between;
+        ``tracking NAME``, the position of a projection of the eventsourcing library; ``trackings``,
+        the names and positions of all, as a JSON list of pairs of texts.
 
-        Outside of transactions: ``data_version``, a number that changes when another connection has committed, cheap
-        to poll.
+        Outside of transactions: ``data_version``, a number that changes when another connection has
+        committed, cheap to poll.
         """
 
     @property
     def left(self) -> Any:
-        """``Reader.left`` as the last committed transaction left it. None where a transaction is in progress, where
-        another connection has committed since, and where that is not cheap to know. Cost: some system calls.
+        """``Reader.left`` as the last committed transaction left it. None where a transaction is in
+        progress, where another connection has committed since, and where that is not cheap to know.
+        Cost: some system calls.
         """
         return None
 
     @abstractmethod
-    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
-        """Remove the bytes of deleted and replaced rows: those of later ones alone stay ``bytes_pending``. A file is
-        rewritten. Return False where only the owner of a server's tables can do it. Raises ``busy`` where a reader
-        that was opened before needs them for ``patience_s`` seconds: then bytes stay pending, and a file does not
-        shrink. ``on_progress`` gets how many tables are done and of how many; a file is rewritten in one step.
+    def compact(
+        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
+    ) -> bool:
+        """Remove the bytes of deleted and replaced rows: those of later ones alone stay
+        ``bytes_pending``. A file is rewritten. Return False where only the owner of a server's
+        tables can do it. Raises ``busy`` where a reader that was opened before needs them for
+        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink. ``on_progress``
+        gets how many tables are done and of how many; a file is rewritten in one step.
 
-        Positions stay. Readers go on; the writers of a file wait, and it needs free space of its size.
+        Positions stay. Readers go on; the writers of a file wait, and it needs free space of its
+        size.
         """
 
     @abstractmethod
     def check(self) -> Iterator[str]:
-        """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost: all of them."""
+        """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost:
+        all of them.
+        """
 
     @abstractmethod
     def close(self) -> None: ...

@@ -1,4 +1,6 @@
-"""What recorders raise: ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause."""
+"""What recorders raise: ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as
+cause.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,8 @@ _BY_NAME: Final[dict[str, MakeFailure]] = {
 def failure_of(error: Exception) -> MakeFailure:
     """Return what makes our error for an error of a PEP 249 driver.
 
-    Drivers derive their own classes from the classes that PEP 249 names, so the nearest of these names decides.
+    Drivers derive their own classes from the classes that PEP 249 names, so the nearest of these
+    names decides.
     """
     names = [kind.__name__ for kind in type(error).__mro__]
     return next((_BY_NAME[name] for name in names if name in _BY_NAME), _refused)

@@ -1,13 +1,16 @@
 """Group commit: threads that write at the same time share one transaction and its fsync.
 
-One thread at a time leads, and it alone uses the connection. It takes the write lock, then runs its own job and the
-jobs that wait behind it, commits once for all, and lets the first thread that still waits lead next.
+One thread at a time leads, and it alone uses the connection. It takes the write lock, then runs its
+own job and the jobs that wait behind it, commits once for all, and lets the first thread that still
+waits lead next.
 
-A leader runs the job of another thread only where that job calls no code but foldlog's: a guard or a projection finds
-the context of its own caller, and may take long. A job that calls other code leads alone, without a group. So does
-each job of the main thread, the one where Python runs signal handlers: an exception of a handler ends its own job only.
+A leader runs the job of another thread only where that job calls no code but foldlog's: a guard or
+a projection finds the context of its own caller, and may take long. A job that calls other code
+leads alone, without a group. So does each job of the main thread, the one where Python runs signal
+handlers: an exception of a handler ends its own job only.
 
-Each waiting thread has a lock of its own: one lock for all would be unfair, and make some thread wait for seconds.
+Each waiting thread has a lock of its own: one lock for all would be unfair, and make some thread
+wait for seconds.
 """
 
 from __future__ import annotations
@@ -30,24 +33,27 @@ from foldlog.eventstore.recorders.types import Outcome
 T = TypeVar("T")
 
 Writer = tuple[int, str]
-"""A thread and the database that it writes to. Two recorders on one database are the same writer in a thread."""
+"""A thread and the database that it writes to. Two recorders on one database are the same writer in
+a thread.
+"""
 
 INSIDE: Final[set[Writer]] = set()
-"""The writers that are inside of a write. Add to it within ``try``, and discard in its ``finally``: an exception of a
-signal handler may come right after it.
+"""The writers that are inside of a write. Add to it within ``try``, and discard in its ``finally``:
+an exception of a signal handler may come right after it.
 """
 
 
 def outside(database: str, name: str) -> Writer:
-    """Return this thread as a writer. Raises ``StoreUnusable`` where it is inside of a write to the same database: a
-    guard, an inline projection, the clock, a signal handler or ``__del__`` would wait for its own thread for ever.
+    """Return this thread as a writer. Raises ``StoreUnusable`` where it is inside of a write to the
+    same database: a guard, an inline projection, the clock, a signal handler or ``__del__`` would
+    wait for its own thread for ever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
         raise StoreUnusable(
-            f"{name}: this thread is inside a write to this store, so it cannot begin another one (a signal handler, a "
-            f"guard, a projection, the clock or a finalizer tried to); nothing of the second one was written; "
-            f"begin it after the first one has returned",
+            f"{name}: this thread is inside a write to this store, so it cannot begin another one"
+            " (a signal handler, a guard, a projection, the clock or a finalizer tried to);"
+            " nothing of the second one was written; begin it after the first one has returned",
             kind="nested",
         )
     return writer
@@ -55,11 +61,16 @@ def outside(database: str, name: str) -> Writer:
 
 def note_committed(error: BaseException) -> None:
     """Add to an exception from outside, such as a timeout, that the interrupted write is stored."""
-    error.add_note("foldlog: the transaction that this interrupted was committed; its events are written")
+    error.add_note(
+        "foldlog: the transaction that this interrupted was committed; its events are written"
+    )
 
 
-os.register_at_fork(  # in the child, new threads may get the numbers of the threads that did not fork
-    after_in_child=lambda: INSIDE.intersection_update([writer for writer in INSIDE if writer[0] == get_ident()])
+# in the child, new threads may get the numbers of the threads that did not fork
+os.register_at_fork(
+    after_in_child=lambda: INSIDE.intersection_update(
+        [writer for writer in INSIDE if writer[0] == get_ident()]
+    )
 )
 
 
@@ -79,12 +90,14 @@ class Job(Struct, Generic[T], eq=False):
     error: BaseException | None = None
 
     def raise_error(self) -> NoReturn:
-        error, self.error = self.error, None
+        error = self.error
+        self.error = None
         assert error is not None  # the caller has seen it
         try:
             raise error
         finally:
-            del error  # else it would hold this frame, which holds it, and with it all that the work held
+            # else it would hold this frame, which holds it, and with it all that the work held
+            del error
 
 
 class Writing(Protocol):
@@ -101,31 +114,38 @@ class Writing(Protocol):
         """Return whether the job that ran last changed anything."""
 
     def error_of_job(self, error: BaseException) -> BaseException | None:
-        """Return the error for the caller of the job that ran last; None where the database failed."""
+        """Return the error for the caller of the job that ran last; None where the database
+        failed.
+        """
 
     def commit(self) -> None: ...
 
     def settle(self) -> bool:
-        """Roll back an open transaction, or return True if it was committed. A second call changes nothing."""
+        """Roll back an open transaction, or return True if it was committed. A second call changes
+        nothing.
+        """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close what is useless after a failure of the database. Return what makes an error for each caller, since
-        raising one writes a traceback into it; None where the error came from outside, or after the commit.
+        """Close what is useless after a failure of the database. Return what makes an error for
+        each caller, since raising one writes a traceback into it; None where the error came from
+        outside, or after the commit.
         """
 
     def release(self) -> None:
         """Release the write lock, if it is held."""
 
     def waited(self, leader: int | None) -> StoreUnavailable:
-        """Return the error of a caller who waited too long while the thread ``leader`` of this process led."""
+        """Return the error of a caller who waited too long while the thread ``leader`` of this
+        process led.
+        """
 
 
 class CommitQueue:
     """Run jobs in groups.
 
-    A signal handler may raise between any two steps of a thread. ``_leave`` then goes on from any state: a thread leads
-    if, and only if, ``_leader`` is its job, and each step of a leader may be done twice, up to the assignment of the
-    next leader.
+    A signal handler may raise between any two steps of a thread. ``_leave`` then goes on from any
+    state: a thread leads if, and only if, ``_leader`` is its job, and each step of a leader may be
+    done twice, up to the assignment of the next leader.
     """
 
     def __init__(self, writing: Writing, *, database: str, name: str, patience_s: float) -> None:
@@ -142,9 +162,10 @@ class CommitQueue:
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
         """Run ``work`` and return its result once that is committed, or raise its error.
 
-        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises ``StoreUnusable`` if this
-        thread is inside a write already, and the error of ``Writing.waited`` if other writers took longer than the
-        patience, ``at_once`` than ``AT_ONCE_S``; nothing of it is written then.
+        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises
+        ``StoreUnusable`` if this thread is inside a write already, and the error of
+        ``Writing.waited`` if other writers took longer than the patience, ``at_once`` than
+        ``AT_ONCE_S``; nothing of it is written then.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
@@ -157,19 +178,26 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        """Run several jobs of this thread in their order, each with its ``any_thread``; return the outcome of each: the
-        result, or the error, that ``run`` would have given. Jobs that may share a transaction share one.
+        """Run several jobs of this thread in their order, each with its ``any_thread``; return the
+        outcome of each: the result, or the error, that ``run`` would have given. Jobs that may
+        share a transaction share one.
         """
-        writer, until = outside(self._database, self._name), time.monotonic() + self._patience_s
-        jobs = [Job(work, writer, until, any_thread and writer[0] != self._main_thread) for work, any_thread in works]
+        writer = outside(self._database, self._name)
+        until = time.monotonic() + self._patience_s
+        jobs = [
+            Job(work, writer, until, any_thread and writer[0] != self._main_thread)
+            for work, any_thread in works
+        ]
         if jobs:
             self._commit(jobs)
-        return [Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs]
+        return [
+            Outcome(job.result) if job.error is None else Outcome(error=job.error) for job in jobs
+        ]
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
-        """Lead without a group for as long as the block lasts: no other thread writes. The block may take the lock,
-        with the deadline that it is given. Raises what ``run`` raises.
+        """Lead without a group for as long as the block lasts: no other thread writes. The block
+        may take the lock, with the deadline that it is given. Raises what ``run`` raises.
         """
         job = self.begin_alone(self._patience_s)
         try:
@@ -179,7 +207,9 @@ class CommitQueue:
 
     def begin_alone(self, patience_s: float) -> Job[None]:
         """Lead without a group until ``end_alone``."""
-        job: Job[None] = Job(None, outside(self._database, self._name), time.monotonic() + patience_s)
+        job: Job[None] = Job(
+            None, outside(self._database, self._name), time.monotonic() + patience_s
+        )
         try:
             INSIDE.add(job.writer)
             self._come((job,))
@@ -195,16 +225,20 @@ class CommitQueue:
         self._leave((job,))
         INSIDE.discard(job.writer)
 
-    # -- coming and leaving -------------------------------------------------------------------------------------------
+    # -- coming and leaving
+    # -------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
-        """Return when the jobs of this thread are done. An exception that this raises came from outside."""
+        """Return when the jobs of this thread are done. An exception that this raises came from
+        outside.
+        """
         writer = jobs[0].writer
         try:
             try:
                 INSIDE.add(writer)
                 self._come(jobs)
-                for job in jobs:  # the queue keeps its order: of the jobs that are not done, the first leads first
+                # the queue keeps its order: of the jobs that are not done, the first leads first
+                for job in jobs:
                     if not job.done and self._leader is not job:
                         self._wait(job)
                     if not job.done:
@@ -232,33 +266,40 @@ class CommitQueue:
             for job in jobs:
                 job.wake = wake  # one for all jobs of a thread: it waits for one at a time
             leader, *others = [self._leader, *jobs] if self._leader is not None else jobs
-            self._waiting, self._leader = self._waiting + others, leader
+            self._waiting = self._waiting + others
+            self._leader = leader
 
     @waits
     def _wait(self, job: Job[Any]) -> None:
-        """Wait until the job leads or is done. One that waits for too long fails, unless a leader has it in a group."""
+        """Wait until the job leads or is done. One that waits for too long fails, unless a leader
+        has it in a group.
+        """
         while not job.done and self._leader is not job:
             assert job.wake is not None  # made as it came
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
-            with self._mutex:  # a leader that wakes this thread holds it until the next leader is known
-                leader, gives_up = self._leader, not in_time and job in self._waiting
+            # a leader that wakes this thread holds it until the next leader is known
+            with self._mutex:
+                leader = self._leader
+                gives_up = not in_time and job in self._waiting
                 if gives_up:
                     self._waiting.remove(job)
             if gives_up:
-                job.error, job.done = self._writing.waited(None if leader is None else leader.writer[0]), True
+                job.error = self._writing.waited(None if leader is None else leader.writer[0])
+                job.done = True
             elif not in_time:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        """Take the jobs of this thread out of the queue, and leadership from them. A job in the group of another leader
-        waits for its outcome first. Without effect on a job that has left.
+        """Take the jobs of this thread out of the queue, and leadership from them. A job in the
+        group of another leader waits for its outcome first. Without effect on a job that has left.
         """
         for job in jobs:
             while True:
                 with self._mutex:
                     if job in self._waiting:
                         self._waiting.remove(job)
-                    leads, is_led = self._leader is job, job in self._group and not job.done
+                    leads = self._leader is job
+                    is_led = job in self._group and not job.done
                 if leads:
                     self._end(self._writing.settle(), interrupted=job)
                 elif is_led:
@@ -267,10 +308,13 @@ class CommitQueue:
                 else:
                     break
 
-    # -- leading ------------------------------------------------------------------------------------------------------
+    # -- leading
+    # ----------------------------------------------------------------------------------------------
 
     def _lead(self, leader: Job[Any]) -> None:
-        """Run the leader's group and commit it. Where the database fails, every job of the group fails."""
+        """Run the leader's group and commit it. Where the database fails, every job of the group
+        fails.
+        """
         writing = self._writing
         committed = False
         try:
@@ -302,11 +346,13 @@ class CommitQueue:
         with self._mutex:
             waiting = self._waiting
             end = next((place for place, job in enumerate(waiting) if not job.shares), len(waiting))
-            self._group, self._waiting = [leader, *waiting[:end]], waiting[end:]
+            self._group = [leader, *waiting[:end]]
+            self._waiting = waiting[end:]
 
     def _run_jobs(self, jobs: Sequence[Job[Any]], leader: Job[Any]) -> Job[Any] | None:
-        """Run jobs in the transaction. A job that fails before it writes fails alone. Return a job that failed after it
-        had written: then the transaction must be rolled back, and the other jobs run again.
+        """Run jobs in the transaction. A job that fails before it writes fails alone. Return a job
+        that failed after it had written: then the transaction must be rolled back, and the other
+        jobs run again.
         """
         for job in jobs:
             job.error = None
@@ -323,8 +369,8 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        """End the group, tell its callers, and let the next thread lead. Where its leader was ``interrupted`` before
-        the commit, the other jobs of the group wait again.
+        """End the group, tell its callers, and let the next thread lead. Where its leader was
+        ``interrupted`` before the commit, the other jobs of the group wait again.
         """
         self._writing.release()
         with self._mutex:
@@ -340,7 +386,9 @@ class CommitQueue:
             waiting = again + self._waiting
             if waiting:
                 _wake(waiting[0])
-            self._group, self._waiting, self._leader = [], waiting[1:], waiting[0] if waiting else None
+            self._group = []
+            self._waiting = waiting[1:]
+            self._leader = waiting[0] if waiting else None
 
 
 def _wake(job: Job[Any]) -> None:

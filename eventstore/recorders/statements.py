@@ -1,6 +1,7 @@
 """Load SQL from files: statements and numbered migrations are files beside the code.
 
-They are read by their paths: to import ``importlib.resources`` takes longer than to read them, in each process.
+They are read by their paths: to import ``importlib.resources`` takes longer than to read them, in
+each process.
 """
 
 from __future__ import annotations
@@ -12,21 +13,27 @@ from functools import cache
 
 _SQL = os.path.join(os.path.dirname(__file__), "sql")
 
-_BLOCK = re.compile(r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL)
+_BLOCK = re.compile(
+    r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
+)
 _COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
 _INDEX = re.compile(r"INDEX (\w+) ON ")
 _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in braces; ``instead``
-    are parts in the place of others.
+    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in
+    braces; ``instead`` are parts in the place of others.
     """
-    text = _COMMENT.sub("", _text(dialect, "queries.sql"))  # one at the end of a part would hide what follows its place
+    # one at the end of a part would hide what follows its place
+    text = _COMMENT.sub("", _text(dialect, "queries.sql"))
     blocks = [(what, name, sql.strip()) for what, name, sql in _BLOCK.findall(text)]
     parts = {f"{{{name}}}": instead.get(name, sql) for what, name, sql in blocks if what == "part"}
     named = ((name, sql) for what, name, sql in blocks if what == "name")
-    return {name: re.sub(r"{\w+}", lambda place: parts.get(place[0], place[0]), sql) for name, sql in named}
+    return {
+        name: re.sub(r"{\w+}", lambda place: parts.get(place[0], place[0]), sql)
+        for name, sql in named
+    }
 
 
 def commands(script: str) -> Sequence[str]:
@@ -42,11 +49,13 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 
 def missing_indices(dialect: str, there: Collection[str]) -> list[str]:
-    """Return the problem of each index that the migrations make and that is not among those that are ``there``."""
+    """Return the problem of each index that the migrations make and that is not among those that
+    are ``there``.
+    """
     made = {name for script in migrations(dialect).values() for name in _INDEX.findall(script)}
     return [
-        f"the index {name} is missing, so reading is slow or fails; a copy of the store has it again (see "
-        f"'foldlog store copy --help'); where copying fails, restore a backup"
+        f"the index {name} is missing, so reading is slow or fails; a copy of the store has it"
+        " again (see 'foldlog store copy --help'); where copying fails, restore a backup"
         for name in sorted(made.difference(there))
     ]
 

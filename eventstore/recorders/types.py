@@ -1,4 +1,6 @@
-"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys, changes."""
+"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys,
+changes.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,15 @@ _REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 
-_new: Final = tuple.__new__  # what Row(...) calls, without the call around it: every read does this for each row
+# what Row(...) calls, without the call around it: every read does this for each row
+_new: Final = tuple.__new__
 
 
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
-"""Returns the fields of a ``meta``: the checksum of the body, the id, the numbers of shown and of structural events
-before it, when it was recorded, the schema, whether it is shown and structural, the encoding, the size of the proof.
+"""Returns the fields of a ``meta``: the checksum of the body, the id, the numbers of shown and of
+structural events before it, when it was recorded, the schema, whether it is shown and structural,
+the encoding, the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
@@ -38,13 +42,14 @@ UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
 
 
 class Row(NamedTuple):
-    """One event as stored. ``meta`` holds what is known of it besides its body, in a fixed layout, which ends with the
-    checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A recorder keeps it unchanged.
+    """One event as stored. ``meta`` holds what is known of it besides its body, in a fixed layout,
+    which ends with the checksum of ``meta``: see ``log.row`` and
+    ``docs/internals/STORED_BYTES.md``. A recorder keeps it unchanged.
 
-    ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof`` is the head,
-    followed by the salt of the body, or by the commitment to a redacted body. ``shown_before`` and
-    ``structural_before`` count the shown and the structural events before this one, so that a reader of an index
-    notices a missing event.
+    ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof``
+    is the head, followed by the salt of the body, or by the commitment to a redacted body.
+    ``shown_before`` and ``structural_before`` count the shown and the structural events before this
+    one, so that a reader of an index notices a missing event.
     """
 
     id: int
@@ -98,12 +103,18 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return the row with another id and other counts of events before it, and without right checksums."""
+        """Return the row with another id and other counts of events before it, and without right
+        checksums.
+        """
         numbers = _numbers(event_id, shown_before, structural_before)
-        return _new(Row, (event_id, self.meta[:_CHECKSUM] + numbers + self.meta[_RECORDED_AT:], self.body))
+        return _new(
+            Row, (event_id, self.meta[:_CHECKSUM] + numbers + self.meta[_RECORDED_AT:], self.body)
+        )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return the row with another encoding, body and proof, and without right checksums. It need not be sound."""
+        """Return the row with another encoding, body and proof, and without right checksums. It
+        need not be sound.
+        """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
         if proof is None:
@@ -118,7 +129,9 @@ _RECORDED_AT: Final = 16
 _SHOWN_AT: Final = 28
 _ENCODING_AT: Final = 30
 _PROOF_SIZE_AT: Final = 31
-_id_of, _meta_of, _encoding_of = itemgetter(0), itemgetter(1), itemgetter(_ENCODING_AT)
+_id_of = itemgetter(0)
+_meta_of = itemgetter(1)
+_encoding_of = itemgetter(_ENCODING_AT)
 NUMBERS: Final = frozenset((int,))
 BYTES: Final = frozenset((bytes,))
 
@@ -138,30 +151,46 @@ def row_of(
 ) -> Row:
     """Return a row, without checksums: see ``log.row.with_checksums``."""
     fields = packed(
-        0, event_id, shown_before, structural_before, recorded_at, schema, shown, structural, encoding, len(proof)
+        0,
+        event_id,
+        shown_before,
+        structural_before,
+        recorded_at,
+        schema,
+        shown,
+        structural,
+        encoding,
+        len(proof),
     )
     return Row(event_id, b"%b%b%b%b" % (fields, proof, kind.encode(), bytes(_CHECKSUM)), body)
 
 
 _for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
 counts: Final = struct.Struct(">8xII12xBB").unpack_from
-"""Returns the numbers of shown and of structural events before that of a ``meta``, and whether it is shown and
-structural.
+"""Returns the numbers of shown and of structural events before that of a ``meta``, and whether it
+is shown and structural.
 """
 
 
 def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
     """Return the kinds of some events, the schemas, and when they were recorded."""
     times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
-    kinds = [kind_name(meta[_FIELDS + size : -_CHECKSUM]) for meta, size in zip(metas, sizes, strict=True)]
+    kinds = [
+        kind_name(meta[_FIELDS + size : -_CHECKSUM])
+        for meta, size in zip(metas, sizes, strict=True)
+    ]
     return kinds, schemas, times
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
-    """Return what a ``meta`` says that stands in columns too, for indices: the kind, and whether the event is shown and
-    structural.
+    """Return what a ``meta`` says that stands in columns too, for indices: the kind, and whether
+    the event is shown and structural.
     """
-    return kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]), meta[_SHOWN_AT] == 1, meta[_SHOWN_AT + 1] == 1
+    return (
+        kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]),
+        meta[_SHOWN_AT] == 1,
+        meta[_SHOWN_AT + 1] == 1,
+    )
 
 
 def encodings(rows: Iterable[Row]) -> Iterable[int]:
@@ -179,8 +208,8 @@ def unplaced() -> int:
 
 
 class Erasure(NamedTuple):
-    """The tombstone of an erased conversation: when, why, how many events it had, and its last head. ``position`` is
-    that of its entry in the ledger, as a read finds it.
+    """The tombstone of an erased conversation: when, why, how many events it had, and its last
+    head. ``position`` is that of its entry in the ledger, as a read finds it.
     """
 
     erased_at: int
@@ -191,8 +220,9 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A place in the order of several stores. As a number it is that of the event in its own store. ``parts`` has a
-    number for each store, up to which a follower has read; ``str`` of it is their text, which ``follow`` takes again.
+    """A place in the order of several stores. As a number it is that of the event in its own store.
+    ``parts`` has a number for each store, up to which a follower has read; ``str`` of it is their
+    text, which ``follow`` takes again.
     """
 
     parts: tuple[int, ...]
@@ -225,7 +255,10 @@ class Position(int):
 
     def has_reached(self, other: int) -> bool:
         """Return whether a follower at this position has read what another position says."""
-        parts = other.parts if isinstance(other, Position) else (other,) * len(self.parts)
+        if isinstance(other, Position):
+            parts = other.parts
+        else:
+            parts = (other,) * len(self.parts)
         return all(ours >= theirs for ours, theirs in zip(self.parts, parts, strict=True))
 
     def __eq__(self, other: object) -> bool:
@@ -238,8 +271,8 @@ class Position(int):
 
 
 class PlacedRow(NamedTuple):
-    """A row with its place in the whole store. ``is_entry``: it is of the ledger of this conversation; those of the
-    store have no conversation, and an empty name.
+    """A row with its place in the whole store. ``is_entry``: it is of the ledger of this
+    conversation; those of the store have no conversation, and an empty name.
     """
 
     position: int
@@ -249,8 +282,9 @@ class PlacedRow(NamedTuple):
 
 
 class Unfinished(NamedTuple):
-    """An operation of several transactions that is not complete: it still runs, or it was killed. ``key`` is that of
-    the conversation with this id; an operation on the store has a negative one, and no id.
+    """An operation of several transactions that is not complete: it still runs, or it was killed.
+    ``key`` is that of the conversation with this id; an operation on the store has a negative one,
+    and no id.
     """
 
     key: int
@@ -260,8 +294,8 @@ class Unfinished(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation that a part of a fork's past is stored under, and the version at which the fork leaves it.
-    ``parent`` is its own parent.
+    """A conversation that a part of a fork's past is stored under, and the version at which the
+    fork leaves it. ``parent`` is its own parent.
     """
 
     key: int
@@ -272,19 +306,20 @@ class Ancestor(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """A conversation as one read found it, or one that is to begin, with the key 0. ``version``, ``head`` and
-    ``updated_at`` are those of its last event; an empty conversation has version 0, no head and ``updated_at`` None.
-    ``shown`` and ``structural`` are the numbers of its shown and structural events, computed from its last row.
-    ``visible``: it is not staged. ``mark`` is the row codec's (``log.seal``).
+    """A conversation as one read found it, or one that is to begin, with the key 0. ``version``,
+    ``head`` and ``updated_at`` are those of its last event; an empty conversation has version 0, no
+    head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of its shown and
+    structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the
+    row codec's (``log.seal``).
 
-    A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read there. While it has no
-    event of its own, its last event is its parent's. ``lineage`` holds its ancestors, its parent first; it is empty in
-    lists. ``seed`` is the head before event 0, where another conversation recorded it. A fork that has copied its past
-    has a ``parent_version``, but no parent.
-    ``replaces`` is the key of the erased conversation whose id it uses again. ``pending`` counts the records of its
-    source that have no events yet. ``redactions`` counts the redacted
-    events; in a fork also the shared events that were redacted since it began. While this number is unchanged, a copy
-    of the events in memory is right.
+    A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
+    there. While it has no event of its own, its last event is its parent's. ``lineage`` holds its
+    ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, where
+    another conversation recorded it. A fork that has copied its past has a ``parent_version``, but
+    no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
+    ``pending`` counts the records of its source that have no events yet. ``redactions`` counts the
+    redacted events; in a fork also the shared events that were redacted since it began. While this
+    number is unchanged, a copy of the events in memory is right.
     """
 
     key: int
@@ -317,22 +352,30 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head; of an erased conversation those that its tombstone keeps."""
-        return (self.version, self.head) if self.erasure is None else (self.erasure.events, self.erasure.head)
+        """The version and the last head; of an erased conversation those that its tombstone
+        keeps.
+        """
+        if self.erasure is None:
+            return (self.version, self.head)
+        return (self.erasure.events, self.erasure.head)
 
     def grown(self, last: Row) -> Conversation:
         """Return the conversation with ``last`` as its newest row."""
         _, _, before, turns, recorded_at, _, shown, structural, _, _ = unpacked(last.meta)
         return self.ending(last.id + 1, recorded_at, last.head, before + shown, turns + structural)
 
-    def ending(self, version: int, updated_at: int, head: bytes, shown: int, structural: int) -> Conversation:
+    def ending(
+        self, version: int, updated_at: int, head: bytes, shown: int, structural: int
+    ) -> Conversation:
         """Return the conversation with another end."""
-        return _new(Conversation, (*self[:4], version, updated_at, head, shown, structural, *self[9:]))
+        return _new(
+            Conversation, (*self[:4], version, updated_at, head, shown, structural, *self[9:])
+        )
 
 
 class Record(NamedTuple):
-    """A record that a projection keeps for one version of a conversation. ``code`` is the version of the projection's
-    code. ``encoding`` and ``checksum`` have the same meaning as in a ``Row``.
+    """A record that a projection keeps for one version of a conversation. ``code`` is the version
+    of the projection's code. ``encoding`` and ``checksum`` have the same meaning as in a ``Row``.
     """
 
     version: int
@@ -344,8 +387,8 @@ class Record(NamedTuple):
 
 
 class RecalledKey(NamedTuple):
-    """The entry of an idempotency key: the first id and the number of the events that were appended under it. ``proof``
-    belongs to the row codec.
+    """The entry of an idempotency key: the first id and the number of the events that were appended
+    under it. ``proof`` belongs to the row codec.
     """
 
     first_id: int
@@ -357,8 +400,8 @@ class RecalledKey(NamedTuple):
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     """Return rows of their columns as a database gives them: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. Then the row has a ``meta`` that no checksum accepts, and an id
-    that sorts.
+    The columns of a damaged row may have wrong types. Then the row has a ``meta`` that no checksum
+    accepts, and an id that sorts.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:
@@ -368,7 +411,11 @@ def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
     if are_whole and NUMBERS.issuperset(map(type, map(_id_of, rows))):
         return rows
     return [
-        Row(row.id if type(row.id) is int else -1, row.meta if _is_whole(row.meta) else UNREADABLE, row.body)
+        Row(
+            row.id if type(row.id) is int else -1,
+            row.meta if _is_whole(row.meta) else UNREADABLE,
+            row.body,
+        )
         for row in rows
     ]
 
@@ -379,8 +426,8 @@ def _is_whole(meta: object) -> bool:
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    """Return the entry of an idempotency key of its columns as a database gives them: one for no event, where they have
-    another type.
+    """Return the entry of an idempotency key of its columns as a database gives them: one for no
+    event, where they have another type.
     """
     first_id, events, *rest = columns
     is_damaged = type(first_id) is not int or type(events) is not int
@@ -395,12 +442,15 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
     """Raise ``StoreDamaged`` for a column of another type, as only a damaged file has it."""
     others = {*map(type, columns)} - kinds
     if others:
-        raise StoreDamaged(f"{what} is damaged: it has a value of type {others.pop().__name__}; {_REMEDY}")
+        raise StoreDamaged(
+            f"{what} is damaged: it has a value of type {others.pop().__name__}; {_REMEDY}"
+        )
 
 
 def as_record(columns: Sequence[Any]) -> Record:
-    """Return a record of its columns as a database gives them, with the name of its projection or without it. Raises
-    ``StoreDamaged`` where its version is not a number; other columns have a checksum.
+    """Return a record of its columns as a database gives them, with the name of its projection or
+    without it. Raises ``StoreDamaged`` where its version is not a number; other columns have a
+    checksum.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
@@ -408,10 +458,14 @@ def as_record(columns: Sequence[Any]) -> Record:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
-    """Return a kind as text. What cannot be a kind gives another text, which no checksum accepts."""
+    """Return a kind as text. What cannot be a kind gives another text, which no checksum
+    accepts.
+    """
     if isinstance(kind, str):
         return kind
-    return str(kind, "utf-8", "replace") if isinstance(kind, bytes) else repr(kind)
+    if isinstance(kind, bytes):
+        return str(kind, "utf-8", "replace")
+    return repr(kind)
 
 
 _YEARS: Final = range(YEAR_10000)
@@ -420,33 +474,76 @@ _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
-    """Return a conversation of its columns as a database gives them, with the id of its parent or without it; ids and
-    texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type, and for a time that no clock has.
+    """Return a conversation of its columns as a database gives them, with the id of its parent or
+    without it; ids and texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type,
+    and for a time that no clock has.
     """
     what = f"the row of conversation number {columns[0]}"
     check_types(what, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
     check_types(what, _SOME_BYTES, _BYTES_OF_CONVERSATION(columns))
-    (key, name, created_at, salt, last_id, meta, parent, parent_version, key_id,
-     sealed_key, erased_at, reason, events, erased_head, erased_position, visible, mark, seed, replaces,
-     redactions, pending, *parent_id) = columns  # fmt: skip
+    (
+        key,
+        name,
+        created_at,
+        salt,
+        last_id,
+        meta,
+        parent,
+        parent_version,
+        key_id,
+        sealed_key,
+        erased_at,
+        reason,
+        events,
+        erased_head,
+        erased_position,
+        visible,
+        mark,
+        seed,
+        replaces,
+        redactions,
+        pending,
+        *parent_id,
+    ) = columns
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
         raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
     empty = Conversation(
-        key, as_text(name), created_at or 0, salt or b"", 0, None, None, 0, 0, parent, parent_version,
-        None if key_id is None else as_text(key_id), sealed_key,
-        None if erased_at is None
-        else Erasure(erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position),
-        visible == 1, mark, None if parent is None else as_text(*parent_id or (b"",)), (), seed, replaces,
-        redactions or 0, pending or 0,
-    )  # fmt: skip
+        key,
+        as_text(name),
+        created_at or 0,
+        salt or b"",
+        0,
+        None,
+        None,
+        0,
+        0,
+        parent,
+        parent_version,
+        None if key_id is None else as_text(key_id),
+        sealed_key,
+        None
+        if erased_at is None
+        else Erasure(
+            erased_at, as_text(reason or b""), events or 0, erased_head or b"", erased_position
+        ),
+        visible == 1,
+        mark,
+        None if parent is None else as_text(*parent_id or (b"",)),
+        (),
+        seed,
+        replaces,
+        redactions or 0,
+        pending or 0,
+    )
     if last_id is None:
         return empty
     return empty.grown(Row(last_id, meta if _is_whole(meta) else UNREADABLE, b""))
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list: when it was active last, and its version, both as of when it was listed. ``attributes``
-    is the record that holds its attributes, if it has any, or these; ``is_record_missing``: it has attributes.
+    """A conversation in a list: when it was active last, and its version, both as of when it was
+    listed. ``attributes`` is the record that holds its attributes, if it has any, or these;
+    ``is_record_missing``: it has attributes.
     """
 
     key: int
@@ -460,7 +557,9 @@ class ListedConversation(NamedTuple):
 
 
 class Outcome(Struct, Generic[T], frozen=True):
-    """The outcome of a call that another thread may have made: its value, or the error that it raised."""
+    """The outcome of a call that another thread may have made: its value, or the error that it
+    raised.
+    """
 
     value: T | None = None
     error: BaseException | None = None
@@ -481,19 +580,23 @@ class Outcome(Struct, Generic[T], frozen=True):
 
 
 def utf8(text: str) -> bytes:
-    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are kept."""
+    """Return a text in UTF-8. Lone surrogates, which are not Unicode but may be in an id, are
+    kept.
+    """
     return text.encode("utf-8", "surrogatepass")
 
 
 def as_text(stored: object) -> str:
     """Return a stored text; an empty one where the column of a damaged file is of another type."""
-    return stored.decode("utf-8", "surrogatepass") if type(stored) is bytes else ""
+    if type(stored) is bytes:
+        return stored.decode("utf-8", "surrogatepass")
+    return ""
 
 
 def new_store_uuid() -> str:
     """Return a random UUID, version 4, as text.
 
-    ``uuid.uuid4`` is not called: programs replace it in their tests to get known ids, and opening a store must not use
-    up one of theirs.
+    ``uuid.uuid4`` is not called: programs replace it in their tests to get known ids, and opening a
+    store must not use up one of theirs.
     """
     return str(UUID(bytes=os.urandom(16), version=4))

@@ -12,8 +12,8 @@ from foldlog.eventstore.errors import InvalidOption
 
 MEMORY = "memory:"
 _EXAMPLES = (
-    "history.db or ./history (files), sqlite:///history.db (relative), sqlite:////srv/history.db (absolute), "
-    "postgresql://user@host/database, memory:"
+    "history.db or ./history (files), sqlite:///history.db (relative), sqlite:////srv/history.db"
+    " (absolute), postgresql://user@host/database, memory:"
 )
 _SQLITE_OPTIONS = {
     "mode": ("rwc", "rw", "ro"),
@@ -22,10 +22,14 @@ _SQLITE_OPTIONS = {
     "patience_s": None,
 }
 _POSTGRESQL_OPTIONS = _SQLITE_OPTIONS | {
-    "pooler": ("none", "transaction", "prepared"), "schema": None, "connections_max": None,
-    "partitions": ("1", "2", "4", "8", "16", "32"), "stores": ("2", "4", "8", "16", "32", "64"), "moved": None,
+    "pooler": ("none", "transaction", "prepared"),
+    "schema": None,
+    "connections_max": None,
+    "partitions": ("1", "2", "4", "8", "16", "32"),
+    "stores": ("2", "4", "8", "16", "32", "64"),
+    "moved": None,
     "part": None,
-}  # fmt: skip
+}
 _NUMBERS = ("connections_max", "patience_s")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|:")
 _SQLITE_MEMORY = ":memory:"
@@ -34,7 +38,9 @@ _NUMBER = re.compile(r"[1-9][0-9]{0,5}")
 
 
 class Location(NamedTuple):
-    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without our options."""
+    """A parsed URL. ``path`` is a file for ``sqlite``; for ``postgresql``, the URL without our
+    options.
+    """
 
     scheme: str
     path: str
@@ -44,9 +50,9 @@ class Location(NamedTuple):
 def as_url(place: str | os.PathLike[str]) -> str:
     """Return the URL of a store that is named by a URL or by the path of a file.
 
-    A text that does not begin like a URL is a path if it has a dot or a slash; a bare word is more often a mistake.
-    Raises ``TypeError`` for a value that is neither a text nor a path, ``InvalidOption`` for a bare word, and for a
-    text that is a path with the options of a URL.
+    A text that does not begin like a URL is a path if it has a dot or a slash; a bare word is more
+    often a mistake. Raises ``TypeError`` for a value that is neither a text nor a path,
+    ``InvalidOption`` for a bare word, and for a text that is a path with the options of a URL.
     """
     if not isinstance(place, str | os.PathLike):
         raise TypeError(f"a store is named by a URL or by the path of a file, not by {place!r}")
@@ -64,37 +70,57 @@ def as_url(place: str | os.PathLike[str]) -> str:
 
 
 def parse_url(url: str) -> Location:
-    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it names none."""
+    """Return the location that ``url`` names. Raises ``InvalidOption``, with valid examples, if it
+    names none.
+    """
     if url == MEMORY:
         return Location("memory", "", {})
     address, _, query = url.partition("?")
     scheme, _, rest = address.partition(":")
     if scheme in ("postgresql", "postgres"):
-        options, others = _options("the URL", query, _POSTGRESQL_OPTIONS)  # libpq checks the rest; it may be a password
-        return Location("postgresql", f"{address}?{'&'.join(others)}" if others else address, options)
+        # libpq checks the rest; it may be a password
+        options, others = _options("the URL", query, _POSTGRESQL_OPTIONS)
+        return Location(
+            "postgresql", f"{address}?{'&'.join(others)}" if others else address, options
+        )
     if scheme != "sqlite":
-        raise InvalidOption(f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}")
+        raise InvalidOption(
+            f"{without_password(url)!r} is not the URL of a store; use one of: {_EXAMPLES}"
+        )
     path = unquote(rest.removeprefix("///"))
     if not rest.startswith("///") or not path or "\0" in path:
-        raise InvalidOption(f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}")
+        raise InvalidOption(
+            f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}"
+        )
     if path == _SQLITE_MEMORY:
         raise InvalidOption(
-            f"{url!r} names a file called {path!r}; for a store in memory, which ends with the process, "
-            f"use {MEMORY!r}, and for this file './{path}'"
+            f"{url!r} names a file called {path!r}; for a store in memory, which ends with the"
+            f" process, use {MEMORY!r}, and for this file './{path}'"
         )
     options, others = _options(repr(url), query, _SQLITE_OPTIONS)
     if others:
-        unknown, known = others[0].partition("=")[0], ", ".join(sorted(_SQLITE_OPTIONS))
+        unknown = others[0].partition("=")[0]
+        known = ", ".join(sorted(_SQLITE_OPTIONS))
         raise InvalidOption(f"{url!r} has an unknown option {unknown!r}; there are {known}")
     return Location("sqlite", path, options)
 
 
 def absolute_hint(path: str) -> str:
-    """Return how to write the absolute path of this name; empty unless only that one has a folder."""
+    """Return how to write the absolute path of this name; empty unless only that one has a
+    folder.
+    """
     folder, name = os.path.split(os.path.relpath(path))
-    if not folder or folder.startswith("..") or os.path.isdir(folder) or not os.path.isdir(f"/{folder}"):
+    if (
+        not folder
+        or folder.startswith("..")
+        or os.path.isdir(folder)
+        or not os.path.isdir(f"/{folder}")
+    ):
         return ""
-    return f"; if /{folder}/{name} is meant, write it so, or as a URL: sqlite:////{quote(folder)}/{quote(name)}"
+    return (
+        f"; if /{folder}/{name} is meant, write it so, or as a URL:"
+        f" sqlite:////{quote(folder)}/{quote(name)}"
+    )
 
 
 def without_password(url: str) -> str:
@@ -103,9 +129,11 @@ def without_password(url: str) -> str:
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
 
-def _options(url: str, query: str, ours: Mapping[str, Sequence[str] | None]) -> tuple[dict[str, str], Sequence[str]]:
-    """Return our options in a query, checked, and what else is in it. ``ours`` has the values that each option can
-    have; None for a text or a number. ``url`` is what messages call the URL.
+def _options(
+    url: str, query: str, ours: Mapping[str, Sequence[str] | None]
+) -> tuple[dict[str, str], Sequence[str]]:
+    """Return our options in a query, checked, and what else is in it. ``ours`` has the values that
+    each option can have; None for a text or a number. ``url`` is what messages call the URL.
     """
     options: dict[str, str] = {}
     others = []
@@ -114,12 +142,15 @@ def _options(url: str, query: str, ours: Mapping[str, Sequence[str] | None]) -> 
         if key not in ours:
             others.append(part)
             continue
-        value, allowed = unquote(quoted), ours[key]
+        value = unquote(quoted)
+        allowed = ours[key]
         if key in options:
             raise InvalidOption(f"{url} sets {key} twice; leave one of the two out")
         if allowed is not None and value not in allowed:
             raise InvalidOption(f"{url} sets {key} to {value!r}; it can be {', '.join(allowed)}")
         if key in _NUMBERS and not _NUMBER.fullmatch(value):
-            raise InvalidOption(f"{url} sets {key} to {value!r}; use a whole number from 1 to 999999")
+            raise InvalidOption(
+                f"{url} sets {key} to {value!r}; use a whole number from 1 to 999999"
+            )
         options[key] = value
     return options, others

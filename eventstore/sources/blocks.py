@@ -40,8 +40,8 @@ class DamagedBlock(ValueError):
 class Block(NamedTuple):
     """The records from number ``first`` on.
 
-    ``places`` has the start and the end of each record in ``raw``, ``hashes`` the hash of each as it
-    was imported: also of one that was redacted since.
+    ``places`` has the start and the end of each record in ``raw``, ``hashes`` the hash of each as
+    it was imported: also of one that was redacted since.
     """
 
     first: int
@@ -72,7 +72,11 @@ class Block(NamedTuple):
     def numbers_of(self, hashes: Iterable[bytes]) -> list[int]:
         """Return the numbers of the records that have one of these hashes."""
         wanted = frozenset(hashes)
-        return [number for number, each in enumerate(each_hash(self.hashes), self.first) if each in wanted]
+        return [
+            number
+            for number, each in enumerate(each_hash(self.hashes), self.first)
+            if each in wanted
+        ]
 
     def before(self, number: int) -> Block:
         """Return the part before a record."""
@@ -90,11 +94,15 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        """Return the block with other bytes for a record. Its hash stays: it proves what was there."""
+        """Return the block with other bytes for a record. Its hash stays: it proves what was
+        there.
+        """
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
         longer = len(record) - (end - start)
-        places = self.places[: index + 1] + array("I", [place + longer for place in self.places[index + 1 :]])
+        places = self.places[: index + 1] + array(
+            "I", [place + longer for place in self.places[index + 1 :]]
+        )
         return Block(self.first, places, self.hashes, self.raw[:start] + record + self.raw[end:])
 
     def between(self) -> Iterator[bytes]:
@@ -115,7 +123,8 @@ class Block(NamedTuple):
 
 def joined(blocks: Sequence[Block]) -> Block:
     """Return blocks that follow one another as one."""
-    places, length = array("I"), 0
+    places = array("I")
+    length = 0
     for block in blocks:
         places.extend(place + length for place in block.places)
         length += len(block.raw)
@@ -125,7 +134,10 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Block:
     """Return a block of records with ``end`` behind each."""
-    places, length, raw, hashes = array("I"), 0, list[bytes](), list[bytes]()
+    places = array("I")
+    length = 0
+    raw = list[bytes]()
+    hashes = list[bytes]()
     for record in records:
         places.extend((length, length + len(record)))
         length += len(record) + len(end)
@@ -145,7 +157,9 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the numbers of bytes from each place to the next: small numbers, which deflate well."""
+    """Return the numbers of bytes from each place to the next: small numbers, which deflate
+    well.
+    """
     return array("I", map(sub, places, (0, *places)))
 
 
@@ -178,7 +192,9 @@ def each_hash(hashes: bytes) -> list[bytes]:
 
 
 def chained(head: bytes, hashes: bytes) -> bytes:
-    """Return the head after the records with these hashes. It does not depend on where blocks end."""
+    """Return the head after the records with these hashes. It does not depend on where blocks
+    end.
+    """
     for place in range(0, len(hashes), HASH_BYTES):
         head = sha256(head + hashes[place : place + HASH_BYTES]).digest()
     return head

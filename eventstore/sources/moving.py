@@ -20,12 +20,16 @@ _TOGETHER: Final = 64
 """The number of blocks in one transaction: some megabytes."""
 
 
-def copy_source(source: Database, target: Database, found: Conversation, stop: int | None = None) -> int:
-    """Copy the source of a conversation, after its events: its own records, or all where the target lacks what it
-    shares. Of a damaged one only the events before ``stop`` were copied: later ones are made again.
+def copy_source(
+    source: Database, target: Database, found: Conversation, stop: int | None = None
+) -> int:
+    """Copy the source of a conversation, after its events: its own records, or all where the target
+    lacks what it shares. Of a damaged one only the events before ``stop`` were copied: later ones
+    are made again.
 
-    Return how many records it got that are no events yet. A conversation that has no others begins here. Raises
-    ``HistoryDiverged`` where the target has other records. Cost: nothing where both are the same; else its blocks.
+    Return how many records it got that are no events yet. A conversation that has no others begins
+    here. Raises ``HistoryDiverged`` where the target has other records. Cost: nothing where both
+    are the same; else its blocks.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -40,12 +44,18 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
     if own is None:
         return 0
     key, there = target.recorder.transact(lambda transaction: _begin(transaction, target, found))
-    shared = target.recorder.query(lambda reader: _key_of(target, reader, parent) if parent else None)
+    shared = target.recorder.query(
+        lambda reader: _key_of(target, reader, parent) if parent else None
+    )
     is_alone = own.parent is not None and shared is None
     if is_alone:
         gone = source.recorder.query(partial(_redacted_in, source, own))
         own = own._replace(redacted=tuple(sorted(gone)))
-    if there is not None and (there.head, there.redacted, there.made) == (own.head, own.redacted, own.made):
+    if there is not None and (there.head, there.redacted, there.made) == (
+        own.head,
+        own.redacted,
+        own.made,
+    ):
         return 0
     _check_same(source, own, there, found)
     start = 0 if is_alone else own.from_record
@@ -53,7 +63,11 @@ def copy_source(source: Database, target: Database, found: Conversation, stop: i
         target.recorder.transact(partial(_put, target=target, key=key, blocks=blocks))
     made = made_of(source, found)
     if stop is not None:
-        made = {number: (first, events) for number, (first, events) in made.items() if first + events <= stop}
+        made = {
+            number: (first, events)
+            for number, (first, events) in made.items()
+            if first + events <= stop
+        }
         own = own._replace(made=min(own.made, max(made, default=-1) + 1))
 
     def of_family(reader: Reader) -> list[bytes]:
@@ -100,11 +114,17 @@ def made_of(source: Database, found: Conversation) -> Made:
     return source.recorder.query(read)
 
 
-def of_whole_records(chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]) -> Iterator[list[Row]]:
-    """Yield rows in groups none of which ends between two events of one record. Unless they are whole in the end, the
-    first events of their last record are left out: it has not all of them.
+def of_whole_records(
+    chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
+) -> Iterator[list[Row]]:
+    """Yield rows in groups none of which ends between two events of one record. Unless they are
+    whole in the end, the first events of their last record are left out: it has not all of them.
     """
-    inside = {event_id: first for first, count in made.values() for event_id in range(first + 1, first + count)}
+    inside = {
+        event_id: first
+        for first, count in made.values()
+        for event_id in range(first + 1, first + count)
+    }
     left: list[Row] = []
     for chunk in chunks:
         rows = [*left, *chunk]
@@ -118,7 +138,9 @@ def of_whole_records(chunks: Iterable[list[Row]], made: Made, is_whole: Callable
 
 
 def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
-    """Write that the events before a version are those of their records, where the conversation has these already."""
+    """Write that the events before a version are those of their records, where the conversation has
+    these already.
+    """
     sources = SourcesToWrite.beside(writing)
     source = sources.of_key(writing.key) if made else None
     if source is None:
@@ -145,7 +167,9 @@ def leave_alone(transaction: Transaction, database: Database, conversation: int)
             sources.leave_parent(each)
 
 
-def seal_again(transaction: Transaction, database: Database, conversation: int, key: DataKey | None) -> None:
+def seal_again(
+    transaction: Transaction, database: Database, conversation: int, key: DataKey | None
+) -> None:
     """Seal what is stored of a source with this key, or store it plain. Cost: its blocks."""
     sources = SourcesToWrite(database, transaction)
     source = sources.of_key(conversation)
@@ -174,12 +198,14 @@ def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
         return
     gone = database.recorder.query(lambda reader: Sources(database, reader).all_redacted(source))
     database.recorder.query(lambda reader: Sources(database, reader).made(source))
-    head, number = GENESIS, 0
+    head = GENESIS
+    number = 0
     for blocks in _pages(database, source, 0):
         for block in blocks:
             if block.first != number:
                 yield f"records {number} to {block.first - 1} of its source are missing"
-            head, number = chained(head, block.hashes), block.stop
+            head = chained(head, block.hashes)
+            number = block.stop
             for changed in changed_records(block, gone):
                 yield f"record {changed} of its source is not what was imported"
     if number < source.records:
@@ -187,11 +213,18 @@ def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
     elif head != source.head:
         yield "the chain of the records of its source does not end in the head that is stored"
     if source.records - source.made != found.pending:
-        yield f"it says that {found.pending} records have no events, and {source.records - source.made} have none"
+        yield (
+            f"it says that {found.pending} records have no events, and"
+            f" {source.records - source.made} have none"
+        )
 
 
-def _begin(transaction: Transaction, target: Database, found: Conversation) -> tuple[int, Source | None]:
-    """Return the key of the conversation in the target, and its source there; a conversation without events begins."""
+def _begin(
+    transaction: Transaction, target: Database, found: Conversation
+) -> tuple[int, Source | None]:
+    """Return the key of the conversation in the target, and its source there; a conversation
+    without events begins.
+    """
     there = target.find(transaction, found.id, pending=True)
     sources = SourcesToWrite(target, transaction)
     if there is not None:
@@ -200,7 +233,8 @@ def _begin(transaction: Transaction, target: Database, found: Conversation) -> t
     writing = WriteTransaction(transaction, begun, target)
     writing.begin()
     writing.list_as(0, [EVERY])
-    writing.set_pending(1)  # until its records are here: without any it would be one that lost its events
+    # until its records are here: without any it would be one that lost its events
+    writing.set_pending(1)
     writing.end()
     return writing.key, None
 
@@ -217,7 +251,10 @@ def _check_same(source: Database, own: Source, there: Source | None, found: Conv
 def _key_of(database: Database, reader: Reader, conversation: str) -> int | None:
     """Return the key of a conversation that has a source."""
     found = database.find(reader, conversation, pending=True)
-    known = None if found is None or found.erasure is not None else Sources(database, reader).of_key(found.key)
+    if found is None or found.erasure is not None:
+        known = None
+    else:
+        known = Sources(database, reader).of_key(found.key)
     return None if known is None else known.conversation
 
 

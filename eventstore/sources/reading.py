@@ -19,7 +19,9 @@ _BLOCKS: Final = 8
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a source from that of a record on, a megabyte in each read transaction."""
+    """Yield the blocks of a source from that of a record on, a megabyte in each read
+    transaction.
+    """
     while start < source.records:
 
         def read(reader: Any, start: int = start) -> list[Block]:
@@ -32,9 +34,11 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
         start = blocks[-1].stop
 
 
-def own_blocks_with(database: Database, source: Source, is_wanted: Callable[[bytes], bool]) -> Iterator[Block]:
-    """Yield the blocks that are stored for a source alone and have bytes that are wanted. Cost: their bytes; of those
-    that are yielded the indexes too.
+def own_blocks_with(
+    database: Database, source: Source, is_wanted: Callable[[bytes], bool]
+) -> Iterator[Block]:
+    """Yield the blocks that are stored for a source alone and have bytes that are wanted. Cost:
+    their bytes; of those that are yielded the indexes too.
     """
     start = source.from_record
     while start < source.records:

@@ -1,4 +1,5 @@
-"""What becomes of the source of an import: it is kept as it came, and its conversation is made at the first use.
+"""What becomes of the source of an import: it is kept as it came, and its conversation is made at
+the first use.
 
 importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   is it new, or does it go on with what is here, or is it a fork?
@@ -6,7 +7,8 @@ writing.py     write its blocks and figures
 projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
 unstored.py    make them in memory, where a store can only be read
 recording.py   records that a runtime hands over one by one
-refreshing.py  take what a file has since; compacting.py: a compaction that a program has not written yet
+refreshing.py  take what a file has since; compacting.py: a compaction that a program has not
+               written yet
 redacting.py   redact records of a source
 stored.py      the records of a conversation as they came, for an export
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 
 
 def makes_events(store: Store) -> Store:
-    """Return a store that makes the events of an imported conversation when a transaction first asks for them: in
-    memory, where it can only be read.
+    """Return a store that makes the events of an imported conversation when a transaction first
+    asks for them: in memory, where it can only be read.
     """
     in_memory: EventsInMemory | None = None
 

@@ -1,8 +1,8 @@
 """A compaction of which a program told a hook, and which it has not written into its file yet.
 
-Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows what was just dropped.
-So the source notes the compaction, and who asks is told that it is missing. The note goes when the compaction comes, or
-a reply of the model without one.
+Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows what
+was just dropped. So the source notes the compaction, and who asks is told that it is missing. The
+note goes when the compaction comes, or a reply of the model without one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,18 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet: when the hook was told, and about how many ``events`` were shown then."""
+    """A compaction that is not written yet: when the hook was told, and about how many ``events``
+    were shown then.
+    """
 
     at: str
     events: int
 
 
 class _Note(msgspec.Struct):
-    """The note of a source: ``at`` is empty once it is over. ``compactions`` and ``replies`` are those
-    that its records had by then: one more ends it. ``shown`` is how many shown events they had, and
-    ``since`` how many at the compaction before.
+    """The note of a source: ``at`` is empty once it is over. ``compactions`` and ``replies`` are
+    those that its records had by then: one more ends it. ``shown`` is how many shown events they
+    had, and ``since`` how many at the compaction before.
     """
 
     at: str = ""
@@ -47,21 +49,27 @@ class _Note(msgspec.Struct):
 
 
 def note_compaction(store: Store, conversation: str) -> Compacting | None:
-    """Note that a program compacts a conversation now. None where its format says nothing of compactions, or no source
-    of it is here. Noting the same compaction again changes nothing.
+    """Note that a program compacts a conversation now. None where its format says nothing of
+    compactions, or no source of it is here. Noting the same compaction again changes nothing.
     """
 
     def note(transaction: Transaction) -> Compacting | None:
         sources = SourcesToWrite(store.database, transaction)
         source = source_of(sources, conversation)
-        skeleton = None if source is None else format_named(source.format).skeleton
+        if source is None:
+            skeleton = None
+        else:
+            skeleton = format_named(source.format).skeleton
         if source is None or skeleton is None:
             return None
         told = about(source)
-        before, now = _note_in(told), _counted(skeleton(source.sums))
-        now.at, now.since = datetime.now(UTC).isoformat(timespec="seconds"), before.shown
+        before = _note_in(told)
+        now = _counted(skeleton(source.sums))
+        now.at = datetime.now(UTC).isoformat(timespec="seconds")
+        now.since = before.shown
         if before.at and not _is_over(before, now):
-            now.at, now.since = before.at, before.since
+            now.at = before.at
+            now.since = before.since
         else:
             sources.put(source._replace(about=msgspec.json.encode({**told, _KEY: now})))
         return Compacting(now.at, now.shown - now.since)
@@ -80,8 +88,12 @@ def compacting(store: Store, conversation: str) -> Compacting | None:
     return store.database.recorder.query(read)
 
 
-def still_compacting(told: Mapping[str, Any], skeleton: Skeleton | DecodedRecords) -> dict[str, Any]:
-    """Return the note of a source that has grown: without its time once the compaction, or another reply, has come."""
+def still_compacting(
+    told: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
+) -> dict[str, Any]:
+    """Return the note of a source that has grown: without its time once the compaction, or another
+    reply, has come.
+    """
     note = _note_in(told)
     if _KEY not in told or isinstance(skeleton, DecodedRecords):
         return {}

@@ -21,7 +21,9 @@ from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, chained, shar
 from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
-_APART: Final = "To have it all the same, import it apart with '--prefix TEXT --again', and redact it there"
+_APART: Final = (
+    "To have it all the same, import it apart with '--prefix TEXT --again', and redact it there"
+)
 
 
 class NewSource(NamedTuple):
@@ -54,8 +56,8 @@ class SourceImport(SourceWriter):
         """The hashes of the records from which it goes on, where it does not hold these."""
 
     def imported(self) -> Imported:
-        """Import the source. Raises ``VersionConflict`` where another process was first, ``SourceRefused``,
-        ``NotAHistory``.
+        """Import the source. Raises ``VersionConflict`` where another process was first,
+        ``SourceRefused``, ``NotAHistory``.
         """
         known: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
@@ -64,21 +66,24 @@ class SourceImport(SourceWriter):
             source = self.source(known[-1].conversation)
             if source is not None and (one := self._grown(known[-1], source)) is not None:
                 return one
-        sources = [each for each in map(self.source, dict.fromkeys(p.conversation for p in known)) if each]
+        sources = [
+            each for each in map(self.source, dict.fromkeys(p.conversation for p in known)) if each
+        ]
         if not sources:
             return self._new()
         self._find_beginning(sources)
         return self._compared(sources, known[-1])
 
     def read_new(self) -> NewSource | None:
-        """Read the whole of a source that is new as far as its place tells; None where it is not a conversation of its
-        own.
+        """Read the whole of a source that is new as far as its place tells; None where it is not a
+        conversation of its own.
         """
         skeleton = self.skeleton
         blocks = [self.without(block, self.secret) for block in self.reading.blocks(self.adds())]
         if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
             return None
-        name, size = self.named(skeleton.conversation), sum(len(block.raw) for block in blocks)
+        name = self.named(skeleton.conversation)
+        size = sum(len(block.raw) for block in blocks)
         begin = self.beginning(name, blocks)
 
         def begin_new(transaction: Transaction) -> Source | None:
@@ -96,17 +101,20 @@ class SourceImport(SourceWriter):
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
 
-    # -- what it is ---------------------------------------------------------------------------------------------------
+    # -- what it is
+    # ----------------------------------------------------------------------------------------------
 
     def _grown(self, place: Place, source: Source) -> Imported | None:
-        """Append what a log has beyond its last import; None where it does not begin with the same bytes, more of it
-        came from another place, or somebody went on with its conversation.
+        """Append what a log has beyond its last import; None where it does not begin with the same
+        bytes, more of it came from another place, or somebody went on with its conversation.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
             return None
         assert isinstance(reading, LineReading)
-        if place.records != source.records or not reading.begins_with(place.taken, place.digest, place.records):
+        if place.records != source.records or not reading.begins_with(
+            place.taken, place.digest, place.records
+        ):
             return None
         if source.made and self._goes_on_here(source):
             return None
@@ -114,7 +122,9 @@ class SourceImport(SourceWriter):
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records that the reading yields, but those before number ``skip``, which are here."""
+        """Append the records that the reading yields, but those before number ``skip``, which are
+        here.
+        """
         before = source.records
         if source.made and self._goes_on_here(source):
             return self._fork(source, before)
@@ -123,18 +133,25 @@ class SourceImport(SourceWriter):
         return self.outcome(self.reading.records - before)
 
     def _goes_on_here(self, source: Source) -> bool:
-        """Return whether somebody went on with a conversation here: then its source goes on in a fork."""
+        """Return whether somebody went on with a conversation here: then its source goes on in a
+        fork.
+        """
         name = self.name_of(source.conversation)
         made = self.query(lambda sources: sources.made(source))
         end = max((first + events for first, events in made.values()), default=0)
         version = self.store.conversation(name, pending=True).version
-        later = self.store.events(name, end, version) if version > end and source.made == source.records else ()
+        later = (
+            self.store.events(name, end, version)
+            if version > end and source.made == source.records
+            else ()
+        )
         return not all(isinstance(event, DocumentChanges | Redaction) for event in later)
 
     def _new(self) -> Imported:
         """Import a source of which nothing was found at this place."""
         self._read_again()
-        reading, skeleton = self.reading, self.skeleton
+        reading = self.reading
+        skeleton = self.skeleton
         blocks = (self.without(block, self.secret) for block in reading.blocks(self.adds()))
         first = next(blocks, None)
         if first is None or reading.records == 0:
@@ -156,10 +173,11 @@ class SourceImport(SourceWriter):
         return self.outcome(reading.records)
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
-        """Import a source that says from which history it goes on, and does not hold that; None where this is not here.
+        """Import a source that says from which history it goes on, and does not hold that; None
+        where this is not here.
 
-        What it holds is of the conversation ``name``: it is appended if it goes on at the end of that, else it is a
-        fork.
+        What it holds is of the conversation ``name``: it is appended if it goes on at the end of
+        that, else it is a fork.
         """
         if skeleton.follows is None:
             return None
@@ -176,18 +194,23 @@ class SourceImport(SourceWriter):
         return self._compared(self._own_forks(base, name))
 
     def _own_forks(self, source: Source, name: str) -> list[Source]:
-        """Return the sources of a family that are this conversation or the forks that imports made of it."""
+        """Return the sources of a family that are this conversation or the forks that imports made
+        of it.
+        """
         family = [(self.name_of(each.conversation), each) for each in self._family(source)]
         return [each for named, each in family if named == name or named.startswith(f"{name}@")]
 
     def _reaching(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        """Return the newest source of the first of these conversations, or of its forks, that has the record before
-        number ``end``.
+        """Return the newest source of the first of these conversations, or of its forks, that has
+        the record before number ``end``.
         """
         for name in names:
             source = self._source_named(name)
             for each in reversed([] if source is None else self._family(source)):
-                last = next(blocks_of(self.database, each, end - 1), None) if each.records >= end else None
+                if each.records >= end:
+                    last = next(blocks_of(self.database, each, end - 1), None)
+                else:
+                    last = None
                 if last is not None and skeleton.is_number(last.record(end - 1), end - 1):
                     return each
         return None
@@ -196,7 +219,9 @@ class SourceImport(SourceWriter):
         return [*self.query(lambda sources: [*sources.family(source.root)])]
 
     def _find_beginning(self, known: list[Source]) -> None:
-        """Take notice of the records from which a source goes on, unless it was imported without them."""
+        """Take notice of the records from which a source goes on, unless it was imported without
+        them.
+        """
         skeleton = counting(self.found.format)
         if isinstance(skeleton, DecodedRecords):
             return
@@ -213,7 +238,9 @@ class SourceImport(SourceWriter):
 
     def _source_named(self, name: str) -> Source | None:
         there = self._find(name)
-        return None if there is None or there.erasure is not None else self.source(there.key)
+        if there is None or there.erasure is not None:
+            return None
+        return self.source(there.key)
 
     def _find(self, name: str) -> Conversation | None:
         found: Conversation | None = self.query(
@@ -222,17 +249,22 @@ class SourceImport(SourceWriter):
         return found
 
     def _is_refused(self, fingerprint: bytes) -> bool:
-        return not self.options.again and self.query(lambda sources: sources.is_refused(fingerprint))
+        return not self.options.again and self.query(
+            lambda sources: sources.is_refused(fingerprint)
+        )
 
     def _read_again(self) -> None:
-        """Begin another pass over the source, in which the first record follows those from which it goes on."""
+        """Begin another pass over the source, in which the first record follows those from which it
+        goes on.
+        """
         self.reading = reading_of(self.found.path, self.found.reader)
         self.reading.records = len(self._before) // HASH_BYTES
         self.skeleton = counting(self.found.format)
 
     def _compared(self, known: list[Source], place: Place | None = None) -> Imported:
-        """Import a source that may differ from what is here: it goes on with what it has most in common with. A place
-        that is as it was stays what it became, also where that went on since from another place.
+        """Import a source that may differ from what is here: it goes on with what it has most in
+        common with. A place that is as it was stays what it became, also where that went on since
+        from another place.
         """
         self._read_again()
         reading = self.reading
@@ -245,7 +277,9 @@ class SourceImport(SourceWriter):
                 self.note(source)
             return self.outcome(0, self.name_of(place.conversation))
         there = [(self.hashes_of(each), each) for each in known]
-        alike, nearest = max((shared(stored, hashes), -number) for number, (stored, _) in enumerate(there))
+        alike, nearest = max(
+            (shared(stored, hashes), -number) for number, (stored, _) in enumerate(there)
+        )
         source = known[-nearest]
         if alike == total:
             self.note(source)
@@ -262,29 +296,35 @@ class SourceImport(SourceWriter):
         return self._fork(source, alike)
 
     def _check_redactions(self, known: list[Source], alike: int) -> None:
-        """Refuse a source that was written again before a redacted record, or whose records repeat earlier ones."""
+        """Refuse a source that was written again before a redacted record, or whose records repeat
+        earlier ones.
+        """
         for source in known:
             gone: set[int] = self.query(partial(Sources.all_redacted, source=source))
             if gone and self.found.format.repeats:
                 raise SourceRefused(
-                    f"its records repeat what earlier ones say, and record {max(gone)} of "
-                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added. "
-                    f"{_APART}"
+                    f"its records repeat what earlier ones say, and record {max(gone)} of"
+                    f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
+                    f" nothing was added. {_APART}"
                 )
             if any(number >= alike for number in gone):
                 raise SourceRefused(
-                    f"it was written again from record {alike} on, and record {max(gone)} of "
-                    f"{self.name_of(source.conversation)!r} was redacted, which would come back; nothing was added. "
-                    f"{_APART}"
+                    f"it was written again from record {alike} on, and record {max(gone)} of"
+                    f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
+                    f" nothing was added. {_APART}"
                 )
 
     def _is_provisional(self, source: Source, alike: int) -> bool:
-        """Return whether only the last record differs, of which no event was made: its program was writing it."""
+        """Return whether only the last record differs, of which no event was made: its program was
+        writing it.
+        """
         is_last = alike == source.records - 1 and alike >= source.from_record
         return is_last and source.made <= alike and alike not in source.redacted
 
     def _fork(self, source: Source, alike: int, named: str = "") -> Imported:
-        """Begin a fork of a source at its first record that differs, with this name or one of its own."""
+        """Begin a fork of a source at its first record that differs, with this name or one of its
+        own.
+        """
         while source.parent is not None and alike <= source.from_record:
             source = self.source(source.parent) or source
         name = self.name_of(source.conversation)
@@ -305,7 +345,9 @@ class SourceImport(SourceWriter):
     def _replace_last(self, source: Source, alike: int) -> Imported:
         """Write the last record of a source again, and those behind it."""
         blocks = self.query(lambda sources: [*sources.own_blocks(source, alike)])
-        head = chained(GENESIS, self.query(lambda sources: sources.hashes(source))[: alike * HASH_BYTES])
+        head = chained(
+            GENESIS, self.query(lambda sources: sources.hashes(source))[: alike * HASH_BYTES]
+        )
         kept = blocks[0].before(alike)
         self._read_again()
         self.skeleton = self.counting_on(source, alike)

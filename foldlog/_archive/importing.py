@@ -1,8 +1,10 @@
-"""Import what is found at a place: append what is new of it, or begin a fork at the first record that differs.
+"""Import what is found at a place: append what is new of it, or begin a fork at the first record
+that differs.
 
-An import is a copy. It never takes back or repairs what is here, and no question is decided twice: which conversation
-a place became is a row (``places``), and a record is recognized by its hash. A source that was written again before a
-redacted record is refused, since what was redacted could come back unrecognized; so is one that was erased.
+An import is a copy. It never takes back or repairs what is here, and no question is decided twice:
+which conversation a place became is a row (``places``), and a record is recognized by its hash. A
+source that was written again before a redacted record is refused, since what was redacted could
+come back unrecognized; so is one that was erased.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ _TOGETHER_BYTES: Final = 2 * 2**20
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _AtPlace = tuple[str, Source | None, Sequence[Place]]
-"""The conversation that a place became, its source, and what is known of the next place in its file."""
+"""The conversation that a place became, its source, and what is known of the next place in its
+file.
+"""
 _NO_HISTORY: Final = "holds no history that can be imported"
 
 
@@ -52,14 +56,17 @@ class Failed(NamedTuple):
 
 
 class Import:
-    """Imports the sources at some paths, all with the same options: iterate it for the outcome of each.
+    """Imports the sources at some paths, all with the same options: iterate it for the outcome of
+    each.
 
-    As of the last iteration, ``findings`` are the problems that belong to no source, ``left_out`` the files in folders
-    that are of no known format, and ``not_opened`` those with names that histories do not have.
+    As of the last iteration, ``findings`` are the problems that belong to no source, ``left_out``
+    the files in folders that are of no known format, and ``not_opened`` those with names that
+    histories do not have.
 
-    ``again`` lets a source in whose place or beginning was erased or redacted, under another name. ``only`` imports of
-    a file with several histories the one of this name. A record that ``is_secret`` comes in as what stays of a redacted
-    one. ``where`` is where sources were written, as far as their records do not say it.
+    ``again`` lets a source in whose place or beginning was erased or redacted, under another name.
+    ``only`` imports of a file with several histories the one of this name. A record that
+    ``is_secret`` comes in as what stays of a redacted one. ``where`` is where sources were written,
+    as far as their records do not say it.
     """
 
     def __init__(
@@ -90,12 +97,15 @@ class Import:
         """What is known of the places at which an import looked, until it reads what is there."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
-        self.findings, self.left_out, self.not_opened = [], [], []
+        self.findings = []
+        self.left_out = []
+        self.not_opened = []
         self._looked.clear()
         if self._conversation is not None:
             self._check_is_one()
         for path in self._paths:
-            is_empty, before = True, len(self.findings)
+            is_empty = True
+            before = len(self.findings)
             try:
                 for outcome in self._below(path):
                     is_empty = False
@@ -124,7 +134,9 @@ class Import:
         return NotAHistory(path, _NO_HISTORY + (f"; {first}" if first else ""))
 
     def _check_is_one(self) -> None:
-        """Raise ``InvalidArgument`` where several sources would be one conversation. Cost: what finding them costs."""
+        """Raise ``InvalidArgument`` where several sources would be one conversation. Cost: what
+        finding them costs.
+        """
         number = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
@@ -132,13 +144,16 @@ class Import:
                 number += sum(isinstance(each, Found) for each in found)
         if number > 1:
             raise InvalidArgument(
-                f"--conversation {self._conversation!r} names one conversation, and there are {number:,} at these "
-                f"paths; leave it out, or name one file"
+                f"--conversation {self._conversation!r} names one conversation, and there are"
+                f" {number:,} at these paths; leave it out, or name one file"
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
         for found, place in self._sources_below(root):
-            new = None if isinstance(found, Unchanged) else self._short_and_new(found, place)
+            if isinstance(found, Unchanged):
+                new = None
+            else:
+                new = self._short_and_new(found, place)
             if new is not None:
                 self._waiting.append(new)
                 if sum(each.size for each in self._waiting) < _TOGETHER_BYTES:
@@ -162,36 +177,44 @@ class Import:
                 self.findings.append(found)
             else:
                 number = next(numbers.setdefault(found.path, count()))
-                is_other = self._only not in (None, found.name) and type(found.reader) is not JsonLines
+                is_other = (
+                    self._only not in (None, found.name) and type(found.reader) is not JsonLines
+                )
                 if not is_other:
                     yield found, self._place(found.path, number)
 
-    # -- files that are as they were ----------------------------------------------------------------------------------
+    # -- files that are as they were
+    # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return a file that is as it was when it was imported last; a log whose first lines tell what it is, or that
-        goes on behind what was imported; None for what has to be looked into. Cost: the status of the file, and of a
-        log its beginning, or all that was imported.
+        """Return a file that is as it was when it was imported last; a log whose first lines tell
+        what it is, or that goes on behind what was imported; None for what has to be looked into.
+        Cost: the status of the file, and of a log its beginning, or all that was imported.
         """
         place = self._place(path, 0)
         known = self._looked[place] = self._known(place)
         if not self._reads_all and _is_as_it_was(path, known):
             return Unchanged(path)
-        format = (of_lines(path) or self._recorded(path, known)) if self._names_place[0] == AUTO else None
+        if self._names_place[0] == AUTO:
+            format = of_lines(path) or self._recorded(path, known)
+        else:
+            format = None
         if format is None:
             return None
         return Found(Names(root, path).of({}), format, path, JsonLines(path))
 
     def _recorded(self, path: Path, known: list[Place]) -> Format | None:
-        """Return the format of a log as its last import recorded it, if the log still begins with what was taken then.
-        Lines that its program added later may be of no format: they do not decide again.
+        """Return the format of a log as its last import recorded it, if the log still begins with
+        what was taken then. Lines that its program added later may be of no format: they do not
+        decide again.
         """
         if not known or not known[-1].taken:
             return None
         reading = LineReading(path)
         if not reading.begins_with(known[-1].taken, known[-1].digest, known[-1].records):
             return None
-        database, key = self._store.database, known[-1].conversation
+        database = self._store.database
+        key = known[-1].conversation
         source = database.recorder.query(lambda reader: Sources(database, reader).of_key(key))
         return None if source is None else format_named(source.format)
 
@@ -201,11 +224,16 @@ class Import:
         known: Sequence[Place] = self._looked.pop(self._place(path, 0), ())
         while known:
             number += 1
-            key, following = known[-1].conversation, self._place(path, number)
+            key = known[-1].conversation
+            following = self._place(path, number)
 
             def read(reader: Reader, key: int = key, following: bytes = following) -> _AtPlace:
                 sources = Sources(self._store.database, reader)
-                return sources.name_of(key), sources.of_key(key, has_texts=False), sources.places(following)
+                return (
+                    sources.name_of(key),
+                    sources.of_key(key, has_texts=False),
+                    sources.places(following),
+                )
 
             records = known[-1].records
             name, source, known = self._store.database.recorder.query(read)
@@ -221,7 +249,8 @@ class Import:
         named = "\0".join((os_path.abspath(path), str(number), *self._names_place))
         return blake2b(named.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
 
-    # -- one source ---------------------------------------------------------------------------------------------------
+    # -- one source
+    # ----------------------------------------------------------------------------------------------
 
     def _import(self, found: Found, place: bytes) -> Imported | Failed:
         tries = count(1)
@@ -230,16 +259,25 @@ class Import:
             name = one.named(None)
             try:
                 return one.imported()
-            except VersionConflict as error:  # another process imports it: what it added is compared now
+            except (
+                VersionConflict
+            ) as error:  # another process imports it: what it added is compared now
                 if next(tries) == _TRIES:
                     return Failed(name, found.format.name, found.path, error)
             except (EventStoreError, OSError) as error:
-                begun = one.name_of(one.key) if one.key is not None and one.written else name
+                if one.key is not None and one.written:
+                    begun = one.name_of(one.key)
+                else:
+                    begun = name
                 return Failed(begun, found.format.name, found.path, error, one.written)
 
     def _source(self, found: Found, place: bytes) -> SourceImport:
         is_one_of_many = self._only is not None and type(found.reader) is not JsonLines
-        state = b"" if is_one_of_many else state_of(found.path)  # its other histories are not read
+        # its other histories are not read
+        if is_one_of_many:
+            state = b""
+        else:
+            state = state_of(found.path)
         name = self._named(f"{self._options.prefix}{found.name}")
         return SourceImport(self._store, found, place, self._options, name, state)
 
@@ -247,17 +285,20 @@ class Import:
         """Return a short source that is new at its place, read as a whole; None for any other."""
         looked = self._looked.pop(place, None)
         try:
-            if os_path.getsize(found.path) > _SHORT_BYTES or (self._known(place) if looked is None else looked):
+            if os_path.getsize(found.path) > _SHORT_BYTES or (
+                self._known(place) if looked is None else looked
+            ):
                 return None
             return self._source(found, place).read_new()
         except (EventStoreError, OSError):  # its import says so
             return None
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short sources in one transaction. Those of which something is here by then are imported alone; all
-        are, where one of them cannot be written.
+        """Write the short sources in one transaction. Those of which something is here by then are
+        imported alone; all are, where one of them cannot be written.
         """
-        waiting, self._waiting = self._waiting, []
+        waiting = self._waiting
+        self._waiting = []
         if not waiting:
             return
         try:
@@ -267,7 +308,11 @@ class Import:
         except EventStoreError:
             sources = [None] * len(waiting)
         for new, source in zip(waiting, sources, strict=True):
-            yield self._import(new.one.found, new.one.place) if source is None else new.one.begun(new, source)
+            yield (
+                self._import(new.one.found, new.one.place)
+                if source is None
+                else new.one.begun(new, source)
+            )
 
     def _named(self, name: str) -> Callable[[str | None], str]:
         """Return what names a source: by its records, else by its place."""

@@ -11,12 +11,15 @@ from foldlog.eventstore.sources.tables import Sources
 
 
 def newest_events(store: Store, conversation: str, records: int) -> list[Event]:
-    """Return the events of the newest ``records`` of a source, as a decoder reads them that begins there.
+    """Return the events of the newest ``records`` of a source, as a decoder reads them that begins
+    there.
 
-    They are for a reader who waits: their ids begin at 0, and what depends on earlier records is not known. Cost: a
-    block.
+    They are for a reader who waits: their ids begin at 0, and what depends on earlier records is
+    not known. Cost: a block.
     """
-    source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
+    source = store.database.recorder.query(
+        lambda reader: Sources(store.database, reader).of(conversation)
+    )
     if source is None:
         return []
     start = max(0, source.records - records)

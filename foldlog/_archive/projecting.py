@@ -1,7 +1,9 @@
-"""Make the events of a source at the first use of its conversation, and of what it has grown by since.
+"""Make the events of a source at the first use of its conversation, and of what it has grown by
+since.
 
-A decoder always begins at the first record. Which events each record became is stored with the events, in one
-transaction: so their ids never move, whatever was appended between them, or redacted.
+A decoder always begins at the first record. Which events each record became is stored with the
+events, in one transaction: so their ids never move, whatever was appended between them, or
+redacted.
 """
 
 from __future__ import annotations
@@ -37,8 +39,9 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""What is stored about a source with records that are no events yet: the secret of which the salts of these events are
-made, in hexadecimal. So copies that make them apart have the same heads. It goes when all are made.
+"""What is stored about a source with records that are no events yet: the secret of which the salts
+of these events are made, in hexadecimal. So copies that make them apart have the same heads. It
+goes when all are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -47,34 +50,38 @@ _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
-    """This version of foldlog reads a record into other events than the version that made them. The events that are
-    here stay; import the source under another name to have it read again.
+    """This version of foldlog reads a record into other events than the version that made them. The
+    events that are here stay; import the source under another name to have it read again.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
         super().__init__(
-            f"conversation {conversation!r}: record {number} of its source is now read into more or fewer events than "
-            f"before; its events stay, and later records are not added: import the source under another name with "
-            f"--prefix to read it again"
+            f"conversation {conversation!r}: record {number} of its source is now read into more or"
+            " fewer events than before; its events stay, and later records are not added: import"
+            " the source under another name with --prefix to read it again"
         )
-        self.conversation, self.record = conversation, number
+        self.conversation = conversation
+        self.record = number
 
 
 def make_events(store: Store, conversation: str) -> None:
     """Have the events of all records of a conversation in the log.
 
-    Each transaction has some events with their records, so what is killed is gone on with. Raises ``ReadOtherwise``,
-    ``VersionConflict`` where other writers were in the way again and again, and no records were made in between. On
-    disk when it returns. Cost: nothing where all are there; else all records.
+    Each transaction has some events with their records, so what is killed is gone on with. Raises
+    ``ReadOtherwise``, ``VersionConflict`` where other writers were in the way again and again, and
+    no records were made in between. On disk when it returns. Cost: nothing where all are there;
+    else all records.
     """
-    tries, before = 0, -1
+    tries = 0
+    before = -1
     while True:
         making = _Making(store, conversation)
         try:
             if making.make():
                 return
         except VersionConflict:  # another thread or process made some, or appended
-            tries, before = (tries + 1 if making.made == before else 1), making.made
+            tries = tries + 1 if making.made == before else 1
+            before = making.made
             if tries == _TRIES:
                 raise
 
@@ -88,8 +95,8 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield the number of each record with the events that it becomes. Those of ``known`` records have the ids that
-    they have in the log; those from record ``start`` on follow ``version``.
+    """Yield the number of each record with the events that it becomes. Those of ``known`` records
+    have the ids that they have in the log; those from record ``start`` on follow ``version``.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -110,9 +117,14 @@ def decoded(
 
 
 def change_of_documents(
-    store: Store, conversation: str, told: Mapping[str, Any], attributes: Mapping[str, Any] | None = None
+    store: Store,
+    conversation: str,
+    told: Mapping[str, Any],
+    attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the change of documents to these values, and of some attributes; None where they are so."""
+    """Return the change of documents to these values, and of some attributes; None where they are
+    so.
+    """
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
@@ -130,14 +142,17 @@ def change_of_documents(
     changed = {name: {"value": value} for name, value in values.items() if value != before[name]}
     if not changed:
         return None
-    return DocumentChanges(changed=changed, others={name: newest[name] for name in newest if name not in changed})
+    return DocumentChanges(
+        changed=changed, others={name: newest[name] for name in newest if name not in changed}
+    )
 
 
 class _Making:
     """One pass over the records of a source, as it is now."""
 
     def __init__(self, store: Store, conversation: str) -> None:
-        self.store, self.conversation = store, conversation
+        self.store = store
+        self.conversation = conversation
         database = store.database
 
         def read(reader: Any) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
@@ -154,19 +169,27 @@ class _Making:
         self._secret = bytes.fromhex(told[SECRET]) if SECRET in told else None
 
     def make(self) -> bool:
-        """Make the events that are missing. Return whether there are none left, as far as this pass knew."""
+        """Make the events that are missing. Return whether there are none left, as far as this pass
+        knew.
+        """
         source = self.source
         if source is None or source.made == source.records:
             return True
         redacted = self.store.database.recorder.query(
             lambda reader: Sources(self.store.database, reader).all_redacted(source)
         )
-        start, findings = source.made, list[str]()
-        first_gone = min(redacted, default=start)  # what stays of a record may be read into fewer events
-        first, made, events = start, dict[int, tuple[int, int]](), list[Event]()
+        start = source.made
+        findings = list[str]()
+        # what stays of a record may be read into fewer events
+        first_gone = min(redacted, default=start)
+        first = start
+        made = dict[int, tuple[int, int]]()
+        events = list[Event]()
         firsts = {number: place[0] for number, place in self.known.items()}
         number = start
-        for number, of_record in decoded(self.store, source, self.known, start, self.version, findings):
+        for number, of_record in decoded(
+            self.store, source, self.known, start, self.version, findings
+        ):
             if number < start:
                 there = self.known.get(number, (0, 0))[1]
                 if there != len(of_record) and number < first_gone:
@@ -178,16 +201,24 @@ class _Making:
                 events += of_record
             if len(events) >= _EVENTS and number + 1 < source.records:
                 self._write(first, number + 1, made, events)
-                first, made, events = number + 1, {}, []
+                first = number + 1
+                made = {}
+                events = []
         for finding in findings:
-            tell("foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding)
-        changes = self._documents(firsts, self.version + len(events), is_new=start == source.from_record)
+            tell(
+                "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
+            )
+        changes = self._documents(
+            firsts, self.version + len(events), is_new=start == source.from_record
+        )
         if changes is not None:
             events.append(changes)
         self._write(first, source.records, made, events)
         return True
 
-    def _write(self, first: int, stop: int, made: Mapping[int, tuple[int, int]], events: list[Event]) -> None:
+    def _write(
+        self, first: int, stop: int, made: Mapping[int, tuple[int, int]], events: list[Event]
+    ) -> None:
         """Write events, and that the records up to ``stop`` are made."""
         assert self.source is not None
         source = self.source
@@ -216,13 +247,18 @@ class _Making:
             )
         except FAILURES as error:
             if first > self.made:
-                there = f"the events of {first:,} of {source.records:,} records stay, and the next use makes the others"
+                there = (
+                    f"the events of {first:,} of {source.records:,} records stay, and the next use"
+                    " makes the others"
+                )
                 error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {there}",)
             raise
 
-    def _documents(self, firsts: Mapping[int, int], end: int, *, is_new: bool) -> DocumentChanges | None:
-        """Return the change of the documents that say what is known beside the records: ``firsts`` are the ids of their
-        first events, ``end`` is the version after them.
+    def _documents(
+        self, firsts: Mapping[int, int], end: int, *, is_new: bool
+    ) -> DocumentChanges | None:
+        """Return the change of the documents that say what is known beside the records: ``firsts``
+        are the ids of their first events, ``end`` is the version after them.
         """
         assert self.source is not None
         told = about(self.source)

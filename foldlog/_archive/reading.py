@@ -1,4 +1,6 @@
-"""Read a source from where it is: its records as bytes, in blocks, and the problems between them."""
+"""Read a source from where it is: its records as bytes, in blocks, and the problems between
+them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ _BUFFER: Final = 2**20
 FINDINGS_MAX: Final = 1_000
 
 Add = Callable[[bytes, bytes], None]
-"""Takes a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson`` for what is not JSON."""
+"""Takes a record and its hash. Raises ``msgspec.DecodeError`` or ``UnreadableJson`` for what is not
+JSON.
+"""
 
 _check_json = msgspec.json.Decoder(msgspec.Raw).decode
 
@@ -37,11 +41,11 @@ def check_json(record: bytes, hashed: bytes) -> None:
 
 
 class Reading(Protocol):
-    """One pass over a source. As far as it was iterated: ``records`` are how many records there are, ``taken`` the
-    bytes, ``digest`` their hash, ``is_done`` whether its end was reached, ``findings`` what could not be read,
-    ``unread`` how many records come before each of these, ``waits`` whether its last line is not whole yet, ``place``
-    where the record is that is taken at this moment. At the end of a document ``frame`` is what it has between its
-    records.
+    """One pass over a source. As far as it was iterated: ``records`` are how many records there
+    are, ``taken`` the bytes, ``digest`` their hash, ``is_done`` whether its end was reached,
+    ``findings`` what could not be read, ``unread`` how many records come before each of these,
+    ``waits`` whether its last line is not whole yet, ``place`` where the record is that is taken at
+    this moment. At the end of a document ``frame`` is what it has between its records.
     """
 
     path: Path
@@ -65,7 +69,9 @@ class Reading(Protocol):
 
 class _Findings:
     def __init__(self, path: Path, records: int = 0) -> None:
-        self.path, self.records, self.taken = path, records, 0
+        self.path = path
+        self.records = records
+        self.taken = 0
         self.findings = list[ImportFinding]()
         self.findings_count = 0
         self.unread = list[int]()
@@ -86,13 +92,14 @@ class _Findings:
 
 
 class LineReading(_Findings):
-    """The lines of a file from an offset on, up to the last whole one: what its program is writing at this moment is
-    taken by the next import. Memory: one block, or one line that is longer.
+    """The lines of a file from an offset on, up to the last whole one: what its program is writing
+    at this moment is taken by the next import. Memory: one block, or one line that is longer.
     """
 
     def __init__(self, path: Path, *, is_packed: bool = False) -> None:
         super().__init__(path)
-        self._is_packed, self._line = is_packed, 1
+        self._is_packed = is_packed
+        self._line = 1
         self._is_rest = False
         """Whether the next bytes end a line that was too long, which is a finding already."""
 
@@ -101,7 +108,9 @@ class LineReading(_Findings):
         return f"{self.path}:{self._line}"
 
     def begins_with(self, size: int, digest: bytes, records: int) -> bool:
-        """Return whether the file begins with these bytes. Then it is read on behind them, from this record on."""
+        """Return whether the file begins with these bytes. Then it is read on behind them, from
+        this record on.
+        """
         with self.path.open("rb") as file:
             left = size
             while left > 0 and (some := file.read(min(left, _BUFFER))):
@@ -110,7 +119,8 @@ class LineReading(_Findings):
                 left -= len(some)
         if left or self._hash.digest() != digest:
             return False
-        self.taken, self.records = size, records
+        self.taken = size
+        self.records = records
         return True
 
     def blocks(self, add: Add) -> Iterator[Block]:
@@ -152,13 +162,16 @@ class LineReading(_Findings):
 
     def _block(self, data: bytes, add: Add) -> tuple[Block, int]:
         """Return the records in some lines, and where the last whole one ends."""
-        places, hashes, first = array("I"), list[bytes](), self.records
+        places = array("I")
+        hashes = list[bytes]()
+        first = self.records
         start = 0
         for line in data.split(b"\n"):
             stop = start + len(line)
             record = line.strip(_PADDING)
             if self._is_rest:
-                record, self._is_rest = b"", stop == len(data)
+                record = b""
+                self._is_rest = stop == len(data)
             if self.taken == 0 and start == 0:
                 record = record.removeprefix(BOM_UTF8)
             if record:
@@ -167,14 +180,22 @@ class LineReading(_Findings):
                     if len(record) >= RECORD_SIZE_MAX:
                         raise UnreadableJson(TOO_LONG)
                     add(record, hashed)
-                except (msgspec.DecodeError, UnicodeDecodeError, UnreadableJson, RecursionError) as error:
+                except (
+                    msgspec.DecodeError,
+                    UnicodeDecodeError,
+                    UnreadableJson,
+                    RecursionError,
+                ) as error:
                     if stop == len(data) and len(record) < RECORD_SIZE_MAX:
                         self.waits = True
                         return Block(first, places, b"".join(hashes), data[:start]), start
                     self.find(self.place, _problem(error))
                     self._is_rest = stop == len(data)
                 else:
-                    begin = start if len(record) == len(line) else start + line.find(record)
+                    if len(record) == len(line):
+                        begin = start
+                    else:
+                        begin = start + line.find(record)
                     places.extend((begin, begin + len(record)))
                     hashes.append(hashed)
                     self.records += 1
@@ -187,11 +208,15 @@ class LineReading(_Findings):
 def _problem(error: Exception) -> str:
     if isinstance(error, UnicodeDecodeError):
         return "not UTF-8"
-    return str(error) if isinstance(error, UnreadableJson) else f"not JSON: {error}"
+    if isinstance(error, UnreadableJson):
+        return str(error)
+    return f"not JSON: {error}"
 
 
 class WholeReading(_Findings):
-    """Records that are read with what holds them, such as a document or a database: all of them at each import."""
+    """Records that are read with what holds them, such as a document or a database: all of them at
+    each import.
+    """
 
     def __init__(self, path: Path, reader: RecordReader) -> None:
         super().__init__(path)
@@ -199,9 +224,14 @@ class WholeReading(_Findings):
         self.place = str(path)
 
     def blocks(self, add: Add) -> Iterator[Block]:
-        document = self._reader if isinstance(self._reader, DocumentRecords) else None
+        if isinstance(self._reader, DocumentRecords):
+            document = self._reader
+        else:
+            document = None
         places = dict[int, tuple[int, int]]()
-        records, size, first = list[bytes](), 0, self.records
+        records = list[bytes]()
+        size = 0
+        first = self.records
         for located in self._reader:
             self.place = located.place
             record = self._accepted(located, add)
@@ -215,7 +245,9 @@ class WholeReading(_Findings):
             size += len(record) + 1
             if size >= SIZE:
                 yield of_records(first, records)
-                records, size, first = [], 0, self.records
+                records = []
+                size = 0
+                first = self.records
         if records:
             yield of_records(first, records)
         if document is not None:
@@ -247,8 +279,8 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 
 def state_of(path: Path) -> bytes:
-    """Return what differs when a file was changed or replaced, or a log beside it, as by SQLite; empty where there is
-    none. Cost: the status of both.
+    """Return what differs when a file was changed or replaced, or a log beside it, as by SQLite;
+    empty where there is none. Cost: the status of both.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

@@ -1,7 +1,8 @@
 """Records that a runtime hands over one by one: stored with their events in one transaction.
 
-They come in small blocks, which are put together, eight at a time, and once there are 128 kB of them. The decoder of a
-conversation is in memory; the first append of a process decodes the records that are there.
+They come in small blocks, which are put together, eight at a time, and once there are 128 kB of
+them. The decoder of a conversation is in memory; the first append of a process decodes the records
+that are there.
 """
 
 from __future__ import annotations
@@ -26,7 +27,15 @@ from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, SIZE, Block, chained, joined, of_records
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    SIZE,
+    Block,
+    chained,
+    joined,
+    of_records,
+)
 from foldlog.eventstore.sources.reading import blocks_of
 from foldlog.eventstore.sources.tables import MADE, Made, Source, Sources, SourcesToWrite
 
@@ -45,8 +54,12 @@ class Recording:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](_RECORDERS_MAX)
-        """The recorders, each with the key of its conversation: the id of an erased one may be used again."""
+        self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
+            _RECORDERS_MAX
+        )
+        """The recorders, each with the key of its conversation: the id of an erased one may be used
+        again.
+        """
 
     def append(
         self,
@@ -59,17 +72,26 @@ class Recording:
         """Append these records and their events, all or none; see ``History.append_records``."""
         if not isinstance(records, Iterable):
             raise TypeError(f"records are a list of the format's records, not {records!r:.60}")
-        given, rules = list(records), format_named(format)
+        given = list(records)
+        rules = format_named(format)
         for tried in range(_TRIES):
             recorder = self.recorder(history, rules)
             version = recorder.version
-            expected = version if expected_version is ANY_VERSION else expected_version
+            if expected_version is ANY_VERSION:
+                expected = version
+            else:
+                expected = expected_version
             new = given if dedupe is None else _unknown(history, given, rules)
             events = recorder.decode_all(new)
             findings = tuple(recorder.findings)  # the recorder forgets them with the append
             try:
-                recorded = history._append_recorded(events, recorder, expected, dedupe=dedupe) if events else ()
-            except VersionConflict:  # another writer was first, or the kept decoder is of an older version
+                if events:
+                    recorded = history._append_recorded(events, recorder, expected, dedupe=dedupe)
+                else:
+                    recorded = ()
+            except (
+                VersionConflict
+            ):  # another writer was first, or the kept decoder is of an older version
                 if expected_version is not ANY_VERSION or tried + 1 == _TRIES:
                     raise
                 continue
@@ -84,8 +106,12 @@ class Recording:
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._met()
 
-    def recorder(self, history: History, format: Format, version: int | None = None) -> HistoryRecorder:
-        """Return a recorder that goes on at a version, by default at the end of the history. No other caller has it."""
+    def recorder(
+        self, history: History, format: Format, version: int | None = None
+    ) -> HistoryRecorder:
+        """Return a recorder that goes on at a version, by default at the end of the history. No
+        other caller has it.
+        """
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
         version = history.version() if version is None else version
@@ -109,17 +135,22 @@ def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
 class HistoryRecorder:
     """The decoder of one conversation, after the records that it has.
 
-    Decode the next records, append their events at ``version`` with ``write`` beside them, and hand it back to
-    ``Recording.keep``. After an append that failed, take a new one.
+    Decode the next records, append their events at ``version`` with ``write`` beside them, and hand
+    it back to ``Recording.keep``. After an append that failed, take a new one.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
-        self._format, self.version, self._next = format, version, version
+        self._format = format
+        self.version = version
+        self._next = version
         self.findings = list[str]()
         self._decoder = decoder_of(format, findings=self.findings)
-        self._records, self._head = 0, GENESIS
+        self._records = 0
+        self._head = GENESIS
         self._small = list[Block]()
-        """The last blocks, which are small; ``_small_then`` once those that were decoded last are stored."""
+        """The last blocks, which are small; ``_small_then`` once those that were decoded last are
+        stored.
+        """
         self._small_then = self._small
         self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
         self._row = dict[int, tuple[int, int]]()
@@ -145,7 +176,9 @@ class HistoryRecorder:
             if source is None or source.format != self._format.name:
                 return None
             last = sources.made_near(source, self.version - 1).made
-            head = source.head or chained(GENESIS, sources.hashes(source)[: HASH_BYTES * source.records])
+            head = source.head or chained(
+                GENESIS, sources.hashes(source)[: HASH_BYTES * source.records]
+            )
             return source, sources.made(source), last, head
 
         found = store.database.recorder.query(read)
@@ -155,7 +188,9 @@ class HistoryRecorder:
         self._records = source.records
         own = {number: place for number, place in last.items() if number >= source.from_record}
         self._row = own if len(own) < MADE else {}
-        for _ in decoded(store, source, made, source.records, self.version, self.findings, self._decoder):
+        for _ in decoded(
+            store, source, made, source.records, self.version, self.findings, self._decoder
+        ):
             pass
         for block in blocks_of(store.database, source, source.from_record):
             if block.first >= source.from_record:
@@ -169,7 +204,9 @@ class HistoryRecorder:
         self.version = version
 
     def skip(self, count: int) -> None:
-        """Reserve the next ids for other events, which are appended before those of the next record."""
+        """Reserve the next ids for other events, which are appended before those of the next
+        record.
+        """
         if count:
             self._next += count
             self._decoder.skip_to(self._next)
@@ -182,8 +219,12 @@ class HistoryRecorder:
             try:
                 found += self.decode(record)
             except NotAnEvent as error:
-                raise InvalidEvent(f"record {place}: {error}; nothing was appended, correct the record") from error
-            self.findings[known:] = [f"record {place} {finding}" for finding in self.findings[known:]]
+                raise InvalidEvent(
+                    f"record {place}: {error}; nothing was appended, correct the record"
+                ) from error
+            self.findings[known:] = [
+                f"record {place} {finding}" for finding in self.findings[known:]
+            ]
         return found
 
     def decode(self, record: Any) -> list[Event]:
@@ -192,8 +233,8 @@ class HistoryRecorder:
         events = self._decoder.events(record)
         if events[0].id != self._next:
             raise UnusableFormat(
-                f"the decoder of {self.format} gave event {events[0].id} to a history at version {self._next}; a "
-                f"decoder numbers its events from next_id on"
+                f"the decoder of {self.format} gave event {events[0].id} to a history at version"
+                f" {self._next}; a decoder numbers its events from next_id on"
             )
         number(events, self.format)
         self._made[self._records + len(self._bodies)] = events[0].id, len(events)
@@ -222,7 +263,9 @@ class HistoryRecorder:
         sources.set_progress(source, self._new.stop, self._new.stop, head)
 
     def committed(self) -> bool:
-        """Go on behind what was decoded last. Return whether it is stored: no events came in its place."""
+        """Go on behind what was decoded last. Return whether it is stored: no events came in its
+        place.
+        """
         if self._new is None and self._bodies:
             return False
         self.version = self._next
@@ -233,25 +276,34 @@ class HistoryRecorder:
         self._small = self._small_then
         row = [*self._row.items(), *self._made.items()]
         self._row = dict(row[len(row) // MADE * MADE :])
-        self._new, self._bodies, self._made = None, [], {}
+        self._new = None
+        self._bodies = []
+        self._made = {}
         return True
 
     def _fingerprint(self) -> bytes:
-        """Return what refuses imports after an erasure: the first line of a log. Many documents begin with the same
-        prompt, so nothing refuses these.
+        """Return what refuses imports after an erasure: the first line of a log. Many documents
+        begin with the same prompt, so nothing refuses these.
         """
         assert self._new is not None
         is_document = self._format.skeleton is None
-        return new_salt()[:HASH_BYTES] if is_document else self._new.hash_of(self._new.first)
+        if is_document:
+            return new_salt()[:HASH_BYTES]
+        return self._new.hash_of(self._new.first)
 
     def _begun(self, sources: SourcesToWrite, writing: WriteTransaction) -> Source:
-        """Begin the source of a conversation: that of a fork goes on from the records of its past."""
+        """Begin the source of a conversation: that of a fork goes on from the records of its
+        past.
+        """
         assert self._new is not None
         parent = source_in(sources, writing.found)  # its row has no mark of the new events yet
         if parent is not None and parent.format != self._format.name:
             parent = None
         begins = self._records if parent is not None else 0
-        fingerprint = self._fingerprint() if parent is None else parent.fingerprint
+        if parent is None:
+            fingerprint = self._fingerprint()
+        else:
+            fingerprint = parent.fingerprint
         source = Source(
             writing.key,
             writing.key if parent is None else parent.root,
@@ -269,18 +321,21 @@ class HistoryRecorder:
 
 
 def _to_join(small: list[Block], new: Block) -> list[Block]:
-    """Return the last small blocks that are to be one with a new block: all, where it has 128 kB then; else the short
-    ones at the end, eight of them. So a record is written three times, and 128 kB are read in some sixteen blocks.
+    """Return the last small blocks that are to be one with a new block: all, where it has 128 kB
+    then; else the short ones at the end, eight of them. So a record is written three times, and 128
+    kB are read in some sixteen blocks.
     """
     if sum(len(block.raw) for block in [*small, new]) >= SIZE:
         return small
-    short = list(takewhile(lambda block: len(block.raw) < SIZE // _SHORT_BLOCKS, reversed(small)))[::-1]
+    short = list(takewhile(lambda block: len(block.raw) < SIZE // _SHORT_BLOCKS, reversed(small)))[
+        ::-1
+    ]
     return short if len(short) >= _SHORT_BLOCKS else []
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:
-    """Return the source of a conversation; of a fork without one the part of its parent's that it shares: the records
-    whose events it has.
+    """Return the source of a conversation; of a fork without one the part of its parent's that it
+    shares: the records whose events it has.
     """
     return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
@@ -292,7 +347,9 @@ def source_in(sources: Sources, found: Conversation | None) -> Source | None:
     while found is not None:
         source = sources.of_key(found.key)
         if source is not None:
-            return source if stop is None else _before(sources, source, stop, key)
+            if stop is None:
+                return source
+            return _before(sources, source, stop, key)
         if found.parent is None:
             return None
         stop = found.begins if stop is None else min(found.begins, stop)
@@ -301,8 +358,8 @@ def source_in(sources: Sources, found: Conversation | None) -> Source | None:
 
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    """Return the source that a fork has before its first own record: it shares the records whose events are before a
-    version. Its head is empty, since it costs all of their hashes.
+    """Return the source that a fork has before its first own record: it shares the records whose
+    events are before a version. Its head is empty, since it costs all of their hashes.
     """
     records = sources.records_before(source, version)
     return source._replace(

@@ -1,8 +1,8 @@
 """Redact the records of events: by their hashes, in a source and all that share its root.
 
-What stays of a record is its skeleton, and its hash, by which it is recognized for ever. A fork may hold the same
-record once more, behind the one that was edited; so all records of the family with this hash go, with all of their
-events.
+What stays of a record is its skeleton, and its hash, by which it is recognized for ever. A fork may
+hold the same record once more, behind the one that was edited; so all records of the family with
+this hash go, with all of their events.
 """
 
 from __future__ import annotations
@@ -29,15 +29,17 @@ T = TypeVar("T")
 
 
 def events_of_records(store: Store, named: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """Return, by conversation, these events and all others that came of the same records: those of a record that is in
-    several sources of a family, and the other events of one record. Cost: the indexes of the blocks of their families.
+    """Return, by conversation, these events and all others that came of the same records: those of
+    a record that is in several sources of a family, and the other events of one record. Cost: the
+    indexes of the blocks of their families.
     """
     found = {name: set(ids) for name, ids in named.items()}
 
     def read(sources: Sources) -> None:
         for root, hashes in _hashes(sources, named).items():
             for source in sources.family(root):
-                made, name = sources.made(source), sources.name_of(source.conversation)
+                made = sources.made(source)
+                name = sources.name_of(source.conversation)
                 for number in _numbers(sources, source, hashes):
                     first, count = made.get(number, (0, 0))
                     found.setdefault(name, set()).update(range(first, first + count))
@@ -49,16 +51,20 @@ def events_of_records(store: Store, named: Mapping[str, Iterable[int]]) -> dict[
 def redact_records(
     store: Store, common: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return what takes the content of the records of these events out of all sources of their families, in the
-    transaction that redacts the events. Sums and lines of these sources are counted again from what is left.
+    """Return what takes the content of the records of these events out of all sources of their
+    families, in the transaction that redacts the events. Sums and lines of these sources are
+    counted again from what is left.
 
-    Later imports refuse these records in any other history; the records of ``common`` events only in one that begins
-    with the same records.
+    Later imports refuse these records in any other history; the records of ``common`` events only
+    in one that begins with the same records.
     """
 
     def redact(transaction: Transaction, named: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        rare = {name: [each for each in ids if (name, each) not in common] for name, ids in named.items()}
+        rare = {
+            name: [each for each in ids if (name, each) not in common]
+            for name, ids in named.items()
+        }
         refused = _hashes(sources, rare)
         for root, hashes in _hashes(sources, named).items():
             rare_hashes = refused.get(root, set())
@@ -72,8 +78,9 @@ def redact_records(
 
 
 def redact_beside(store: Store, conversation: str) -> None:
-    """Take the title, what a source holds between its records, and the records without events, from the source of a
-    conversation and all sources that share its root: later imports do not bring them back.
+    """Take the title, what a source holds between its records, and the records without events, from
+    the source of a conversation and all sources that share its root: later imports do not bring
+    them back.
     """
 
     def redact(transaction: Transaction) -> None:
@@ -82,7 +89,8 @@ def redact_beside(store: Store, conversation: str) -> None:
         if found is None:
             return
         for source in sources.family(found.root):
-            transaction.replace_rows(source.conversation, ())  # so that a vacuum removes the former bytes
+            # so that a vacuum removes the former bytes
+            transaction.replace_rows(source.conversation, ())
         _clear_beside(sources, found.root)
 
     store.database.recorder.transact(redact)
@@ -92,20 +100,28 @@ def _hashes(sources: Sources, named: Mapping[str, Iterable[int]]) -> dict[int, s
     """Return the hashes of the records that became these events, by the roots of their sources."""
     found: dict[int, set[bytes]] = {}
     for name, ids in named.items():
-        wanted, there = set(ids), sources.database.find(sources.reader, name, pending=True)
-        source = None if there is None or there.erasure is not None else sources.of_key(there.key)
+        wanted = set(ids)
+        there = sources.database.find(sources.reader, name, pending=True)
+        if there is None or there.erasure is not None:
+            source = None
+        else:
+            source = sources.of_key(there.key)
         if source is None:
             continue
         made = sources.made(source)
-        numbers = [n for n, (first, count) in made.items() if not wanted.isdisjoint(range(first, first + count))]
+        numbers = [
+            n
+            for n, (first, count) in made.items()
+            if not wanted.isdisjoint(range(first, first + count))
+        ]
         hashes = sources.hashes(source) if numbers else b""
         found.setdefault(source.root, set()).update(hashes[16 * n : 16 * n + 16] for n in numbers)
     return {root: hashes for root, hashes in found.items() if hashes}
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
-    """Yield, of each source of a family, the fingerprint of its records up to the first one with such a hash: whatever
-    begins as this source and has a later one has this one too.
+    """Yield, of each source of a family, the fingerprint of its records up to the first one with
+    such a hash: whatever begins as this source and has a later one has this one too.
     """
     for source in sources.family(root) if hashes else ():
         head = GENESIS
@@ -125,12 +141,14 @@ def _numbers(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[i
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Clear what no event shows and may repeat a redacted record, in all sources of a root: records without events,
-    damaged lines, titles. Count what is left.
+    """Clear what no event shows and may repeat a redacted record, in all sources of a root: records
+    without events, damaged lines, titles. Count what is left.
     """
     for source in sources.family(root):
         made = sources.made(source)
-        _blank(sources, source, (n for n in range(source.from_record, source.made) if n not in made))
+        _blank(
+            sources, source, (n for n in range(source.from_record, source.made) if n not in made)
+        )
     for source in sources.family(root):
         blocks = ((block, block.alone()) for block in sources.own_blocks(source))
         sources.put_blocks(source, [alone for block, alone in blocks if alone is not block])
@@ -154,13 +172,15 @@ def _blank(sources: SourcesToWrite, source: Source, found: Iterable[int]) -> Non
 
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
-    """Count the sums of a source from its stored records: a title may have been among what went. The title that its
-    program gave, and what a document holds between its records, may repeat these, so they go too.
+    """Count the sums of a source from its stored records: a title may have been among what went.
+    The title that its program gave, and what a document holds between its records, may repeat
+    these, so they go too.
     """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
-    if not source.sums or format.skeleton is None:  # it is counted from its events, or from its records
+    # it is counted from its events, or from its records
+    if not source.sums or format.skeleton is None:
         sources.put(source)
         return
     skeleton = format.skeleton()
@@ -170,13 +190,18 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files from which these conversations were imported; of a fork without a source those of its parent."""
+    """Return the files from which these conversations were imported; of a fork without a source
+    those of its parent.
+    """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
         found = {}
         for name in names:
             there = sources.database.find(sources.reader, name, pending=True)
-            source = None if there is None or there.erasure is not None else source_of(sources, name)
+            if there is None or there.erasure is not None:
+                source = None
+            else:
+                source = source_of(sources, name)
             if source is not None:
                 found[name] = tuple(about(source).get("paths", ()))
         return {name: paths for name, paths in found.items() if paths}
@@ -185,13 +210,16 @@ def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return when the last import added to each conversation, by their ids; without those whose key is not given.
-    Cost: a row of each.
+    """Return when the last import added to each conversation, by their ids; without those whose key
+    is not given. Cost: a row of each.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:
         abouts = Sources(store.database, reader).abouts()
-        told = ((name, msgspec.json.decode(stored)) for name, _, stored in abouts if stored)  # a runtime's are empty
-        return {name: from_microseconds(each[IMPORTED_AT]) for name, each in told if IMPORTED_AT in each}
+        # a runtime's are empty
+        told = ((name, msgspec.json.decode(stored)) for name, _, stored in abouts if stored)
+        return {
+            name: from_microseconds(each[IMPORTED_AT]) for name, each in told if IMPORTED_AT in each
+        }
 
     return store.database.recorder.query(read)

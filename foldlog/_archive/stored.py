@@ -15,7 +15,14 @@ from foldlog._formats.files.frames import frame_in, texts_beside, whole
 from foldlog._formats.json_text import parse_stored as parse
 from foldlog._formats.places import place_of
 from foldlog._formats.registry import format_named
-from foldlog.eventstore import ConversationNotFound, DocumentChanges, Event, Redaction, Retraction, Store
+from foldlog.eventstore import (
+    ConversationNotFound,
+    DocumentChanges,
+    Event,
+    Redaction,
+    Retraction,
+    Store,
+)
 from foldlog.eventstore.inside import Moment, query_all
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.sources.blocks import Block
@@ -26,7 +33,9 @@ _TOGETHER: Final = 8
 """The number of blocks that are read together: those of a conversation that records are small."""
 
 _BACK: Final = 192
-"""The number of events before an id whose records are looked up together: fewer than four rows of ``made`` name."""
+"""The number of events before an id whose records are looked up together: fewer than four rows of
+``made`` name.
+"""
 _FEW: Final = 4
 """The number of reads that cost less than a read of all events."""
 
@@ -43,22 +52,27 @@ class RecordSpan(NamedTuple):
 
 
 class Records:
-    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is of one moment.
+    """Reads the records of a conversation: see ``foldlog._formats.encoding.StoredRecords``. It is
+    of one moment.
 
     ``query`` runs each read; by default in a transaction of its own.
     """
 
     def __init__(self, store: Store, conversation: str, query: Query | None = None) -> None:
-        self._database, self._conversation = store.database, conversation
+        self._database = store.database
+        self._conversation = conversation
         self._query = query or store.database.recorder.query
         self._blocks = list[Block]()
         """The blocks that were read last, one after the other."""
         self._block: Block | None = None
         """That of the record that was read last."""
-        self._start, self._stop = 0, 0
+        self._start = 0
+        self._stop = 0
         """The events between are of the records ``_near``, or of none."""
         self._near = dict[int, tuple[int, int]]()
-        """Of each event that begins a record the number of the record, and how many events it became."""
+        """Of each event that begins a record the number of the record, and how many events it
+        became.
+        """
         self._firsts = list[int]()
         """The ids of these events, in order."""
 
@@ -75,7 +89,9 @@ class Records:
         return found
 
     def _have_events(self, reader: Reader) -> Sources:
-        """Return the sources where the events of the conversation are: they are made now, maybe in memory alone."""
+        """Return the sources where the events of the conversation are: they are made now, maybe in
+        memory alone.
+        """
         self._database.find(reader, self._conversation)
         return Sources(self._database, reader)
 
@@ -91,12 +107,16 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events the record became that begins with this event; 0 where none begins."""
+        """Return how many events the record became that begins with this event; 0 where none
+        begins.
+        """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of the events of the record of this event; up to its own where its record is not stored."""
+        """Return the ids of the events of the record of this event; up to its own where its record
+        is not stored.
+        """
         self._look(event.id)
         place = bisect_right(self._firsts, event.id)
         if place:
@@ -116,8 +136,8 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return the record that became this event among others as it is stored; None where it is redacted, or not
-        stored.
+        """Return the record that became this event among others as it is stored; None where it is
+        redacted, or not stored.
         """
         source, redacted = self._source
         self._look(event_id)
@@ -128,19 +148,25 @@ class Records:
         return self._block_of(number).record(number)
 
     def between(self, start: int, stop: int) -> Iterator[tuple[RecordSpan, bytes]]:
-        """Yield the records of the events from ``start`` to ``stop`` as they are stored, in order, redacted ones too.
-        Cost: these records.
+        """Yield the records of the events from ``start`` to ``stop`` as they are stored, in order,
+        redacted ones too. Cost: these records.
         """
         source, _ = self._source
         if source is None:
             return
 
         def read(reader: Reader) -> list[RecordSpan]:
-            sources, spans, at = self._have_events(reader), list[RecordSpan](), start
+            sources = self._have_events(reader)
+            spans = list[RecordSpan]()
+            at = start
             while at < stop:
                 near = sources.made_near(source, at)
                 there = near.made.items()
-                spans += (RecordSpan(number, first, first + count) for number, (first, count) in there if first >= at)
+                spans += (
+                    RecordSpan(number, first, first + count)
+                    for number, (first, count) in there
+                    if first >= at
+                )
                 at = near.stop
             return sorted(span for span in spans if span.start < stop)
 
@@ -156,8 +182,8 @@ class Records:
         return bool(self._source[1])
 
     def before(self, stop: int) -> Iterator[bytes]:
-        """Yield the records of the events before an id as they are stored, the newest first, up to a redacted one.
-        Cost: these records.
+        """Yield the records of the events before an id as they are stored, the newest first, up to
+        a redacted one. Cost: these records.
         """
         source, redacted = self._source
         while stop > 0 and source is not None:
@@ -175,7 +201,9 @@ class Records:
             stop = begin
 
     def all(self) -> Iterator[tuple[int, Any]]:
-        """Yield each record that is not redacted, after the id of its first event. Cost: the records."""
+        """Yield each record that is not redacted, after the id of its first event. Cost: the
+        records.
+        """
         source, redacted = self._source
         if source is None:
             return
@@ -186,7 +214,9 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record, and read those after it too, or before it where it goes backwards."""
+        """Return the block of a record, and read those after it too, or before it where it goes
+        backwards.
+        """
         block, (source, _) = self._block, self._source
         assert source is not None
         if block is not None and block.first <= number < block.stop:
@@ -197,7 +227,13 @@ class Records:
 
             def read(reader: Reader) -> list[Block]:
                 blocks = islice(Sources(self._database, reader).blocks(source, start), _TOGETHER)
-                return [*(takewhile(lambda block: block.first <= number, blocks) if is_backwards else blocks)]
+                return [
+                    *(
+                        takewhile(lambda block: block.first <= number, blocks)
+                        if is_backwards
+                        else blocks
+                    )
+                ]
 
             self._blocks = self._query(read)
         self._block = next(block for block in self._blocks if number < block.stop)
@@ -205,18 +241,20 @@ class Records:
 
 
 class HistoryRecords:
-    """The records of a history as one transaction finds them, and how much else is in its log: for readers that want
-    all records, and need no events.
+    """The records of a history as one transaction finds them, and how much else is in its log: for
+    readers that want all records, and need no events.
 
     ``spans``    the records of the events from ``start`` on, in order
-    ``version``  the number of events, ``shown`` how many of them are messages, calls or results that a View may show,
+    ``version``  the number of events, ``shown`` how many of them are messages, calls or results
+                 that a View may show,
                  and ``changes`` how many change what it shows, or were redacted
 
     Raises ``ConversationErased``. Cost: some bytes a record.
     """
 
     def __init__(self, store: Store, conversation: str, start: int = 0) -> None:
-        self._database, self._start = store.database, start
+        self._database = store.database
+        self._start = start
         self.version = self.shown = self.changes = 0
         self.spans: list[RecordSpan] = []
         self._source: Source | None = None
@@ -227,7 +265,8 @@ class HistoryRecords:
     def _read(self, conversation: str, moment: Moment) -> None:
         reading = moment.conversation(conversation)
         sources = moment.query(partial(Sources, self._database))
-        self.version, self.shown = reading.version, reading.found.shown
+        self.version = reading.version
+        self.shown = reading.found.shown
         self.changes = reading.structural + reading.redactions
         self._source = source = source_in(sources, reading.found)
         if source is not None:
@@ -237,7 +276,10 @@ class HistoryRecords:
     def _spans(self, sources: Sources, source: Source) -> Iterator[RecordSpan]:
         event_id = self._start
         while event_id < self.version:
-            near = sources.made_near(source, event_id) if self._start else Near(0, self.version, sources.made(source))
+            if self._start:
+                near = sources.made_near(source, event_id)
+            else:
+                near = Near(0, self.version, sources.made(source))
             for number, (first, count) in near.made.items():
                 if event_id <= first < self.version:
                     yield RecordSpan(number, first, first + count)
@@ -249,12 +291,16 @@ class HistoryRecords:
 
     def records(self, last: int | None = None) -> Iterator[Any]:
         """Yield the records, or only the last ones. Memory: a megabyte of blocks."""
-        # One by one: many new objects at once make Python look for garbage (``benchmarks.adapters``).
+        # One by one: many new objects at once make Python look for garbage
+        # (``benchmarks.adapters``).
         return map(parse, self.texts(last))
 
     def texts(self, last: int | None = None) -> Iterator[bytes]:
         """Yield the same records as they are stored: JSON."""
-        spans = self.spans if last is None else self.spans[max(len(self.spans) - last, 0) :]
+        if last is None:
+            spans = self.spans
+        else:
+            spans = self.spans[max(len(self.spans) - last, 0) :]
         if not spans or self._source is None:
             return
         place = 0
@@ -264,22 +310,26 @@ class HistoryRecords:
                 place += 1
 
     def added(self, read: Callable[[int, int], Iterator[Event]]) -> Iterator[Event]:
-        """Yield the events that came of no record: foldlog added them. ``read`` yields the events from an id to
-        another. Cost: these events; where they are in many places, all events.
+        """Yield the events that came of no record: foldlog added them. ``read`` yields the events
+        from an id to another. Cost: these events; where they are in many places, all events.
         """
         ends = [self._start, *(end for span in self.spans for end in span[1:]), self.version]
-        places = [(first, end) for first, end in zip(ends[::2], ends[1::2], strict=True) if first < end]
+        places = [
+            (first, end) for first, end in zip(ends[::2], ends[1::2], strict=True) if first < end
+        ]
         if len(places) <= _FEW:
             for first, end in places:
                 yield from read(first, end)
             return
         of_records = {event_id for span in self.spans for event_id in range(span.start, span.stop)}
-        yield from (event for event in read(self._start, self.version) if event.id not in of_records)
+        yield from (
+            event for event in read(self._start, self.version) if event.id not in of_records
+        )
 
 
 class SourceBytes(NamedTuple):
-    """A source as it is exported: its bytes, and what was appended behind it, which they do not have. Of ``redacted``
-    records they have what stays.
+    """A source as it is exported: its bytes, and what was appended behind it, which they do not
+    have. Of ``redacted`` records they have what stays.
     """
 
     format: str
@@ -290,9 +340,9 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the source of a conversation as an export in its own format gives it. None for another format, and where
-    events tell otherwise: some of the source were taken back, or foldlog writes the format, and others were appended
-    or redacted.
+    """Return the source of a conversation as an export in its own format gives it. None for another
+    format, and where events tell otherwise: some of the source were taken back, or foldlog writes
+    the format, and others were appended or redacted.
 
     Cost: what was appended; no events are made. Raises ``ConversationNotFound``.
     """
@@ -303,7 +353,11 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
         source = source_of(sources, conversation)
         if source is None:
             return None, 0, 0
-        ends = (first + count for number, (first, count) in sources.made(source).items() if number < source.records)
+        ends = (
+            first + count
+            for number, (first, count) in sources.made(source).items()
+            if number < source.records
+        )
         return source, max(ends, default=0), len(sources.all_redacted(source))
 
     source, end, redacted = store.database.recorder.query(read)
@@ -319,24 +373,32 @@ def source_bytes(store: Store, conversation: str, format: str | None = None) -> 
 
 
 def unread_in(store: Store, conversation: str) -> list[int]:
-    """Return the number of records before each part of a conversation's source that could not be read."""
+    """Return the number of records before each part of a conversation's source that could not be
+    read.
+    """
     database = store.database
-    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    source = database.recorder.query(
+        lambda reader: source_of(Sources(database, reader), conversation)
+    )
     return [] if source is None else [*about(source).get("unread", ())]
 
 
 def stored_records(store: Store, conversation: str) -> Iterator[Any]:
-    """Yield what is stored of each record of a conversation's source, those without events too. Cost: the records."""
+    """Yield what is stored of each record of a conversation's source, those without events too.
+    Cost: the records.
+    """
     database = store.database
-    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    source = database.recorder.query(
+        lambda reader: source_of(Sources(database, reader), conversation)
+    )
     for block in () if source is None else blocks_of(database, source):
         yield from map(parse, block.records())
 
 
 def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
-    """Return the conversation that holds the source of this one (of a fork without a source, its parent), and the texts
-    and values that no event shows: its title, what stands between its records, and records that became no event.
-    Cost: its records.
+    """Return the conversation that holds the source of this one (of a fork without a source, its
+    parent), and the texts and values that no event shows: its title, what stands between its
+    records, and records that became no event. Cost: its records.
     """
 
     def read(reader: Reader) -> tuple[str, list[Any]]:
@@ -344,10 +406,13 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
         source = source_of(sources, conversation)
         if source is None:
             return conversation, []
-        found, made = texts_beside(about(source)), sources.made(source)
+        found = texts_beside(about(source))
+        made = sources.made(source)
         for block in sources.blocks(source):
             found += (part.decode("utf-8", "replace") for part in block.between() if part.strip())
-            without = (n for n in range(block.first, block.stop) if n < source.made and n not in made)
+            without = (
+                n for n in range(block.first, block.stop) if n < source.made and n not in made
+            )
             found += map(parse, map(block.record, without))
         return sources.name_of(source.conversation), found
 
@@ -355,9 +420,13 @@ def beside_records(store: Store, conversation: str) -> tuple[str, list[Any]]:
 
 
 def raw(store: Store, conversation: str) -> Iterator[bytes]:
-    """Yield the bytes of the source of a conversation, as they came. Memory: one block, or a document."""
+    """Yield the bytes of the source of a conversation, as they came. Memory: one block, or a
+    document.
+    """
     database = store.database
-    source = database.recorder.query(lambda reader: source_of(Sources(database, reader), conversation))
+    source = database.recorder.query(
+        lambda reader: source_of(Sources(database, reader), conversation)
+    )
     if source is None:
         return
     blocks = blocks_of(store.database, source)

@@ -1,5 +1,5 @@
-"""Conversations whose events cannot be stored, since their store can only be read: each is made in memory when it is
-first asked for, under the key that it has in its store.
+"""Conversations whose events cannot be stored, since their store can only be read: each is made in
+memory when it is first asked for, under the key that it has in its store.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class EventsInMemory:
         self._made = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
 
     def of(self, conversation: str) -> Recorder:
-        """Return a store in memory that has this conversation alone, as it is now, with all its events. Cost: its
-        events and records, where it is not as it was.
+        """Return a store in memory that has this conversation alone, as it is now, with all its
+        events. Cost: its events and records, where it is not as it was.
         """
         with self._lock:
             found = self._found(conversation)

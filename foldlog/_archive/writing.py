@@ -1,6 +1,7 @@
 """Write a source: its blocks, its figures, and what is known beside its records.
 
-Counted is what is stored: a record that was redacted, or is secret, comes in and counts as what stays of it.
+Counted is what is stored: a record that was redacted, or is secret, comes in and counts as what
+stays of it.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
-from foldlog.eventstore.sources.blocks import GENESIS, HASH_BYTES, Block, chained, each_hash, fingerprint_of
+from foldlog.eventstore.sources.blocks import (
+    GENESIS,
+    HASH_BYTES,
+    Block,
+    chained,
+    each_hash,
+    fingerprint_of,
+)
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
@@ -81,10 +89,18 @@ class SourceWriter:
     """Writes one source and what is known of it, some blocks in each transaction."""
 
     def __init__(
-        self, store: Store, found: Found, place: bytes, options: SourceOptions, state: bytes | None = None
+        self,
+        store: Store,
+        found: Found,
+        place: bytes,
+        options: SourceOptions,
+        state: bytes | None = None,
     ) -> None:
         """``state`` is how the file is; by default as it is now."""
-        self.store, self.found, self.place, self.options = store, found, place, options
+        self.store = store
+        self.found = found
+        self.place = place
+        self.options = options
         self.reading = reading_of(found.path, found.reader)
         self.skeleton = counting(found.format)
         """What counts the records that the reading yields."""
@@ -107,12 +123,16 @@ class SourceWriter:
         self._unclear_count = 0
 
     def counting_on(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
-        """Return what counts a source on, after what is here of it, or after its records before ``stop``."""
+        """Return what counts a source on, after what is here of it, or after its records before
+        ``stop``.
+        """
         format = format_named(source.format)
-        start, skeleton = 0, counting(format)
+        start = 0
+        skeleton = counting(format)
         if stop is None and format.skeleton is not None and source.sums:
             counted = format.skeleton(source.sums, self.hashes_of(source))
-            start, skeleton = counted.state.records, counted
+            start = counted.state.records
+            skeleton = counted
         stop = source.records if stop is None else stop
         for block in blocks_of(self.store.database, source._replace(records=stop), start):
             if block.first >= stop:
@@ -122,8 +142,8 @@ class SourceWriter:
         return skeleton
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
-        """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what stays of it, and
-        then nothing between records.
+        """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what
+        stays of it, and then nothing between records.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
@@ -149,14 +169,18 @@ class SourceWriter:
             self._gone.append(number)
         return block
 
-    def append(self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None) -> None:
-        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is done before, in the
-        transaction of the first ones.
+    def append(
+        self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
+    ) -> None:
+        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is done
+        before, in the transaction of the first ones.
         """
         self.key = source.conversation
         self._append_groups(source, _grouped(self.new_blocks(source, skip)), first)
 
-    def begin(self, name: str, blocks: Iterator[Block], parent: Source | None = None, alike: int = 0) -> None:
+    def begin(
+        self, name: str, blocks: Iterator[Block], parent: Source | None = None, alike: int = 0
+    ) -> None:
         """Begin a conversation for a source, and write its blocks."""
         groups = _grouped(blocks)
         group = next(groups)
@@ -167,7 +191,10 @@ class SourceWriter:
         self._append_groups(source, groups)
 
     def _append_groups(
-        self, source: Source, groups: Iterator[list[Block]], first: Callable[[SourcesToWrite], None] | None = None
+        self,
+        source: Source,
+        groups: Iterator[list[Block]],
+        first: Callable[[SourcesToWrite], None] | None = None,
     ) -> None:
         for group in groups:
             before = source.records
@@ -178,9 +205,9 @@ class SourceWriter:
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        """Write what is known at the end of a source, and was not written with its last records. Make the events of a
-        fork: its figures count the records that it shares too, and sums of the store count these once only among
-        events.
+        """Write what is known at the end of a source, and was not written with its last records.
+        Make the events of a fork: its figures count the records that it shares too, and sums of the
+        store count these once only among events.
         """
         if not self._is_counted:
             source = self._appended(source, ())
@@ -217,7 +244,9 @@ class SourceWriter:
 
         return begin
 
-    def _begun(self, transaction: Transaction, name: str, parent: Source | None, alike: int) -> WriteTransaction:
+    def _begun(
+        self, transaction: Transaction, name: str, parent: Source | None, alike: int
+    ) -> WriteTransaction:
         """Begin the conversation of a source, or of a fork."""
         database = self.database
         there = database.find(transaction, name, pending=True)
@@ -230,8 +259,12 @@ class SourceWriter:
             last = max(ends, default=0)
             border = min((made[number][0] for number in made if number >= alike), default=last)
             if border:
-                fork = begin_fork(database, transaction, sources.name_of(parent.conversation), border, name)
-                return WriteTransaction(transaction, database.find_key(transaction, fork.key) or fork, database)
+                fork = begin_fork(
+                    database, transaction, sources.name_of(parent.conversation), border, name
+                )
+                return WriteTransaction(
+                    transaction, database.find_key(transaction, fork.key) or fork, database
+                )
         if self.options.again:
             sources_to_write = SourcesToWrite(database, transaction)
             sources_to_write.allow(self.place)
@@ -244,15 +277,26 @@ class SourceWriter:
         return writing
 
     def _appended(
-        self, source: Source, blocks: Sequence[Block], first: Callable[[SourcesToWrite], None] | None = None
+        self,
+        source: Source,
+        blocks: Sequence[Block],
+        first: Callable[[SourcesToWrite], None] | None = None,
     ) -> Source:
         def append(transaction: Transaction) -> Source:
             sources = Sources(self.database, transaction)
             now = sources.of_key(source.conversation)
-            found = self.database.find(transaction, sources.name_of(source.conversation), pending=True)
+            found = self.database.find(
+                transaction, sources.name_of(source.conversation), pending=True
+            )
             before = None if now is None else (now.made, now.redacted)
-            if before != (source.made, source.redacted) or found is None or found.key != source.conversation:
-                raise VersionConflict(self.name_of(source.conversation), source.records, source.records)
+            if (
+                before != (source.made, source.redacted)
+                or found is None
+                or found.key != source.conversation
+            ):
+                raise VersionConflict(
+                    self.name_of(source.conversation), source.records, source.records
+                )
             writing = WriteTransaction(transaction, found, self.database)
             sources = SourcesToWrite.beside(writing)
             if first is not None:
@@ -263,10 +307,15 @@ class SourceWriter:
         return self.database.recorder.transact(append)
 
     def _put(
-        self, writing: WriteTransaction, sources: SourcesToWrite, source: Source, blocks: Sequence[Block]
+        self,
+        writing: WriteTransaction,
+        sources: SourcesToWrite,
+        source: Source,
+        blocks: Sequence[Block],
     ) -> Source:
         """Write blocks behind those of a source, if there are any, and what is known of it then."""
-        reading, skeleton = self.reading, self.skeleton
+        reading = self.reading
+        skeleton = self.skeleton
         records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
         sources.put_blocks(source, blocks)
@@ -279,7 +328,10 @@ class SourceWriter:
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
-        of_records = skeleton.where if isinstance(skeleton, DecodedRecords) else skeleton.state.where
+        if isinstance(skeleton, DecodedRecords):
+            of_records = skeleton.where
+        else:
+            of_records = skeleton.state.where
         if where := {**self.options.where, **about(source).get(WHERE, {}), **of_records}:
             told[WHERE] = where
         if REDACTED in about(source):
@@ -294,7 +346,8 @@ class SourceWriter:
             about=msgspec.json.encode(told),
         )
         self._is_counted = reading.is_done or not source.records
-        if self._is_counted:  # of a long source at its beginning and its end, since it costs what is counted so far
+        # of a long source at its beginning and its end, since it costs what is counted so far
+        if self._is_counted:
             grown = grown._replace(sums=skeleton.encoded())
         sources.put(grown)
         writing.set_pending(grown.records - grown.made)
@@ -309,13 +362,22 @@ class SourceWriter:
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
         """Write the figures of a source, of which all records are counted."""
         figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
-        put_figures(writing.transaction, writing.found, writing.data_key, self.database.settings.keys, figures)
+        put_figures(
+            writing.transaction,
+            writing.found,
+            writing.data_key,
+            self.database.settings.keys,
+            figures,
+        )
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
-        """Refuse records that were redacted in another history; those of this family came in as what stays of them."""
+        """Refuse records that were redacted in another history; those of this family came in as
+        what stays of them.
+        """
         if not sources.refuse_any():
             return
-        gone, head = {*self._gone}, source.head
+        gone = {*self._gone}
+        head = source.head
         numbers = dict[bytes, int]()
         hashes = dict[int, bytes]()
         for block in blocks:
@@ -327,19 +389,24 @@ class SourceWriter:
         refused = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
         if not refused:
             return
-        if {hashes[number] for number in refused} & sources.redacted_hashes(source.root):  # since the import began
-            raise VersionConflict(sources.name_of(source.conversation), source.records, source.records)
+        # since the import began
+        if {hashes[number] for number in refused} & sources.redacted_hashes(source.root):
+            raise VersionConflict(
+                sources.name_of(source.conversation), source.records, source.records
+            )
         if not self.options.again:
             raise SourceRefused(
-                f"its record {min(refused)} was redacted or erased in another conversation, and would come back; "
-                f"import it with --again if it has to"
+                f"its record {min(refused)} was redacted or erased in another conversation, and"
+                " would come back; import it with --again if it has to"
             )
 
     def _words(self, sources: Sources, source: Source, *, is_whole: bool = True) -> dict[str, Any]:
-        """Return the title of a source, and what a document holds between its records: nothing, where these or a record
-        of the family are redacted, since both may repeat that one.
+        """Return the title of a source, and what a document holds between its records: nothing,
+        where these or a record of the family are redacted, since both may repeat that one.
         """
-        told, title, frame = dict[str, Any](), self.found.title, self.reading.frame if self.reading.is_done else None
+        told = dict[str, Any]()
+        title = self.found.title
+        frame = self.reading.frame if self.reading.is_done else None
         if not title and frame is None:
             return told
         is_whole = is_whole and _is_whole(sources, source.root)
@@ -350,8 +417,8 @@ class SourceWriter:
         return told
 
     def adds(self) -> Callable[[bytes, bytes], None]:
-        """Return what counts the records of the reading, and takes notice of what the decoder says of them, and of
-        which are secret.
+        """Return what counts the records of the reading, and takes notice of what the decoder says
+        of them, and of which are secret.
         """
         skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
@@ -380,7 +447,9 @@ class SourceWriter:
         return self.skeleton.left_of(record)
 
     def note(self, source: Source) -> None:
-        """Note what is at this place now, its title, and what a document now holds between its records."""
+        """Note what is at this place now, its title, and what a document now holds between its
+        records.
+        """
 
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
@@ -397,15 +466,17 @@ class SourceWriter:
         self._note_usage()
 
     def _note_usage(self) -> None:
-        """Note the usage that a source with the same records now tells beside them. Where these are all events, figures
-        are counted from the events, so it is an event too.
+        """Note the usage that a source with the same records now tells beside them. Where these are
+        all events, figures are counted from the events, so it is an event too.
         """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
             return
-        before, name = about(source).get("usage", []), self.name_of(source.conversation)
+        before = about(source).get("usage", [])
+        name = self.name_of(source.conversation)
         told = {**about(source), "usage": _with_usage(before, self.found.usage)}
-        if told["usage"] == before or _amount(told["usage"]) < _amount(before):  # it is an older copy
+        # it is an older copy
+        if told["usage"] == before or _amount(told["usage"]) < _amount(before):
             return
         now = source._replace(about=msgspec.json.encode(told))
         events = list[DocumentChanges]()
@@ -432,9 +503,12 @@ class SourceWriter:
         now = time.time_ns() // 1_000
         reading = self.reading
         state = self.state if reading.is_done else b""
-        return Place(source.conversation, now, reading.records, reading.taken, state, reading.digest)
+        return Place(
+            source.conversation, now, reading.records, reading.taken, state, reading.digest
+        )
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def query(self, work: Callable[[Sources], Any]) -> Any:
         return self.database.recorder.query(lambda reader: work(Sources(self.database, reader)))
@@ -468,9 +542,18 @@ class SourceWriter:
 
 
 def _with_usage(before: Sequence[Any], now: Sequence[Any]) -> list[Any]:
-    """Return what a source told of calls of models, with what it tells now: that of a reply once, a total again."""
+    """Return what a source told of calls of models, with what it tells now: that of a reply once, a
+    total again.
+    """
     replies = {call.get("reply") for call in now}
-    return [*(call for call in before if call.get("reply") is not None and call["reply"] not in replies), *now]
+    return [
+        *(
+            call
+            for call in before
+            if call.get("reply") is not None and call["reply"] not in replies
+        ),
+        *now,
+    ]
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
@@ -481,13 +564,15 @@ def _is_whole(sources: Sources, root: int) -> bool:
 def _amount(usage: Sequence[Any]) -> tuple[int, float]:
     """Return the tokens and the cost that a source tells beside its records."""
     calls = list(calls_beside(usage))
-    tokens = (call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens"))
+    tokens = (
+        call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
+    )
     return sum(tokens), sum(call.cost or 0.0 for call in calls)
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return what a source is refused by once it is erased: the first line of a log, which has an id or a time. Many
-    documents begin with the same prompt, so of these the first records together.
+    """Return what a source is refused by once it is erased: the first line of a log, which has an
+    id or a time. Many documents begin with the same prompt, so of these the first records together.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
@@ -496,17 +581,21 @@ def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) ->
 
 
 def counting(format: Format) -> Skeleton | DecodedRecords:
-    return DecodedRecords(format) if format.skeleton is None else format.skeleton()
+    if format.skeleton is None:
+        return DecodedRecords(format)
+    return format.skeleton()
 
 
 def _grouped(blocks: Iterator[Block]) -> Iterator[list[Block]]:
     """Yield blocks together that one transaction writes."""
-    group, size = list[Block](), 0
+    group = list[Block]()
+    size = 0
     for block in blocks:
         group.append(block)
         size += len(block.raw)
         if size >= _TRANSACTION_BYTES:
             yield group
-            group, size = [], 0
+            group = []
+            size = 0
     if group:
         yield group

@@ -1,33 +1,46 @@
 """The command ``foldlog``, for people and for scripts.
 
-To add a command: write ``commands/<name>.py``, or ``commands/store/<name>.py`` for one that looks after a store, with
-a function ``run`` (its signature is the command line, its docstring the help) and put its name into ``COMMANDS`` in
-``catalog.py``. The module of a command is imported only when it is called. Import inside ``run`` what only some of its
-options need, and what is not installed everywhere.
+To add a command: write ``commands/<name>.py``, or ``commands/store/<name>.py`` for one that looks
+after a store, with a function ``run`` (its signature is the command line, its docstring the help)
+and put its name into ``COMMANDS`` in ``catalog.py``. The module of a command is imported only when
+it is called. Import inside ``run`` what only some of its options need, and what is not installed
+everywhere.
 
 The rules of every command:
 
     --db STORE  the store, through ``stores.open_existing`` or ``stores.open_or_create``
-    --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed there
-    exit 0      done; 1 there are findings (``terminal.warn``), the rest was done; 2 bad input, nothing was done
-    errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says what, where, what to do
-    findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by ``terminal.note``; with
+    --json      exactly one JSON document on stdout, by ``terminal.emit``; nothing else is printed
+                there
+    exit 0      done; 1 there are findings (``terminal.warn``), the rest was done; 2 bad input,
+                nothing was done
+    errors      raise ``Refused`` or let an ``EventStoreError`` through: one line on stderr says
+                what, where, what to do
+    findings    are lines on stderr too, by ``terminal.warn``, which gives status 1; notes by
+                ``terminal.note``; with
                 --json each is an object
-    hints       a command that a message names is made by ``hints.command``: it names the store that was given
-    text        ``terminal`` alone prints, and escapes every text, so that no history steers a terminal
+    hints       a command that a message names is made by ``hints.command``: it names the store that
+                was given
+    text        ``terminal`` alone prints, and escapes every text, so that no history steers a
+                terminal
 
-    application.py catalog.py suggestions.py   the commands, how their errors are reported, what was meant
-    commands/                                  one file a command; commands/store/: those that look after a store
+    application.py catalog.py suggestions.py   the commands, how their errors are reported, what was
+                                               meant
+    commands/                                  one file a command; commands/store/: those that look
+                                               after a store
     overview.py                                what ``foldlog`` alone shows
-    options.py selection.py stores.py          what commands take: options, files, filters, times, --db
+    options.py selection.py stores.py          what commands take: options, files, filters, times,
+                                               --db
     terminal.py tables.py events.py pager.py   how they print
     outcome.py hints.py                        how they end; the commands that their messages name
     agent_model.py                             the agent's model, at the command line
     printing/                                  how the results of single commands are printed
-    import_paths.py importing.py log_reading.py listing.py replaying.py    what import, log, list and compare do
+    import_paths.py importing.py log_reading.py listing.py replaying.py
+                                               what import, log, list and compare do
     record_files.py database_export.py                            what export writes
-    erasing.py redacting.py vacuuming.py verifying.py published_heads.py   what commands of a whole store do
-    program_store.py quick_hook.py             the store of coding agents; the hook without what other commands need
+    erasing.py redacting.py vacuuming.py verifying.py published_heads.py
+                                               what commands of a whole store do
+    program_store.py quick_hook.py             the store of coding agents; the hook without what
+                                               other commands need
 """
 
 import atexit
@@ -51,5 +64,6 @@ def main() -> None:
     except KeyboardInterrupt:  # in an import, or while something was told
         sys.stderr.write(f"foldlog: {INTERRUPTED_WORDS}\n")
         status = INTERRUPTED
-    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)  # the work is done, and has its status
+    # the work is done, and has its status
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
     sys.exit(status)

@@ -23,17 +23,24 @@ AgentModelName = Annotated[
     typer.Option(
         "--agent-model",
         metavar="NAME",
-        help="The model that the agent uses, such as openai/gpt-4o: its tokenizer counts tokens, and its limit is kept "
-        "in Views that are condensed, and drawn in pages. Names are those of litellm.",
-        show_default="none: tokens are estimated, or shown as gpt-4o counts them; limits are estimated",
+        help=(
+            "The model that the agent uses, such as openai/gpt-4o: its tokenizer counts tokens, and"
+            " its limit is kept in Views that are condensed, and drawn in pages. Names are those of"
+            " litellm."
+        ),
+        show_default=(
+            "none: tokens are estimated, or shown as gpt-4o counts them; limits are estimated"
+        ),
     ),
 ]
 
 
 def named_model(name: str | None) -> LLM | None:
-    """Return the model of that name; None without a name. A note says if litellm does not know it, so a mistyped one.
+    """Return the model of that name; None without a name. A note says if litellm does not know it,
+    so a mistyped one.
 
-    Raises ``InvalidCondenser`` if litellm, which counts, is not installed, and ``TokensUnknown`` without its tokenizer.
+    Raises ``InvalidCondenser`` if litellm, which counts, is not installed, and ``TokensUnknown``
+    without its tokenizer.
     """
     if name is None:
         return None
@@ -52,9 +59,11 @@ def named_model(name: str | None) -> LLM | None:
 
 
 def counter_beside(model: LLM | None) -> LLM | None:
-    """Return what counts tokens to show them: the agent's ``model``, or else a common one; None without litellm.
+    """Return what counts tokens to show them: the agent's ``model``, or else a common one; None
+    without litellm.
 
-    Limits are never counted by it: where the agent's model is not named, ``prepare`` of an agent estimates them.
+    Limits are never counted by it: where the agent's model is not named, ``prepare`` of an agent
+    estimates them.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
         return model
@@ -72,9 +81,11 @@ def counted_words(model: LLM) -> str:
 
 
 def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
-    """Return the condenser of a file, with the agent's ``model`` in each place where it names no model.
+    """Return the condenser of a file, with the agent's ``model`` in each place where it names no
+    model.
 
-    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and there is none.
+    Raises ``InvalidCondenser``, and ``Refused`` if the file needs the agent's model and there is
+    none.
     """
     from foldlog.condensers import InvalidCondenser, load_condenser
 

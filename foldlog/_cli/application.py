@@ -18,19 +18,30 @@ from typer.core import TyperArgument, TyperCommand, TyperGroup
 from foldlog._cli import terminal
 from foldlog._cli.catalog import COMMANDS, FIRST_DAY, GROUP, module_of
 from foldlog._cli.hints import use_store
-from foldlog._cli.outcome import DONE, FINDINGS, INTERRUPTED, INTERRUPTED_WORDS, REFUSED, Refused, is_of_damage
+from foldlog._cli.outcome import (
+    DONE,
+    FINDINGS,
+    INTERRUPTED,
+    INTERRUPTED_WORDS,
+    REFUSED,
+    Refused,
+    is_of_damage,
+)
 from foldlog._cli.suggestions import suggested
 
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 _ABOUT = (
-    "The histories of agents: every event kept, and the View that the model is shown, now or at any earlier moment."
+    "The histories of agents: every event kept, and the View that the model is shown, now or at any"
+    " earlier moment."
 )
 _ABOUT_STORE = "Look after a store: back it up, check it, copy it, remove what must go."
 _SETTINGS: Mapping[str, Any] = {"help_option_names": ["--help", "-h"], "max_content_width": 100}
 _WrongUsage: Any = typer.BadParameter.__mro__[-4]
-"""The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one of Click."""
+"""The base of typer's errors for a wrong command line: its own ``TyperException``, before 0.27 one
+of Click.
+"""
 _NO_NUMBER = "Input should be a valid integer, unable to parse string as an integer"
 _TOO_SMALL = "Input should be greater than or equal to "
 _PIPE_CLOSED = 141  # the status that a shell reports for a program that SIGPIPE ended
@@ -38,34 +49,44 @@ _ONLY_SHOW = {"list", "log", "show", "search", "view", "stats", "why", "diff"}
 """Commands that succeed when their reader has read enough (``| head``): they end with 0."""
 
 
-_MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {str: str, list[str]: str, Path: Path, list[Path]: Path}
+_MADE_OF_TEXT: dict[Any, Callable[[str], object]] = {
+    str: str,
+    list[str]: str,
+    Path: Path,
+    list[Path]: Path,
+}
 """What makes values of a type of the texts that are typed."""
 
 
 class _ReaderLeft(Exception):
-    """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because typer turns
-    ``BrokenPipeError`` into exit status 1.
+    """A ``BrokenPipeError`` on stdout: its reader has closed it. It has a type of its own because
+    typer turns ``BrokenPipeError`` into exit status 1.
     """
 
 
 class _ValuesAsGiven:
-    """Takes texts, paths and defaults as they are. For all other values typer imports pydantic, which takes as long as
-    the whole of a short command.
+    """Takes texts, paths and defaults as they are. For all other values typer imports pydantic,
+    which takes as long as the whole of a short command.
     """
 
     @staticmethod
     def coerce(value: Any, param: Any, ctx: Any) -> Any:
         if value is None:
             return () if param.multiple or param.nargs == -1 else None
-        kind, given = param.type_descriptor, value if isinstance(value, list | tuple) else (value,)
+        kind = param.type_descriptor
+        given = value if isinstance(value, list | tuple) else (value,)
         make = _MADE_OF_TEXT.get(kind.annotation)
         texts = [each for each in given if isinstance(each, str)]
         is_plain = kind.parameter_info.parser is None and all(map(str.isprintable, texts))
         if is_plain and (make is not None or not texts):
-            made = [make(each) if make is not None and isinstance(each, str) else each for each in given]
+            made = [
+                make(each) if make is not None and isinstance(each, str) else each for each in given
+            ]
             if kind.is_list:
                 return made
-            return type(value)(made) if isinstance(value, list | tuple) else made[0]
+            if isinstance(value, list | tuple):
+                return type(value)(made)
+            return made[0]
         return type(param).get_runtime_param(param).coerce(value, param=param, ctx=ctx)
 
 
@@ -119,12 +140,16 @@ def _tell_version(asked: bool) -> None:
 
 
 def build(only: str | None = None) -> typer.Typer:
-    """Return the application with all its commands; with ``only``, this command alone, for an empty text none. If no
-    command has that name, all have a name and a help, and no parameters: a list of commands needs no more, and their
-    modules are not imported.
+    """Return the application with all its commands; with ``only``, this command alone, for an empty
+    text none. If no command has that name, all have a name and a help, and no parameters: a list of
+    commands needs no more, and their modules are not imported.
     """
-    application = typer.Typer(name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None)
-    application.callback(cls=_Commands, context_settings=dict(_SETTINGS), invoke_without_command=True)(_foldlog)
+    application = typer.Typer(
+        name="foldlog", help=_ABOUT, no_args_is_help=False, rich_markup_mode=None
+    )
+    application.callback(
+        cls=_Commands, context_settings=dict(_SETTINGS), invoke_without_command=True
+    )(_foldlog)
     if only == "":
         return application
     group = typer.Typer(rich_markup_mode=None)
@@ -136,7 +161,9 @@ def build(only: str | None = None) -> typer.Typer:
             into = group if name.startswith(f"{GROUP} ") else application
             _add(into, name, heading, described=only not in (None, name))
     if group.registered_commands:
-        application.add_typer(group, name=GROUP, rich_help_panel="Administration", context_settings=dict(_SETTINGS))
+        application.add_typer(
+            group, name=GROUP, rich_help_panel="Administration", context_settings=dict(_SETTINGS)
+        )
     if not is_known:
         from importlib.metadata import entry_points
 
@@ -161,7 +188,9 @@ def _add(application: typer.Typer, name: str, heading: str, *, described: bool) 
 
 
 def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: bool) -> None:
-    """Add the command of an installed package: a function as the ``run`` of ours. ``described``: without its help."""
+    """Add the command of an installed package: a function as the ``run`` of ours. ``described``:
+    without its help.
+    """
     from_package = "" if brought.dist is None else brought.dist.name
 
     def command() -> None: ...
@@ -170,18 +199,27 @@ def _add_installed(application: typer.Typer, brought: EntryPoint, *, described: 
         run = command if described else brought.load()
     except Exception as error:  # whatever the code of a package raises
         raise Refused(
-            f"the command {brought.name!r} of {from_package or brought.value} cannot be loaded: {error}; correct or "
-            f"uninstall the package"
+            f"the command {brought.name!r} of {from_package or brought.value} cannot be loaded:"
+            f" {error}; correct or uninstall the package"
         ) from error
-    about = f"A command of {from_package}." if described else _unwrapped(inspect.getdoc(run) or "")
+    if described:
+        about = f"A command of {from_package}."
+    else:
+        about = _unwrapped(inspect.getdoc(run) or "")
     command_of = application.command(
-        brought.name, cls=_Command, help=about, rich_help_panel="Installed", context_settings=dict(_SETTINGS)
+        brought.name,
+        cls=_Command,
+        help=about,
+        rich_help_panel="Installed",
+        context_settings=dict(_SETTINGS),
     )
     command_of(run)
 
 
 def _description_of(name: str) -> Callable[[], None]:
-    """Return a function with the docstring of a command, which is read from the source of its module."""
+    """Return a function with the docstring of a command, which is read from the source of its
+    module.
+    """
     path = Path(__file__).parent.joinpath(*module_of(name).split(".")[2:]).with_suffix(".py")
 
     def command() -> None: ...
@@ -194,11 +232,18 @@ def _description_of(name: str) -> Callable[[], None]:
 def _foldlog(
     ctx: typer.Context,
     version: Annotated[
-        bool, typer.Option("--version", help="Show the version and exit.", is_eager=True, callback=_tell_version)
+        bool,
+        typer.Option(
+            "--version", help="Show the version and exit.", is_eager=True, callback=_tell_version
+        ),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Without a command: print one JSON document.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Without a command: print one JSON document.")
+    ] = False,
 ) -> None:
-    """Handle the options before a command; without a command, say what is here and what needs attention."""
+    """Handle the options before a command; without a command, say what is here and what needs
+    attention.
+    """
     if ctx.invoked_subcommand is None:
         from foldlog._cli.overview import show_overview
 
@@ -249,7 +294,8 @@ def run(arguments: Sequence[str]) -> int:
             raise
         return DONE
     except Exception as error:  # noqa: BLE001 - the one place where whatever is left becomes a line for a person
-        problem, unfinished = _explained(error), getattr(error, "unfinished", False)
+        problem = _explained(error)
+        unfinished = getattr(error, "unfinished", False)
         if as_json and unfinished:
             from foldlog._documents import UnfinishedDocument
 
@@ -266,7 +312,9 @@ def run(arguments: Sequence[str]) -> int:
 def _words(arguments: Sequence[str]) -> Sequence[str]:
     """Return the words of the command line, also of one that a shell completes."""
     completed = os.environ.get("_TYPER_COMPLETE_ARGS") or os.environ.get("COMP_WORDS", "")
-    return completed.split()[1:] if "_FOLDLOG_COMPLETE" in os.environ else arguments
+    if "_FOLDLOG_COMPLETE" in os.environ:
+        return completed.split()[1:]
+    return arguments
 
 
 def _command_in(words: Sequence[str]) -> str:
@@ -299,5 +347,6 @@ def _explained(error: Exception) -> str:
     if os.environ.get("FOLDLOG_TRACEBACK"):
         terminal.print_traceback(error)
     return (
-        f"an unexpected error, {type(error).__name__}: {error}; please report it with the output of FOLDLOG_TRACEBACK=1"
+        f"an unexpected error, {type(error).__name__}: {error}; please report it with the output of"
+        " FOLDLOG_TRACEBACK=1"
     )

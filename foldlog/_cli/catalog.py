@@ -11,11 +11,20 @@ COMMANDS: Mapping[str, Sequence[str]] = {
     "Write": ("append", "retract", "condense"),
     "Coding agents": ("setup", "doctor", "mcp", "hook", "secrets"),
     "Administration": (
-        *("store backup", "store restore", "store copy", "store vacuum", "store verify", "store rekey"),
+        *(
+            "store backup",
+            "store restore",
+            "store copy",
+            "store vacuum",
+            "store verify",
+            "store rekey",
+        ),
         *("store erase", "store redact", "store expire"),
     ),
 }
-"""Commands by the heading that the help puts them under, in its order: 24, and those of the group ``store``."""
+"""Commands by the heading that the help puts them under, in its order: 24, and those of the group
+``store``.
+"""
 FIRST_DAY = COMMANDS["Begin here"]
 """The commands of the first day, which ``foldlog`` alone shows."""
 GROUP = "store"
@@ -24,4 +33,6 @@ GROUP = "store"
 def module_of(name: str) -> str:
     """Return the full name of a command's module."""
     path = name.replace(" ", ".")
-    return f"foldlog._cli.commands.{path}_" if keyword.iskeyword(name) else f"foldlog._cli.commands.{path}"
+    if keyword.iskeyword(name):
+        return f"foldlog._cli.commands.{path}_"
+    return f"foldlog._cli.commands.{path}"

@@ -1,4 +1,6 @@
-"""Write conversations as a SQLite database, for SQL and Datasette: ``foldlog export --to FILE.db``."""
+"""Write conversations as a SQLite database, for SQL and Datasette: ``foldlog export --to
+FILE.db``.
+"""
 
 from __future__ import annotations
 
@@ -26,20 +28,25 @@ def write_database(db: str, conversations: Sequence[str] | None, file: Path) -> 
         names = list(chosen(store, conversations)) if conversations else None
         check_target(store, file, names)
         _make_all_events(store, names)
-        update(total=None if file.exists() else events_total(store, names))  # only new events are added to a file
+        # only new events are added to a file
+        update(total=None if file.exists() else events_total(store, names))
         added = add_to(store, file, names, lambda events: update(advance=events))
-    events, condensations = count(added.events, "event"), count(added.condensations, "condensation")
+    events = count(added.events, "event")
+    condensations = count(added.condensations, "condensation")
     of = count(added.conversations, "conversation")
     terminal.answer(added, f"{file}: {events} and {condensations} added, of {of}")
     if added.rebuilt:
         terminal.note(
-            f"{file} is made again: the store was restored from a backup, and {file} held what the store lost"
+            f"{file} is made again: the store was restored from a backup, and {file} held what the"
+            " store lost"
         )
     _warn_of_damaged(file, added.damaged)
 
 
 def follow_with_database(db: str, file: Path) -> None:
-    """Keep the database of a store up to date until Ctrl-C, with the eventsourcing library's runner."""
+    """Keep the database of a store up to date until Ctrl-C, with the eventsourcing library's
+    runner.
+    """
     from foldlog._follower import Follower
     from foldlog._reports.audit_database import AuditTables
     from foldlog._reports.audit_file import check_target, written
@@ -49,7 +56,8 @@ def follow_with_database(db: str, file: Path) -> None:
         _make_all_events(store, None)
         with Follower(store, AuditTables(store, file)) as follower:
             terminal.note(f"{file} follows the store until Ctrl-C")
-            with suppress(KeyboardInterrupt), terminal.working(str(file), "events") as update:  # it ends so
+            # it ends so
+            with suppress(KeyboardInterrupt), terminal.working(str(file), "events") as update:
                 follower.run(_DESCRIBED_EVERY_S, lambda events: update(completed=events))
             follower.view.derived.describe()
             _warn_of_damaged(file, follower.view.derived.damaged)
@@ -66,11 +74,21 @@ def _make_all_events(store: Store, names: Sequence[str] | None) -> None:
 
 
 def check_options(
-    file: Path | None, *, follow: bool, as_json: bool, others: Sequence[str], conversations: Sequence[str]
+    file: Path | None,
+    *,
+    follow: bool,
+    as_json: bool,
+    others: Sequence[str],
+    conversations: Sequence[str],
 ) -> None:
-    """Raise ``Refused`` where options do not go together. ``others`` are options of an export of one conversation."""
+    """Raise ``Refused`` where options do not go together. ``others`` are options of an export of
+    one conversation.
+    """
     if follow and (file is None or conversations or as_json):
-        raise Refused("--follow needs --to FILE, and follows the whole store; leave out conversations and --json")
+        raise Refused(
+            "--follow needs --to FILE, and follows the whole store; leave out conversations and"
+            " --json"
+        )
     if file is not None and others:
         raise Refused(f"--to writes a database; leave out {', '.join(others)}")
     if file is None and len(conversations) != 1:
@@ -79,4 +97,7 @@ def check_options(
 
 def _warn_of_damaged(file: Path, damaged: Iterable[DamagedDocument]) -> None:
     for lost in damaged:
-        terminal.warn(f"left out of {file}: event {lost.event} of conversation {lost.conversation!r}: {lost.problem}")
+        terminal.warn(
+            f"left out of {file}: event {lost.event} of conversation {lost.conversation!r}:"
+            f" {lost.problem}"
+        )

@@ -27,7 +27,9 @@ _SUB_AGENT = "sub-agent "
 
 
 class Erasing(NamedTuple):
-    """How conversations are erased. ``for_age``: those in use stay, and status is 0 if none is old."""
+    """How conversations are erased. ``for_age``: those in use stay, and status is 0 if none is
+    old.
+    """
 
     reason: str
     with_forks: bool = False
@@ -38,7 +40,9 @@ class Erasing(NamedTuple):
 
 
 class ErasedRows(NamedTuple):
-    """The conversations that went, or would, and those that stay; whether bytes are left, and what removes them."""
+    """The conversations that went, or would, and those that stay; whether bytes are left, and what
+    removes them.
+    """
 
     gone: Sequence[ConversationRow]
     stay: Sequence[ProblemDocument]
@@ -61,7 +65,9 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
     )
     gone: list[ConversationRow] = []
     stay: list[ProblemDocument] = []
-    with terminal.working("looking" if how.dry_run else "erasing", "conversations", len(rows)) as update:
+    with terminal.working(
+        "looking" if how.dry_run else "erasing", "conversations", len(rows)
+    ) as update:
         for row, error in work:
             if error is None:
                 gone.append(row)
@@ -70,21 +76,30 @@ def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> E
             update(advance=1)
     is_pending = False
     if gone and not how.dry_run:
-        done = f"conversation {gone[0].id!r} is erased" if len(gone) == 1 else f"{len(gone)} are erased"
+        if len(gone) == 1:
+            done = f"conversation {gone[0].id!r} is erased"
+        else:
+            done = f"{len(gone)} are erased"
         is_pending = bytes_stay_pending(store, done, no_vacuum=how.no_vacuum)
         gone = [row._replace(bytes_pending=is_pending) for row in gone]
     return ErasedRows(gone, stay, is_pending, bytes_pending_words(store, "it"))
 
 
 def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
-    """Print what was erased, what stays, and what may still hold it. ``nothing`` says that nothing was selected."""
-    gone, stay = outcome.gone, outcome.stay
+    """Print what was erased, what stays, and what may still hold it. ``nothing`` says that nothing
+    was selected.
+    """
+    gone = outcome.gone
+    stay = outcome.stay
     document = _document(gone, stay)
     told = list(map(_account, gone))
     if nothing:
         told.append(nothing)
     elif len(gone) != 1:
-        done = "erased" if gone and gone[0].erased_at is not None else "to erase"
+        if gone and gone[0].erased_at is not None:
+            done = "erased"
+        else:
+            done = "to erase"
         told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
     terminal.answer(document, told)
     if not (gone or stay or how.for_age):
@@ -95,57 +110,91 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
         terminal.note(f"bytes pending: {outcome.remedy}")
     agents = [name for name in document.holders if name.startswith(_SUB_AGENT)]
     if agents:
-        remedy = command("store erase", *(name.removeprefix(_SUB_AGENT) for name in agents), "--reason", how.reason)
-        them = "the conversation of a sub-agent stays" if len(agents) == 1 else f"{len(agents)} of sub-agents stay"
+        remedy = command(
+            "store erase",
+            *(name.removeprefix(_SUB_AGENT) for name in agents),
+            "--reason",
+            how.reason,
+        )
+        if len(agents) == 1:
+            them = "the conversation of a sub-agent stays"
+        else:
+            them = f"{len(agents)} of sub-agents stay"
         terminal.note(f"{them}, and may hold the content; to erase them too: '{remedy}'")
     if not how.dry_run:
         warn_of_unconfirmed((name for name in document.holders if name not in agents), "erasure")
 
 
 def _document(gone: Sequence[ConversationRow], stay: Sequence[ProblemDocument]) -> ErasedDocument:
-    went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}  # after those that named them
+    # after those that named them
+    went = {f"{what}{row.id}" for row in gone for what in ("companion ", _SUB_AGENT)}
     return ErasedDocument(
         conversations=tuple(map(ConversationDocument.of_row, gone)),
         events=sum(row.version for row in gone),
         stay=tuple(stay),
-        holders=tuple(dict.fromkeys(name for row in gone for name in row.unconfirmed if name not in went)),
+        holders=tuple(
+            dict.fromkeys(name for row in gone for name in row.unconfirmed if name not in went)
+        ),
     )
 
 
 def _problem(error: EventStoreError) -> str:
     """Return why a conversation stays, with the options of the command."""
     if isinstance(error, ConversationHasForks):
-        return f"{error.problem}; --with-forks erases them too, --detach first gives each a copy of the shared events"
+        return (
+            f"{error.problem}; --with-forks erases them too, --detach first gives each a copy of"
+            " the shared events"
+        )
     return str(error)
 
 
 def _account(row: ConversationRow) -> str:
     name = terminal.typed_id(row.id)
     if row.erased_at is None:
-        unused = f", {count(row.pending, 'record')} that no event was made of" if row.pending else ""
-        return f"{name}: {count(row.version, 'event')}{unused}, the last at {time_words(row.updated_at)}"
-    return f"{name}: erased at {time_words(row.erased_at)}, {count(row.version, 'event')}, head {row.head}"
+        if row.pending:
+            unused = f", {count(row.pending, 'record')} that no event was made of"
+        else:
+            unused = ""
+        return (
+            f"{name}: {count(row.version, 'event')}{unused}, the last at"
+            f" {time_words(row.updated_at)}"
+        )
+    return (
+        f"{name}: erased at {time_words(row.erased_at)}, {count(row.version, 'event')}, head"
+        f" {row.head}"
+    )
 
 
 def warn_of_unconfirmed(unconfirmed: Iterable[str], removal: str) -> None:
-    """Name the read models that may still hold what was removed, and the command that updates an audit database; the
-    files that can only be deleted; and the imported events that could not be looked into.
+    """Name the read models that may still hold what was removed, and the command that updates an
+    audit database; the files that can only be deleted; and the imported events that could not be
+    looked into.
     """
     for name in dict.fromkeys(unconfirmed):
         if name.startswith("conversation "):
-            terminal.warn(f"the record of an event may still hold the content, because it cannot be read: {name}")
+            terminal.warn(
+                "the record of an event may still hold the content, because it cannot be read:"
+                f" {name}"
+            )
         elif name.startswith("companion "):
-            terminal.warn(f"what its runtime keeps beside it may still hold the content, until that is erased: {name}")
+            terminal.warn(
+                "what its runtime keeps beside it may still hold the content, until that is"
+                f" erased: {name}"
+            )
         elif is_a_copy(name):
-            file = "a file in this folder" if name.startswith("imported folder ") else "a file"
+            if name.startswith("imported folder "):
+                file = "a file in this folder"
+            else:
+                file = "a file"
             terminal.note(f"{file} may still hold the content, until it is deleted: {name}")
         else:
-            remedy = (
-                f"run '{command('export', '--to', path)}'" if (path := path_in(name)) else "let it follow the store"
-            )
+            if path := path_in(name):
+                remedy = f"run '{command('export', '--to', path)}'"
+            else:
+                remedy = "let it follow the store"
             terminal.warn(
-                f"a read model may still hold the content, because it has not confirmed the {removal}: {name}; "
-                f"{remedy}, then run the same command again to ask again"
+                "a read model may still hold the content, because it has not confirmed the"
+                f" {removal}: {name}; {remedy}, then run the same command again to ask again"
             )
 
 
@@ -154,8 +203,14 @@ def ask(store: Store, rows: Sequence[ConversationRow], *, with_forks: bool = Fal
     rows = with_companions(store, and_forks(store, rows) if with_forks else rows)
     rows = [row for row in rows if row.erased_at is None]
     shown = [line for row in rows[:_NAMED_MAX] for line in _shown(store, row)]
-    more = [f"… and {len(rows) - _NAMED_MAX:,} more"] if len(rows) > _NAMED_MAX else []
-    of = f"conversation {rows[0].id!r}" if len(rows) == 1 else f"each of {len(rows):,} conversations"
+    if len(rows) > _NAMED_MAX:
+        more = [f"… and {len(rows) - _NAMED_MAX:,} more"]
+    else:
+        more = []
+    if len(rows) == 1:
+        of = f"conversation {rows[0].id!r}"
+    else:
+        of = f"each of {len(rows):,} conversations"
     if rows:
         it = "it" if len(rows) == 1 else "them"
         question = f"Erase {it} for good? Nothing brings {it} back."
@@ -166,4 +221,7 @@ def _shown(store: Store, row: ConversationRow) -> tuple[str, str]:
     more = overview_of(store, Views(store), row)
     about = more.title or more.problem or "without words of a user"
     events = count(row.version, "event")
-    return f"{terminal.typed_id(row.id)}: {events}, begun {time_words(row.created_at)}", about[:WORDS_MAX]
+    return (
+        f"{terminal.typed_id(row.id)}: {events}, begun {time_words(row.created_at)}",
+        about[:WORDS_MAX],
+    )

@@ -77,19 +77,24 @@ def event_line(event: Event, width: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = gist.INTERVALS_MAX) -> str:
-    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of them at most."""
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; on a terminal ``most`` of
+    them at most.
+    """
     return gist.interval_words(intervals, most if terminal.has_edge() else gist.UNLIMITED)
 
 
 def summary_at(summary: CondensationSummary, action: CondensationAction) -> CondensationSummary:
     """Return a summary with the time, the format and the receipt of its condensation."""
-    origin = None if action.origin is None else Origin(format=action.origin.format, time=action.origin.time)
+    if action.origin is None:
+        origin = None
+    else:
+        origin = Origin(format=action.origin.format, time=action.origin.time)
     return replace(summary, timestamp=action.timestamp, origin=origin, redacted=action.redacted)
 
 
 def event_moment(event: Event, recorded_at: datetime) -> str:
-    """Return when the event happened, as ``time_words`` does. A time without a zone is shown as its source wrote it.
-    Empty if the event has no time.
+    """Return when the event happened, as ``time_words`` does. A time without a zone is shown as its
+    source wrote it. Empty if the event has no time.
     """
     return time_words(time_text(event, recorded_at) or "")
 
@@ -101,8 +106,16 @@ _Part = tuple[str, str]
 def show_event(event: Event, recorded_at: datetime, *, is_uncounted: bool = False) -> None:
     """Print the event with its line breaks. On a terminal its text is wrapped, never cut."""
     (number, _), kind = event_spans(event)
-    terminal.say((number, "bold"), kind, (event_moment(event, recorded_at) or "no time of its own", "dim"), wraps=True)
-    why = "by figures: it is a copy, or an import took it back, which its source no longer has, or has again"
+    terminal.say(
+        (number, "bold"),
+        kind,
+        (event_moment(event, recorded_at) or "no time of its own", "dim"),
+        wraps=True,
+    )
+    why = (
+        "by figures: it is a copy, or an import took it back, which its source no longer has, or"
+        " has again"
+    )
     back = (("not counted", why),) if is_uncounted else ()
     for name, value in (*_facts(event, recorded_at), *back):
         terminal.say((f"{name:>15}  ", "dim"), value, wraps=True)
@@ -119,7 +132,10 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     if event.timestamp != recorded_at:
         yield "recorded at", time_words(recorded_at)
     if event.origin is not None:
-        named = "" if event.origin.id is None else f", id {json.dumps(event.origin.id, ensure_ascii=False)}"
+        if event.origin.id is None:
+            named = ""
+        else:
+            named = f", id {json.dumps(event.origin.id, ensure_ascii=False)}"
         yield "imported from", f"{event.origin.format}{named}"
         if event.origin.time:
             yield "time", f"{event.origin.time} (without a zone)"
@@ -133,7 +149,9 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
     if redacted is not None:
         said = f"{time_words(redacted.at)} by {redacted.by}: {redacted.reason}"
         yield "redacted", f"{said} ({redacted.bytes:,} bytes, hash {redacted.hash})"
-    for event_id, its_hash in zip(getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False):
+    for event_id, its_hash in zip(
+        getattr(event, "event_ids", ()), getattr(event, "hashes", ()), strict=False
+    ):
         yield "redacts", f"event {id_words(event_id)} (hash {its_hash})"
     if by := getattr(event, "by", ""):
         yield "by", by
@@ -144,7 +162,10 @@ def _facts(event: Event, recorded_at: datetime) -> Iterator[tuple[str, str]]:
 def _parts(event: Event) -> Iterator[_Part]:
     """Yield the long fields of an event."""
     if getattr(event, "thinking", ()):
-        yield "thinking", "\n".join(thinking_texts(event)) or "without words: only its server can read it"
+        yield (
+            "thinking",
+            "\n".join(thinking_texts(event)) or "without words: only its server can read it",
+        )
     match event:
         case events.CondensationAction():
             yield from _condensation(event)
@@ -194,7 +215,9 @@ def _arguments(arguments: dict[str, Any] | str | None) -> Iterator[_Part]:
         if given is not None:
             yield "arguments", given if isinstance(given, str) else _json(given)
         return
-    long = {name: value for name, value in given.items() if isinstance(value, str) and "\n" in value}
+    long = {
+        name: value for name, value in given.items() if isinstance(value, str) and "\n" in value
+    }
     if rest := {name: value for name, value in given.items() if name not in long}:
         yield "arguments", _json(rest)
     yield from long.items()

@@ -1,7 +1,8 @@
-"""Commands that a message tells a person to run. Each is complete: it names the store that this command was given.
+"""Commands that a message tells a person to run. Each is complete: it names the store that this
+command was given.
 
-Modules below the command cannot know how the store was named; they write ``'foldlog store verify'``. ``completed``
-adds the store, and everything on stderr goes through it.
+Modules below the command cannot know how the store was named; they write ``'foldlog store
+verify'``. ``completed`` adds the store, and everything on stderr goes through it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ _store: str | None = None
 
 def home_folder() -> str:
     """Return the folder of the store that coding agents write into where no other is named."""
-    return os.path.join(os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog")
+    return os.path.join(
+        os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog"
+    )
 
 
 def home_db() -> str:
@@ -29,13 +32,17 @@ def home_db() -> str:
 
 
 def existing_db(db: str) -> str:
-    """Return a store; in the place of the default one, where it is not in this folder, that of the coding agents."""
+    """Return a store; in the place of the default one, where it is not in this folder, that of the
+    coding agents.
+    """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")
     return home_db() if is_missing and os.path.exists(home_db()) else db
 
 
 def use_store(db: str | None) -> str | None:
-    """Name ``db`` in the commands of later messages; None before a store is known. Return ``db``."""
+    """Name ``db`` in the commands of later messages; None before a store is known. Return
+    ``db``.
+    """
     global _store
     _store = db
     return db
@@ -74,10 +81,18 @@ def _complete(typed: str, name: str) -> str:
     if typed == "foldlog store copy --damaged":
         return f"foldlog store copy {named} NEW.db --damaged REST.jsonl"
     if name == "store copy":
-        return f"{typed.removesuffix('TO')}{named}" if typed.endswith(" TO") else typed
-    return typed if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB) else f"{typed} --db {named}"
+        if typed.endswith(" TO"):
+            return f"{typed.removesuffix('TO')}{named}"
+        return typed
+    if _store == (os.environ.get("FOLDLOG_DB") or DEFAULT_DB):
+        return typed
+    return f"{typed} --db {named}"
 
 
 def _word(text: str) -> str:
-    """Return an argument as a shell takes it, without single quotes around it: those are around the command."""
-    return text if _PLAIN.fullmatch(text) else '"' + re.sub(r'(["\\$`])', r"\\\1", text) + '"'
+    """Return an argument as a shell takes it, without single quotes around it: those are around the
+    command.
+    """
+    if _PLAIN.fullmatch(text):
+        return text
+    return '"' + re.sub(r'(["\\$`])', r"\\\1", text) + '"'

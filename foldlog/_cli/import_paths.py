@@ -18,29 +18,39 @@ def formats_with_places() -> list[str]:
 
 
 def places_of(name: str) -> list[Path]:
-    """Return the folders and files in which the program of a format keeps its histories on this machine."""
+    """Return the folders and files in which the program of a format keeps its histories on this
+    machine.
+    """
     if name not in formats() or not formats()[name].kept_in:
         known = ", ".join(formats_with_places())
-        raise Refused(f"where {name!r} keeps its histories is not known; name a PATH, or one of {known}")
-    expanded = {place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in}
+        raise Refused(
+            f"where {name!r} keeps its histories is not known; name a PATH, or one of {known}"
+        )
+    expanded = {
+        place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in
+    }
     paths = {place: Path(path) for place, path in expanded.items() if "$" not in path}
     there = {place: path for place, path in paths.items() if next(files_below(path), None)}
     if not there:
         raise Refused(
-            f"there are no histories of {name} at {', '.join(map(str, paths.values()))}; name the PATH where they are, "
-            f"with --format {name} in place of --from"
+            f"there are no histories of {name} at {', '.join(map(str, paths.values()))}; name the"
+            f" PATH where they are, with --format {name} in place of --from"
         )
-    chosen = [path for place, path in there.items() if place.startswith("$")]  # in the place of those below ~
+    # in the place of those below ~
+    chosen = [path for place, path in there.items() if place.startswith("$")]
     return chosen or [*there.values()]
 
 
 def with_stdin(paths: list[Path], folder: Path) -> list[Path]:
-    """Return the paths, with a private copy of stdin in the place of ``-``: a history is read more than once."""
+    """Return the paths, with a private copy of stdin in the place of ``-``: a history is read more
+    than once.
+    """
     if Path("-") not in paths:
         return paths
     if sys.stdin.isatty():
         raise Refused(
-            "- is stdin, which is a terminal here; pipe a history into it: ssh host cat x.jsonl | foldlog import -"
+            "- is stdin, which is a terminal here; pipe a history into it: ssh host cat x.jsonl |"
+            " foldlog import -"
         )
     with (folder / "stdin").open("xb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)

@@ -25,8 +25,9 @@ _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
-"""How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems can tell of changes,
-but not of those on disks of other machines or in a container, where many agents work.
+"""How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems
+can tell of changes, but not of those on disks of other machines or in a container, where many
+agents work.
 """
 
 
@@ -47,8 +48,13 @@ class ImportOptions(NamedTuple):
 class Importing:
     """The import of some paths into a store, once or again and again, with what is told of it."""
 
-    def __init__(self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str) -> None:
-        self._store, self._paths, self._options, self._stdin = store, paths, options, stdin
+    def __init__(
+        self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str
+    ) -> None:
+        self._store = store
+        self._paths = paths
+        self._options = options
+        self._stdin = stdin
         self._imported: list[ImportedDocument] = []
         self._told = set[str]()
         from foldlog._secrets import secret_finder
@@ -98,21 +104,32 @@ class Importing:
             raise Refused(self._named(self._import.nothing()))
         elsewhere = [self._named(each) for each in self._import.findings]
         if self._options.as_json:
-            document = ImportDocument(db=db, imported=tuple(self._imported), findings=tuple(elsewhere))
+            document = ImportDocument(
+                db=db, imported=tuple(self._imported), findings=tuple(elsewhere)
+            )
             return terminal.emit(document)
         notes = len(remarks) + sum(bool(paths) for _, paths in left_out)
         findings = sum(one.findings_count for one in self._imported) + len(elsewhere)
         numbers = ((findings, "finding"), (notes, "note"))
         told = " and ".join(count(number, what) for number, what in numbers if number)
-        added = [one for one in self._imported if one.added] or [one for one in self._imported if not one.refused]
+        added = [one for one in self._imported if one.added] or [
+            one for one in self._imported if not one.refused
+        ]
         there = count(len({one.conversation for one in added}), "conversation")
         records = count(sum(one.added for one in added), "record")
         end = f"; {told}, named above." if told else "."
         terminal.say(f"{records} of {there} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return what differs when a file at these paths, or below them, was changed, removed or added."""
-        return {file: state for path in self._paths for file in files_below(path) if (state := state_of(Path(file)))}
+        """Return what differs when a file at these paths, or below them, was changed, removed or
+        added.
+        """
+        return {
+            file: state
+            for path in self._paths
+            for file in files_below(path)
+            if (state := state_of(Path(file)))
+        }
 
     def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
         """Wait until files are not as they were before. Return how they are then."""
@@ -152,26 +169,36 @@ class Importing:
         )
 
     def _tell(self, one: ImportedDocument, *, again: bool) -> None:
-        tell = terminal.warn if one.refused or self._options.strict else terminal.note
+        if one.refused or self._options.strict:
+            tell = terminal.warn
+        else:
+            tell = terminal.note
         self._warn(one.findings, one.path, one.findings_count, tell)
         if self._options.as_json or (again and not one.added):
             return
         if one.refused:
             there = f"{count(one.added, 'record')} so far: import it again to go on there"
-            what, style = there if one.added else "not imported", "red"
+            what = there if one.added else "not imported"
+            style = "red"
         elif one.forked_at is not None:
-            what, style = f"{count(one.added, 'record')}, a fork at record {one.forked_at:,}", "green"
+            what = f"{count(one.added, 'record')}, a fork at record {one.forked_at:,}"
+            style = "green"
         elif one.added == 0:
             older = " (older than what was imported)" if one.older else ""
-            what, style = f"nothing new{older}, {count(one.records, 'record')} as before", "dim"
+            what = f"nothing new{older}, {count(one.records, 'record')} as before"
+            style = "dim"
         elif one.added < one.records:
-            what, style = f"{count(one.added, 'new record')}, {one.records:,} in all", "green"
+            what = f"{count(one.added, 'new record')}, {one.records:,} in all"
+            style = "green"
         else:
-            what, style = count(one.records, "record"), "green"
+            what = count(one.records, "record")
+            style = "green"
         if one.waits:
             what += "; its last line is not whole yet, and the next import takes it"
         lines = terminal.PrintedLines()
-        lines.write((terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style))
+        lines.write(
+            (terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style)
+        )
 
     def _warn(
         self,

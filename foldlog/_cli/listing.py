@@ -26,8 +26,11 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
-_FEW, _FEW_EVENTS = 50, 20_000
-"""A list of up to this many conversations, or of conversations with up to this many events, is long by default."""
+_FEW = 50
+_FEW_EVENTS = 20_000
+"""A list of up to this many conversations, or of conversations with up to this many events, is long
+by default.
+"""
 _COUNTED = 10_000
 """Those that are not shown are counted up to this many."""
 
@@ -73,7 +76,9 @@ class Aside:
                 yield row
 
     def total(self, shown: int, rows: Iterator[ConversationRow]) -> str:
-        """Return how many conversations there are beside those that are shown; an empty text where all are."""
+        """Return how many conversations there are beside those that are shown; an empty text where
+        all are.
+        """
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
         more = " or more" if left == _COUNTED else ""
         return f"{shown + left:,}{more}" if left else ""
@@ -83,10 +88,15 @@ class Aside:
             what = count(self.unsorted, "conversation")
             terminal.note(f"{what} cannot be sorted by {sort}: the last ones in either order")
         if self.own:
-            terminal.note(f"{count(self.own, 'conversation')} that runtimes keep for themselves: --all shows them")
+            terminal.note(
+                f"{count(self.own, 'conversation')} that runtimes keep for themselves: --all shows"
+                " them"
+            )
         if self.locked:
             problem = next(iter(self.locked.values()))
-            terminal.note(f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}")
+            terminal.note(
+                f"the figures of {count(len(self.locked), 'conversation')} are not shown: {problem}"
+            )
         if with_costs and (named := [models for models in self.unpriced if models]):
             models = ", ".join(sorted({model for each in named for model in each}))
             what = f"{count(len(named), 'unknown cost')}: the models have no price"
@@ -110,7 +120,9 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
         after = filters.after
         rows = (row for row in rows if row.updated_at >= after)
     if filters.to_be_resumed:
-        rows = to_resume(store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values())))
+        rows = to_resume(
+            store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values()))
+        )
     return rows
 
 
@@ -124,8 +136,12 @@ def _with_attributes(
     return (row for row in rows if row.id in found)
 
 
-def _matching(store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside) -> Iterator[ConversationRow]:
-    """Yield the conversations whose id, title or format contains a text in lower case, as the page finds them."""
+def _matching(
+    store: Store, rows: Iterator[ConversationRow], text: str, aside: Aside
+) -> Iterator[ConversationRow]:
+    """Yield the conversations whose id, title or format contains a text in lower case, as the page
+    finds them.
+    """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
         if more.problem is not None and more.needs_key:
@@ -142,8 +158,12 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
     return (row for row in rows if row.id in found)
 
 
-def is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterator[ConversationRow], bool]:
-    """Return whether the list is short enough to read events for each of its lines; and all rows."""
+def is_short(
+    rows: Iterator[ConversationRow], limit: int | None
+) -> tuple[Iterator[ConversationRow], bool]:
+    """Return whether the list is short enough to read events for each of its lines; and all
+    rows.
+    """
     first = list(islice(rows, _FEW + 1))
     wanted = first if limit is None else first[:limit]
     short = len(first) <= _FEW and sum(row.version for row in wanted) <= _FEW_EVENTS
@@ -151,9 +171,16 @@ def is_short(rows: Iterator[ConversationRow], limit: int | None) -> tuple[Iterat
 
 
 def describe_rows(
-    aside: Aside, stored: FiguresOfStore, table: Prices, rows: Iterable[ConversationRow], *, sizes: bool
+    aside: Aside,
+    stored: FiguresOfStore,
+    table: Prices,
+    rows: Iterable[ConversationRow],
+    *,
+    sizes: bool,
 ) -> Iterator[ConversationDocument]:
-    """Yield the document of each conversation; without ``sizes`` without what its View and its calls tell."""
+    """Yield the document of each conversation; without ``sizes`` without what its View and its
+    calls tell.
+    """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview
         if more.problem is not None and more.needs_key:
@@ -180,17 +207,23 @@ def sorted_by_figure(
     reverse: bool,
     limit: int | None,
 ) -> Iterator[ConversationRow]:
-    """Yield conversations in the order of a figure, in either order those last of which it is not known, and then
-    erased ones. Without a filter, and for the first ``limit`` of them, SQL chooses these.
+    """Yield conversations in the order of a figure, in either order those last of which it is not
+    known, and then erased ones. Without a filter, and for the first ``limit`` of them, SQL chooses
+    these.
     """
     with terminal.working("reading conversations"):
         figures.refresh()
     if limit is not None and filters == Filters(every=filters.every):
-        page = figures.page(Where(companions=filters.every), sort=sort, reverse=reverse, limit=limit)
+        page = figures.page(
+            Where(companions=filters.every), sort=sort, reverse=reverse, limit=limit
+        )
         aside.unsorted = page.unknown
         is_cut = len(page.rows) == limit
         aside.left = page.total - limit if is_cut else 0
-        aside.own = figures.count() - page.total if is_cut and not filters.every else 0
+        if is_cut and not filters.every:
+            aside.own = figures.count() - page.total
+        else:
+            aside.own = 0
         yield from (row for row, _ in page.rows)
         left = iter(()) if is_cut else select_rows(store, filters, aside)
     else:

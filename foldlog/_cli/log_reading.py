@@ -25,14 +25,16 @@ _SPAN = 500
 
 
 class LogReading:
-    """The selected events of one conversation. An event that cannot be read is a finding; the events after it are still
-    read.
+    """The selected events of one conversation. An event that cannot be read is a finding; the
+    events after it are still read.
 
     Its constructor raises ``ConversationNotFound``, before any line is printed.
     """
 
     def __init__(self, store: Store, conversation: str, wanted: Selection) -> None:
-        self._store, self._conversation, self._wanted = store, conversation, wanted
+        self._store = store
+        self._conversation = conversation
+        self._wanted = wanted
         store.events(conversation, stop=0)
         self.in_own_ids = in_own_ids(store, conversation)
         self.version = store.version(conversation)
@@ -42,10 +44,14 @@ class LogReading:
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures do not count an event, up to the newest version: see ``counted_in``."""
+        """Return whether figures do not count an event, up to the newest version: see
+        ``counted_in``.
+        """
         if self._counted is None or self._counted[0] != self.version:
             with suppress(CorruptEvent):  # it is a finding
-                structural = self._store.query(self._conversation, lambda read: [*read.structural_events()])
+                structural = self._store.query(
+                    self._conversation, lambda read: [*read.structural_events()]
+                )
                 self._counted = self.version, counted_in(structural, self.version)
         return self._counted is not None and not self._counted[1](event)
 
@@ -54,7 +60,8 @@ class LogReading:
 
     def events(self, start: int, stop: int | None) -> Iterator[Logged]:
         end = self.end(stop)
-        takes, everything = self._wanted.takes, self._wanted.everything
+        takes = self._wanted.takes
+        everything = self._wanted.everything
         for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
@@ -62,7 +69,9 @@ class LogReading:
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:
-        """Return the last ``number`` of these events. Cost: the events from the first of them on."""
+        """Return the last ``number`` of these events. Cost: the events from the first of them
+        on.
+        """
         found: list[Logged] = []
         end = self.end(stop)
         while len(found) < number and end > start:
@@ -72,8 +81,8 @@ class LogReading:
         return found[-number:] if number else []
 
     def slowest(self, number: int, start: int, stop: int | None) -> list[tuple[float, Logged]]:
-        """Return the selected events that took longest to come, by a model or a tool, with the seconds since the event
-        before, the longest first. Cost: these events.
+        """Return the selected events that took longest to come, by a model or a tool, with the
+        seconds since the event before, the longest first. Cost: these events.
         """
         waits: list[tuple[float, Logged]] = []
         reached: EventTime | None = None
@@ -81,19 +90,25 @@ class LogReading:
             at = told_at(one.event, one.recorded_at)
             if at is None or is_about_it(one.event) or is_structural(one.event):
                 continue
-            if reached is not None and is_waited_for(one.event) and self._wanted.takes(one.event, one.recorded_at):
+            if (
+                reached is not None
+                and is_waited_for(one.event)
+                and self._wanted.takes(one.event, one.recorded_at)
+            ):
                 waits.append((seconds_between(reached, at), one))
             reached = at
         return nlargest(number, waits, key=lambda wait: wait[0])
 
     def coming(self, stop: int | None) -> Iterator[Logged]:
         """Yield events as they are appended, until Ctrl-C or up to ``stop``."""
-        seen, done = -1, self.version
+        seen = -1
+        done = self.version
         try:
             while stop is None or done < stop:
                 changed = self._store.database.data_version()
                 if changed != seen:
-                    seen, self.version = changed, self._store.version(self._conversation)
+                    seen = changed
+                    self.version = self._store.version(self._conversation)
                     yield from self.events(done, stop)
                     done = max(done, self.version)
                 sys.stdout.flush()

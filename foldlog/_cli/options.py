@@ -16,7 +16,9 @@ Named = TypeVar("Named", Path, str)
 
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Complete the id of a conversation in a shell. Return nothing if the store cannot be opened."""
+    """Complete the id of a conversation in a shell. Return nothing if the store cannot be
+    opened.
+    """
     from foldlog._cli.stores import open_existing
     from foldlog._companions import ids_from
     from foldlog.eventstore import EventStoreError
@@ -41,54 +43,88 @@ Db = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document, for programs.")]
 ConversationId = Annotated[
     str,
-    typer.Argument(metavar="ID", help="The conversation.", show_default=False, autocompletion=completed),
+    typer.Argument(
+        metavar="ID", help="The conversation.", show_default=False, autocompletion=completed
+    ),
 ]
 EVENT_SETTINGS = {"ignore_unknown_options": True}
 """Accept the id of a summary, which begins with a minus, as an argument."""
 NoVacuum = Annotated[
-    bool, typer.Option("--no-vacuum", help="Leave its bytes in the store until 'foldlog store vacuum' removes them.")
+    bool,
+    typer.Option(
+        "--no-vacuum",
+        help="Leave its bytes in the store until 'foldlog store vacuum' removes them.",
+    ),
 ]
 PricesFile = Annotated[
     Path | None,
     typer.Option(
         "--prices",
         metavar="FILE",
-        help="JSON with prices of models in the form of litellm's table. It comes before an installed table.",
+        help=(
+            "JSON with prices of models in the form of litellm's table. It comes before an"
+            " installed table."
+        ),
         show_default="the table of litellm, or of genai-prices",
     ),
 ]
-REASON = typer.Option("--reason", metavar="TEXT", help="Why: the receipt or the tombstone keeps it.")
+REASON = typer.Option(
+    "--reason", metavar="TEXT", help="Why: the receipt or the tombstone keeps it."
+)
 """Of what goes for good, which keeps a receipt or a tombstone."""
 OLDER_THAN = typer.Option(
     "--older-than",
     metavar="TIME",
-    help="What was recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported is as old as the last "
-    "import that added to it.",
+    help=(
+        "What was recorded before: 90d (or s, m: minutes, h, w), 2026-03-01. What was imported is"
+        " as old as the last import that added to it."
+    ),
 )
-Detach = Annotated[bool, typer.Option("--detach", help="First give each of their forks a copy of the shared events.")]
+Detach = Annotated[
+    bool,
+    typer.Option("--detach", help="First give each of their forks a copy of the shared events."),
+]
 RedactSecrets = Annotated[
-    bool, typer.Option("--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted.")
+    bool,
+    typer.Option(
+        "--redact-secrets", help="Keep records out that hold keys and tokens, as if redacted."
+    ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask. For scripts.")]
 SomeConversations = Annotated[
     list[str] | None,
-    typer.Argument(metavar="ID", help="The conversations.", show_default="all of them", autocompletion=completed),
+    typer.Argument(
+        metavar="ID",
+        help="The conversations.",
+        show_default="all of them",
+        autocompletion=completed,
+    ),
 ]
 
 From = Annotated[
-    str, typer.Option("--from", metavar="ID", help="Go on from this conversation, where an interrupted run says so.")
+    str,
+    typer.Option(
+        "--from",
+        metavar="ID",
+        help="Go on from this conversation, where an interrupted run says so.",
+    ),
 ]
 
-# -- files to write: one that exists is replaced only with --force, a store never, and - is not a name ----------------
+# -- files to write: one that exists is replaced only with --force, a store never, and - is not a
+# name ----------------
 
 Force = Annotated[
-    bool, typer.Option("--force", help="Replace the file if it exists.", is_eager=True)  # read before the file is
+    # read before the file is
+    bool,
+    typer.Option("--force", help="Replace the file if it exists.", is_eager=True),
 ]
 
 
 def output_option(*names: str, help: str, show_default: bool | str = True) -> Any:
     """Return an option that names a file to write. Its command takes ``Force`` too."""
-    return typer.Option(*names, metavar="FILE", help=help, show_default=show_default, callback=_output)
+    return typer.Option(
+        *names, metavar="FILE", help=help, show_default=show_default, callback=_output
+    )
 
 
 def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -> Path | None:
@@ -100,16 +136,21 @@ def _output(ctx: typer.Context, param: typer.CallbackParam, path: Path | None) -
 
 
 def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
-    """Check that an option or argument names a file or a store, which the command itself makes or knows. Return it."""
+    """Check that an option or argument names a file or a store, which the command itself makes or
+    knows. Return it.
+    """
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
-        raise Refused(f"{path} is not the name of a file, and no name stands for stdout; name a file: {option}")
+        raise Refused(
+            f"{path} is not the name of a file, and no name stands for stdout; name a file:"
+            f" {option}"
+        )
     return path
 
 
 def check_output(path: Path, *, force: bool) -> None:
-    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given, and if its folder
-    does not; and ``InvalidOption`` if it is a folder, a database or its log.
+    """Raise ``Refused`` if ``path`` exists, unless it is a device or a pipe, or ``force`` is given,
+    and if its folder does not; and ``InvalidOption`` if it is a folder, a database or its log.
     """
     check_target(path)
     if not path.parent.is_dir():

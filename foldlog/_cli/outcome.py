@@ -6,8 +6,8 @@ from typing import Final
 
 DONE: Final = 0
 FINDINGS: Final = 1
-"""A part had a problem, which was reported; the rest was done. A command that has printed a finding ends so, whatever
-it returns.
+"""A part had a problem, which was reported; the rest was done. A command that has printed a finding
+ends so, whatever it returns.
 """
 REFUSED: Final = 2
 """Bad input or usage: nothing was done. An error says why, also after findings."""
@@ -21,7 +21,9 @@ class Refused(Exception):
 
 
 def is_of_damage(error: Exception) -> bool:
-    """Return whether an error says that stored bytes cannot be read: then the rest of the work can go on."""
+    """Return whether an error says that stored bytes cannot be read: then the rest of the work can
+    go on.
+    """
     from foldlog.eventstore import CorruptEvent, StoreDamaged
 
     return isinstance(error, CorruptEvent | StoreDamaged)

@@ -8,7 +8,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from foldlog._cli import terminal
-from foldlog._cli.hints import DEFAULT_DB, DEMO_DB, command, existing_db, home_folder, store_name, use_store
+from foldlog._cli.hints import (
+    DEFAULT_DB,
+    DEMO_DB,
+    command,
+    existing_db,
+    home_folder,
+    store_name,
+    use_store,
+)
 from foldlog._cli.stores import ShortIds, open_existing
 from foldlog._documents import AttentionDocument, HomeDocument
 from foldlog._words.gist import count
@@ -23,8 +31,8 @@ _TITLE = 60
 
 
 def show_overview(commands: Mapping[str, str]) -> None:
-    """Print what is in the store that commands use without ``--db``. Without one, print the first ``commands``, each
-    with the beginning of its help.
+    """Print what is in the store that commands use without ``--db``. Without one, print the first
+    ``commands``, each with the beginning of its help.
     """
     chosen = existing_db(os.environ.get("FOLDLOG_DB") or DEFAULT_DB)
     db = next((db for db in (chosen, DEMO_DB) if _is_there(db)), None)
@@ -39,7 +47,9 @@ def show_overview(commands: Mapping[str, str]) -> None:
 
 def _is_there(db: str) -> bool:
     location = parse_url(as_url(db))
-    return location.scheme != "memory" and (location.scheme != "sqlite" or os.path.exists(location.path))
+    return location.scheme != "memory" and (
+        location.scheme != "sqlite" or os.path.exists(location.path)
+    )
 
 
 def _overview(db: str, store: Store) -> HomeDocument:
@@ -48,9 +58,11 @@ def _overview(db: str, store: Store) -> HomeDocument:
     from foldlog._figures.stored import FiguresOfStore
     from foldlog._figures.tables import Where
 
-    figures, prices = FiguresOfStore(store), Prices()
+    figures = FiguresOfStore(store)
+    prices = Prices()
     uncounted = figures.refresh(_NEW)
-    totals, facets = figures.counts(whats=("kind",)), figures.facets(whats=("state",))
+    totals = figures.counts(whats=("kind",))
+    facets = figures.facets(whats=("state",))
     recent = figures.first(Where(companions=False), sort="activity", reverse=True, limit=_RECENT)
     states = {facet.name: facet.conversations for facet in facets}
     return HomeDocument(
@@ -68,12 +80,16 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
     """Yield what is to be done about conversations and their store."""
     if number := states.get("error", 0):
         problem = f"{count(number, 'conversation')} ended with an error"
-        yield AttentionDocument(problem=problem, command=command("list", "--sort", "state", "--reverse"))
+        yield AttentionDocument(
+            problem=problem, command=command("list", "--sort", "state", "--reverse")
+        )
     if number := states.get("open_call", 0):
         problem = f"{count(number, 'conversation')} ended with a call that has no result"
         yield AttentionDocument(problem=problem, command=command("list", "--to-resume"))
     if locked:
-        yield AttentionDocument(problem=f"{count(locked, 'conversation')} cannot be read without a key")
+        yield AttentionDocument(
+            problem=f"{count(locked, 'conversation')} cannot be read without a key"
+        )
     unfinished = store.database.recorder.query(lambda reader: reader.unfinished())
     if unfinished:
         problem = f"{count(len(unfinished), 'operation')} was not completed"
@@ -84,7 +100,9 @@ def _of_store(store: Store, states: Mapping[str, int], locked: int) -> Iterator[
 
 
 def _of_programs(store: Store) -> Iterator[AttentionDocument]:
-    """Yield which transcripts of coding agents are not here, of those that will be deleted within a week."""
+    """Yield which transcripts of coding agents are not here, of those that will be deleted within a
+    week.
+    """
     from foldlog._programs.programs import PROGRAMS, settings_at
 
     here = [program for program in PROGRAMS.values() if settings_at(program.home).is_dir()]
@@ -94,12 +112,21 @@ def _of_programs(store: Store) -> Iterator[AttentionDocument]:
 
         found = look_at(store, program, Path(home_folder(), FIRED))
         if found.soon and found.not_here:
-            missing = f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')} are not here"
-            problem = f"{found.program} deletes {count(found.soon, 'transcript')} within a week, and {missing}"
-            yield AttentionDocument(problem=problem, command=command("import", "--from", found.format))
+            missing = (
+                f"{len(found.not_here):,} of its {count(found.transcripts, 'transcript')} are not"
+                " here"
+            )
+            problem = (
+                f"{found.program} deletes {count(found.soon, 'transcript')} within a week, and"
+                f" {missing}"
+            )
+            yield AttentionDocument(
+                problem=problem, command=command("import", "--from", found.format)
+            )
 
 
-# -- for people -------------------------------------------------------------------------------------------------------
+# -- for people
+# --------------------------------------------------------------------------------------------------
 
 
 def _show_commands(commands: Mapping[str, str], db: str) -> None:
@@ -108,7 +135,9 @@ def _show_commands(commands: Mapping[str, str], db: str) -> None:
     terminal.say("  foldlog --help  All commands")
     terminal.say()
     terminal.say(
-        f"There is no {db} here: '{command('demo')}' makes a store to try, 'foldlog import PATH' yours.", wraps=True
+        f"There is no {db} here: '{command('demo')}' makes a store to try, 'foldlog import PATH'"
+        " yours.",
+        wraps=True,
     )
 
 
@@ -129,4 +158,7 @@ def _show(document: HomeDocument, short: ShortIds) -> None:
         remedy = f": {attention.command}" if attention.command else ""
         terminal.say(f"  {attention.problem}{remedy}")
     terminal.say()
-    terminal.say(f"{command('list')}, view ID, why ID EVENT, search WORDS, serve; all commands: foldlog --help")
+    terminal.say(
+        f"{command('list')}, view ID, why ID EVENT, search WORDS, serve; all commands: foldlog"
+        " --help"
+    )

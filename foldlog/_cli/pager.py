@@ -24,8 +24,8 @@ class _Terminal(io.TextIOWrapper):
 def paged() -> Iterator[None]:
     """Send what is written to stdout to a pager, if stdout is a terminal.
 
-    The pager is ``$PAGER``, or ``less``, which ends at once if the output fits on the screen; ``PAGER=`` or
-    ``PAGER=cat`` turns it off. A reader who leaves the pager ends the output.
+    The pager is ``$PAGER``, or ``less``, which ends at once if the output fits on the screen;
+    ``PAGER=`` or ``PAGER=cat`` turns it off. A reader who leaves the pager ends the output.
     """
     command = _command() if sys.stdout.isatty() else []
     if not command:
@@ -55,4 +55,6 @@ def _command() -> list[str]:
         command = ["less"] if chosen is None else shlex.split(chosen)
     except ValueError:
         return []
-    return command if command and command[0] != "cat" and shutil.which(command[0]) else []
+    if command and command[0] != "cat" and shutil.which(command[0]):
+        return command
+    return []

@@ -21,23 +21,29 @@ class _Heads(msgspec.Struct):
 
 
 def published_heads(path: Path) -> dict[str, list[Published]]:
-    """Read the heads in a file. It may hold several heads of one conversation, at several versions."""
+    """Read the heads in a file. It may hold several heads of one conversation, at several
+    versions.
+    """
     now = command("store verify", "--print-heads", "--json")
     try:
         document = msgspec.convert(json.loads(path.read_text("utf-8")), _Heads)
         heads: dict[str, list[Published]] = {}
         for one in document.heads:
-            published = Published(one.version, bytes.fromhex(one.head), one.generation or 0, document.store)
+            published = Published(
+                one.version, bytes.fromhex(one.head), one.generation or 0, document.store
+            )
             heads.setdefault(one.conversation, []).append(published)
     except OSError as error:
         raise Refused(
-            f"the heads in {path} cannot be read: {error.strerror or error}; name the published file; without one, "
-            f"'{now} > heads.json' publishes the present heads, which show later changes only"
+            f"the heads in {path} cannot be read: {error.strerror or error}; name the published"
+            f" file; without one, '{now} > heads.json' publishes the present heads, which show"
+            " later changes only"
         ) from error
     except (ValueError, RecursionError) as error:
         problem = "it is not JSON" if isinstance(error, json.JSONDecodeError) else error
         raise Refused(
-            f"{path} does not hold heads as 'foldlog store verify --print-heads --json' prints them ({problem}); "
-            f"name the published file; '{now} > heads.json' publishes the present heads"
+            f"{path} does not hold heads as 'foldlog store verify --print-heads --json' prints them"
+            f" ({problem}); name the published file; '{now} > heads.json' publishes the present"
+            " heads"
         ) from error
     return heads

@@ -1,4 +1,6 @@
-"""``foldlog hook`` without what other commands need: a program waits for it at each of its turns."""
+"""``foldlog hook`` without what other commands need: a program waits for it at each of its
+turns.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,8 @@ from foldlog._cli.hints import DEFAULT_DB, home_db, home_folder
 _PATIENCE_S = 5
 
 
-_DB, _REDACT = "--db", "--redact-secrets"
+_DB = "--db"
+_REDACT = "--redact-secrets"
 
 
 def is_hook(arguments: Sequence[str]) -> bool:
@@ -30,13 +33,16 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
     if len(left) == 1 and left[0].startswith(f"{_DB}="):
         return left[0].removeprefix(f"{_DB}="), _REDACT in options
     if len(left) != 2 or left[0] != _DB:
-        raise ValueError(f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80}; see 'foldlog setup'")
+        raise ValueError(
+            f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80}; see 'foldlog"
+            " setup'"
+        )
     return left[1], _REDACT in options
 
 
 def answer(options: Sequence[str]) -> None:
-    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr, and the status is 0:
-    another one would stop the program.
+    """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr,
+    and the status is 0: another one would stop the program.
     """
     told = {}
     try:
@@ -70,13 +76,17 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Return the URL with a short wait for other writers, where it names none: a program ends a hook that is slow."""
+    """Return the URL with a short wait for other writers, where it names none: a program ends a
+    hook that is slow.
+    """
     if "patience_s=" in url or url.startswith("memory:"):
         return url
     return f"{url}{'&' if '?' in url else '?'}patience_s={_PATIENCE_S}"
 
 
 def program_db(db: str) -> str:
-    """Return the store that a program uses: the named one, else that of the user, in no project's folder."""
+    """Return the store that a program uses: the named one, else that of the user, in no project's
+    folder.
+    """
     named = os.environ.get("FOLDLOG_DB")
     return named or home_db() if db == DEFAULT_DB else db

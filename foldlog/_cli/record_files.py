@@ -16,9 +16,13 @@ from foldlog.eventstore import EventStoreError
 
 
 def write_source(source: SourceBytes, file: BinaryIO) -> int:
-    """Write a source as it came, on a terminal without what would control it. Return the number of its records."""
+    """Write a source as it came, on a terminal without what would control it. Return the number of
+    its records.
+    """
     for data in source.bytes:
-        file.write(terminal.printable(data.decode("utf-8", "replace")).encode() if file.isatty() else data)
+        file.write(
+            terminal.printable(data.decode("utf-8", "replace")).encode() if file.isatty() else data
+        )
     return source.records
 
 
@@ -29,7 +33,10 @@ def left_out(source: SourceBytes) -> Iterator[str]:
         counted.leave_out(event)
     _, appended = counted.end()
     if appended:
-        yield f"left out: {appended}, appended since the import; 'export --format {ANY_HISTORY}' writes all"
+        yield (
+            f"left out: {appended}, appended since the import; 'export --format {ANY_HISTORY}'"
+            " writes all"
+        )
     if source.redacted:
         yield f"left out: the content of {count(source.redacted, 'redacted record')}"
 
@@ -43,8 +50,8 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
 
 
 def write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
-    """Write a line for each record, or the document of the format, and return their number. Of lines those before a
-    record that cannot be read are written too.
+    """Write a line for each record, or the document of the format, and return their number. Of
+    lines those before a record that cannot be read are written too.
     """
     document = format_named(format).document
     if document is not None:

@@ -21,8 +21,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return what finds the text or the secrets; None where neither is asked for. Raises ``InvalidOption`` where the
-    extra that finds secrets is not installed.
+    """Return what finds the text or the secrets; None where neither is asked for. Raises
+    ``InvalidOption`` where the extra that finds secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -58,7 +58,9 @@ def redact_chosen(
         raise Refused(str(error)) from error
 
 
-def conversations_of(store: Store, conversation: str | None, where: Sequence[str] | None) -> list[ConversationRow]:
+def conversations_of(
+    store: Store, conversation: str | None, where: Sequence[str] | None
+) -> list[ConversationRow]:
     if conversation is None:
         return conversations_with(store, pairs(list(where or ())), and_shared=True)
     if where:
@@ -66,12 +68,18 @@ def conversations_of(store: Store, conversation: str | None, where: Sequence[str
     return with_companions(store, [store.conversation(whole(store, conversation))])
 
 
-def taken_by(receipts: Sequence[RedactionReceipt], *, with_summaries: bool) -> dict[tuple[str, int], RedactionReceipt]:
-    """Return the events that were redacted, with the first receipt of each: summaries of forks too."""
+def taken_by(
+    receipts: Sequence[RedactionReceipt], *, with_summaries: bool
+) -> dict[tuple[str, int], RedactionReceipt]:
+    """Return the events that were redacted, with the first receipt of each: summaries of forks
+    too.
+    """
     taken: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
         own = [(receipt.conversation, event_id) for event_id in receipt.event_ids]
-        theirs = [(quote.conversation, quote.event_id) for quote in receipt.quotes if with_summaries]
+        theirs = [
+            (quote.conversation, quote.event_id) for quote in receipt.quotes if with_summaries
+        ]
         for key in (*own, *theirs):
             taken.setdefault(key, receipt)
     return taken

@@ -26,9 +26,11 @@ _FEW_EVENTS = 80
 """A View of the size to which ``foldlog demo`` keeps its history."""
 
 
-def condensers_of(configs: list[Path], model: AgentModel | None, limit: int | None) -> dict[str, Condenser]:
-    """Return the condensers by the name that is shown: the name of the file, or its path if several files have it.
-    ``limit`` is that of the model which the log names.
+def condensers_of(
+    configs: list[Path], model: AgentModel | None, limit: int | None
+) -> dict[str, Condenser]:
+    """Return the condensers by the name that is shown: the name of the file, or its path if several
+    files have it. ``limit`` is that of the model which the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 
@@ -42,7 +44,8 @@ def condensers_of(configs: list[Path], model: AgentModel | None, limit: int | No
     paths = list(dict.fromkeys(configs))
     stems = ["default", *(path.stem for path in paths)]
     named |= {
-        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, model) for path in paths
+        path.stem if stems.count(path.stem) == 1 else str(path): load_condenser_for(path, model)
+        for path in paths
     }
     if not any(isinstance(condenser, NoOpCondenser) for condenser in named.values()):
         named["noop"] = NoOpCondenser()
@@ -57,12 +60,17 @@ def replays_of(
     model: AgentModel | None,
     counter: AgentModel | None,
 ) -> tuple[dict[str, Replay], list[int]]:
-    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the user's messages."""
+    """Replay the history under all condensers, in one pass. Return the replays, and the ids of the
+    user's messages.
+    """
     from foldlog._figures.overview import counted_in, is_request
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
-    replaying = {name: Replaying(condenser, model, counter or ESTIMATE) for name, condenser in condensers.items()}
+    replaying = {
+        name: Replaying(condenser, model, counter or ESTIMATE)
+        for name, condenser in condensers.items()
+    }
     structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
     counts_event = counted_in(structural, version)
     if _has_condensations(structural, version):
@@ -84,13 +92,18 @@ def replays_of(
     return replays, asks
 
 
-def curve_of(store: Store, conversation: str, version: int, counter: AgentModel | None) -> list[CurvePointDocument]:
+def curve_of(
+    store: Store, conversation: str, version: int, counter: AgentModel | None
+) -> list[CurvePointDocument]:
     """Replay the history under all strategies and sizes of the plot, in one pass."""
     from foldlog._reports.recall_curve import RECORDED, points, strategies
     from foldlog._reports.replays import Replaying
     from foldlog.condensers import ESTIMATE
 
-    replaying = {key: Replaying(condenser, None, counter or ESTIMATE) for key, condenser in strategies().items()}
+    replaying = {
+        key: Replaying(condenser, None, counter or ESTIMATE)
+        for key, condenser in strategies().items()
+    }
     structural = store.query(conversation, lambda reading: [*reading.structural_events(0, version)])
     if not _has_condensations(structural, version):
         del replaying[RECORDED, None]
@@ -102,7 +115,9 @@ def curve_of(store: Store, conversation: str, version: int, counter: AgentModel 
 
 def _has_condensations(structural: Sequence[Event], version: int) -> bool:
     kept = intervals_kept(structural, version)
-    return any(isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural)
+    return any(
+        isinstance(event, CondensationAction) and contains(kept, event.id) for event in structural
+    )
 
 
 def _standing_events(

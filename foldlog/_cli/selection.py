@@ -29,7 +29,9 @@ Since = Annotated[
     typer.Option(
         "--since",
         metavar="TIME",
-        help="Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. None without a time.",
+        help=(
+            "Only events from this time on: 2026-03-01, 2026-03-01T14:30, 2h. None without a time."
+        ),
     ),
 ]
 Where = Annotated[
@@ -38,7 +40,10 @@ Where = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Only say what would be done.")]
 Until = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", help="Only events before this time; a date is its 0:00.")
+    str | None,
+    typer.Option(
+        "--until", metavar="TIME", help="Only events before this time; a date is its 0:00."
+    ),
 ]
 
 
@@ -55,7 +60,11 @@ class Selection(NamedTuple):
 
     def takes(self, event: Event, recorded_at: datetime) -> bool:
         """Return whether the event is selected. An event without a time is in no range of times."""
-        if self.kinds and (kind := label(event)) not in self.kinds and WIDER.get(kind) not in self.kinds:
+        if (
+            self.kinds
+            and (kind := label(event)) not in self.kinds
+            and WIDER.get(kind) not in self.kinds
+        ):
             return False
         if self.since is None and self.until is None:
             return True
@@ -65,8 +74,12 @@ class Selection(NamedTuple):
         return (self.since is None or at >= self.since) and (self.until is None or at < self.until)
 
 
-def selection(kinds: Sequence[str] | None = None, *, since: str | None = None, until: str | None = None) -> Selection:
-    """Return the selection of the options. Raises ``Refused`` for an unknown kind or a wrong time."""
+def selection(
+    kinds: Sequence[str] | None = None, *, since: str | None = None, until: str | None = None
+) -> Selection:
+    """Return the selection of the options. Raises ``Refused`` for an unknown kind or a wrong
+    time.
+    """
     try:
         named = kind_words(kinds or ())
     except ValueError as error:
@@ -75,7 +88,8 @@ def selection(kinds: Sequence[str] | None = None, *, since: str | None = None, u
 
 
 def given_moment(option: str, text: str | None) -> datetime | None:
-    """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a span before now.
+    """Return the moment that an option names: a date, a time (UTC unless it names a zone), or a
+    span before now.
 
     Raises ``Refused`` for any other text.
     """
@@ -85,8 +99,8 @@ def given_moment(option: str, text: str | None) -> datetime | None:
         return moment_of(text)
     except ValueError as error:
         raise Refused(
-            f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30, in UTC) or how "
-            f"long ago (90s, 30m: minutes, 2h, 7d, 4w)"
+            f"{option} {text!r} is not a time; give a date (2026-03-01), a time (2026-03-01T14:30,"
+            " in UTC) or how long ago (90s, 30m: minutes, 2h, 7d, 4w)"
         ) from error
 
 
@@ -97,7 +111,8 @@ def pairs(given: tuple[str, ...] | list[str]) -> dict[str, Any]:
         name, equals, value = text.partition("=")
         if not name or not equals:
             ways = (
-                "give NAME=VALUE, such as user=u1; --db STORE names a store, and list --match TEXT finds ids and titles"
+                "give NAME=VALUE, such as user=u1; --db STORE names a store, and list --match TEXT"
+                " finds ids and titles"
             )
             raise Refused(f"{text!r} is not an attribute; {ways}")
         try:

@@ -41,21 +41,26 @@ _FEW = 5
 
 
 def path_of(db: str) -> str | None:
-    """Return the path of the SQLite file that ``db`` names; None for another store. Raises ``Refused`` for a folder."""
+    """Return the path of the SQLite file that ``db`` names; None for another store. Raises
+    ``Refused`` for a folder.
+    """
     location = parse_url(f"sqlite:///{quote(db)}" if os.path.isdir(db) else as_url(db))
     path = location.path if location.scheme == "sqlite" else None
     if path is not None and os.path.isdir(path):
         stores = [f"--db {each}" for each in sorted(Path(path).glob("*")) if is_store(each)]
-        remedy = f"name a store in it: {' or '.join(stores[:_FEW])}" if stores else "no file in it is a store"
+        if stores:
+            remedy = f"name a store in it: {' or '.join(stores[:_FEW])}"
+        else:
+            remedy = "no file in it is a store"
         raise Refused(f"{path} is a folder, and a store is a file; {remedy}")
     return path
 
 
 @contextmanager
 def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
-    """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the end, it is removed
-    again, unless nothing was refused and it ``may_be_empty``. For commands that add conversations; hints name this
-    store.
+    """Open the store at ``db``, or create a SQLite file. If the new file has no conversation at the
+    end, it is removed again, unless nothing was refused and it ``may_be_empty``. For commands that
+    add conversations; hints name this store.
     """
     from foldlog.eventstore.recorders.errors import FAILURES
     from foldlog.eventstore.recorders.sqlite.replacing import remove_empty
@@ -74,13 +79,16 @@ def open_or_create(db: str, *, may_be_empty: bool = False) -> Iterator[Store]:
 
 
 def _opened(url: str) -> Store:
-    """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog import`` takes."""
+    """Open a store. Raise ``Refused`` for one that cannot be used, and for a file that ``foldlog
+    import`` takes.
+    """
     try:
         return makes_events(open_store(url))
     except StoreUnusable as error:
         from foldlog.formats import NotAHistory, detect
 
-        path, problem = path_of(url), str(error)
+        path = path_of(url)
+        problem = str(error)
         with suppress(OSError, NotAHistory):
             if path is not None:
                 problem = f"{path} is a history ({detect(path)}), not a store; "
@@ -90,21 +98,27 @@ def _opened(url: str) -> Store:
 
 
 def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
-    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store. ``remedy`` says what
-    to do then. A file without write permission is opened for reading. Without the default store in this folder, that of
-    the coding agents is opened.
+    """Open the store at ``db``, which must exist: a mistyped name must not create an empty store.
+    ``remedy`` says what to do then. A file without write permission is opened for reading. Without
+    the default store in this folder, that of the coding agents is opened.
     """
     if (found := existing_db(db)) != db:
         db = found
         use_store(db)
-    path, db = path_of(db), as_url(db)
+    path = path_of(db)
+    db = as_url(db)
     location = parse_url(db)
     mode = "rw"
     if path is not None:
         if not os.path.exists(path):
-            demo = f"; that of the demo is --db {DEMO_DB}" if os.path.exists(DEMO_DB) else ""
+            if os.path.exists(DEMO_DB):
+                demo = f"; that of the demo is --db {DEMO_DB}"
+            else:
+                demo = ""
             raise Refused(f"the store {path} does not exist; {remedy}{demo}{absolute_hint(path)}")
-        if not (os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)):
+        if not (
+            os.access(path, os.W_OK) and os.access(os.path.dirname(os.path.abspath(path)), os.W_OK)
+        ):
             mode = "ro"
     if location.scheme != "memory" and "mode" not in location.options:
         db = f"{db}{'&' if '?' in db else '?'}mode={mode}"
@@ -112,8 +126,8 @@ def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
 
 
 def resolved(store: Store, given: str) -> str:
-    """Return the given id, or the only id that begins with it: of a session and its sub-agents, which are
-    ``session/agent-1``, the session. For commands that only read.
+    """Return the given id, or the only id that begins with it: of a session and its sub-agents,
+    which are ``session/agent-1``, the session. For commands that only read.
 
     Raises ``Refused`` if no id, or more than one, begins with it.
     """
@@ -122,13 +136,16 @@ def resolved(store: Store, given: str) -> str:
         return _noted(store, found[0])
     if found:
         listed = ", ".join(map(repr, found[:_FEW])) + (", …" if len(found) > _FEW else "")
-        raise Refused(f"more than one conversation begins with {given!r}: {listed}; give more of the id")
+        raise Refused(
+            f"more than one conversation begins with {given!r}: {listed}; give more of the id"
+        )
     raise Refused(_not_there(store, given))
 
 
 class ShortIds:
     """Shortens ids for a terminal: to the first 8 characters of an id that a program made, such as
-    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, or to more of them, where these are another conversation's too.
+    ``0199c1b2-6c3e-7a10-b2c8-5d0d3a9f1e42``, or to more of them, where these are another
+    conversation's too.
     """
 
     def __init__(self, store: Store) -> None:
@@ -160,7 +177,9 @@ def _noted(store: Store, conversation: str) -> str:
 
 
 def _mark_of(store: Store, conversation: str) -> Any:
-    """Return the mark of a conversation that is incomplete. To name one makes no events of its records."""
+    """Return the mark of a conversation that is incomplete. To name one makes no events of its
+    records.
+    """
     from foldlog._archive.stored import unread_in
     from foldlog._formats.forking import lacking
     from foldlog._formats.record import INCOMPLETE
@@ -168,12 +187,16 @@ def _mark_of(store: Store, conversation: str) -> Any:
     if store.conversation(conversation, pending=True).pending:
         unread = unread_in(store, conversation)
         return lacking(len(unread), "record", unread[0]) if unread else None
-    attributes = store.query(conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={}))
+    attributes = store.query(
+        conversation, lambda reading: newest_value(reading, ATTRIBUTES, default={})
+    )
     return attributes.get(INCOMPLETE)
 
 
 def whole(store: Store, given: str) -> str:
-    """Return the given id, which must be whole. For commands that change the store. Raises ``Refused``."""
+    """Return the given id, which must be whole. For commands that change the store. Raises
+    ``Refused``.
+    """
     try:
         return store.conversation(given, pending=True).id
     except ConversationNotFound:
@@ -189,14 +212,17 @@ def _not_there(store: Store, given: str) -> str:
     shorter = given.lower()
     near = [name for name in ids if shorter and shorter in name.lower()][:3]
     near = near or get_close_matches(given, ids, n=3, cutoff=0.6)
-    meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "'foldlog list' shows its conversations"
+    if near:
+        meant = f"did you mean {' or '.join(map(repr, near))}?"
+    else:
+        meant = "'foldlog list' shows its conversations"
     return f"this store has no conversation {given!r}; {meant}"
 
 
 def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
-    """Yield the named conversations, each once; without names, all that have events. A name may be the beginning of an
-    id. Raises ``Refused`` or ``ConversationErased`` before the first one, if a named one
-    is unknown or erased.
+    """Yield the named conversations, each once; without names, all that have events. A name may be
+    the beginning of an id. Raises ``Refused`` or ``ConversationErased`` before the first one, if a
+    named one is unknown or erased.
     """
     if conversations:
         named = [resolved(store, name) for name in conversations]
@@ -208,8 +234,12 @@ def chosen(store: Store, conversations: Sequence[str] | None) -> Iterator[str]:
         yield from (row.id for row in listed(store) if row.erased_at is None)
 
 
-def events_total(store: Store, conversations: Sequence[str] | None = None, start: str = "") -> int | None:
-    """Return the number of events to read, for a progress bar; None if no bar is shown. ``start`` as in ``verify``."""
+def events_total(
+    store: Store, conversations: Sequence[str] | None = None, start: str = ""
+) -> int | None:
+    """Return the number of events to read, for a progress bar; None if no bar is shown. ``start``
+    as in ``verify``.
+    """
     if not sys.stderr.isatty():
         return None
     if conversations:
@@ -218,14 +248,17 @@ def events_total(store: Store, conversations: Sequence[str] | None = None, start
 
 
 def listed(store: Store) -> Iterator[ConversationRow]:
-    """Yield all conversations of the store. Those that cannot be read are findings of the command."""
+    """Yield all conversations of the store. Those that cannot be read are findings of the
+    command.
+    """
     after = None
     with suppress(StoreUnusable):  # below, one by one
         for row in store.iter_conversations():
             yield row
             after = row.id
         return
-    from foldlog.eventstore.maintenance.verify import readable_conversations  # of a damaged store alone
+    # of a damaged store alone
+    from foldlog.eventstore.maintenance.verify import readable_conversations
 
     for found in readable_conversations(store.database.recorder, start_after(after)):
         try:
@@ -236,4 +269,6 @@ def listed(store: Store) -> Iterator[ConversationRow]:
             problem = str(error)
         if problem:
             named = f"conversation {found.id!r}: " if found.id else ""
-            terminal.unread(f"{named}{problem}; run 'foldlog store verify', then 'foldlog store copy --damaged'")
+            terminal.unread(
+                f"{named}{problem}; run 'foldlog store verify', then 'foldlog store copy --damaged'"
+            )

@@ -1,4 +1,6 @@
-"""What the command answers to a command line that it does not take: the nearest command, and where the help is."""
+"""What the command answers to a command line that it does not take: the nearest command, and where
+the help is.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,19 @@ _NO_COMMAND = re.compile(r"No such command '(.*?)'")
 
 
 def suggested(problem: str, arguments: Sequence[str]) -> str:
-    """Return a problem with a command line, with the nearest command, and the help that tells more."""
+    """Return a problem with a command line, with the nearest command, and the help that tells
+    more.
+    """
     names = [name for names in COMMANDS.values() for name in names]
     if unknown := _NO_COMMAND.search(problem):
         by_word = {name.removeprefix(f"{GROUP} "): name for name in names}
         near = get_close_matches(unknown[1], by_word, n=1, cutoff=0.7)
         problem = unknown[0]
         if near:
-            return f"{problem}; did you mean 'foldlog {by_word[near[0]]}'? 'foldlog --help' shows all commands"
+            return (
+                f"{problem}; did you mean 'foldlog {by_word[near[0]]}'? 'foldlog --help' shows all"
+                " commands"
+            )
     typed = " ".join(arguments[:2])
     command = next((name for name in (*names, GROUP) if f"{typed} ".startswith(f"{name} ")), "")
     if not command and typed.startswith("--db"):

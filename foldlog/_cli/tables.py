@@ -13,15 +13,20 @@ from foldlog._cli.terminal import UNLIMITED, PrintedLines, cut, print_cells, pri
 
 _GAP = "  "
 _PAGE = 1_000
-"""The number of rows that are laid out together: the widest of them gives the width of each column."""
+"""The number of rows that are laid out together: the widest of them gives the width of each
+column.
+"""
 
 
 class Column(NamedTuple):
     """A column of a table.
 
-    ``least``   on a narrow terminal its cells may be cut to this width; None for a column that is never cut
-    ``marks``   the meaning of each mark that a cell may have: a line below the table explains the marks in it
-    ``may_go``  whether the column is left out where the terminal is too narrow for the cut columns, too; a line below
+    ``least``   on a narrow terminal its cells may be cut to this width; None for a column that is
+                never cut
+    ``marks``   the meaning of each mark that a cell may have: a line below the table explains the
+                marks in it
+    ``may_go``  whether the column is left out where the terminal is too narrow for the cut columns,
+                too; a line below
                 the table names it then
     """
 
@@ -32,14 +37,19 @@ class Column(NamedTuple):
     may_go: bool = False
 
 
-COST = Column("cost", "right", marks={"≈": "≈ the price of their tokens stands for calls that tell no cost"})
+COST = Column(
+    "cost", "right", marks={"≈": "≈ the price of their tokens stands for calls that tell no cost"}
+)
 
 
-def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs: bool = False) -> None:
-    """Print rows with a cell for each column. Without rows nothing is printed. ``tabs``: where no terminal cuts
-    lines, tabs are between the cells, for ``cut`` and ``awk``.
+def print_rows(
+    columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs: bool = False
+) -> None:
+    """Print rows with a cell for each column. Without rows nothing is printed. ``tabs``: where no
+    terminal cuts lines, tabs are between the cells, for ``cut`` and ``awk``.
 
-    The first cell is never cut, so that an id can be copied: if it is too wide, it has a line of its own.
+    The first cell is never cut, so that an id can be copied: if it is too wide, it has a line of
+    its own.
     """
     out = PrintedLines()
     rows = iter(rows)
@@ -48,7 +58,10 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs
     is_first = True
     notes: dict[str, None] = {}  # the lines below the table: each once, in order
     while page := [[printable(cell, one_line=True) for cell in row] for row in islice(rows, _PAGE)]:
-        headings = [[printable(column.heading, one_line=True) for column in columns]] if is_first else []
+        if is_first:
+            headings = [[printable(column.heading, one_line=True) for column in columns]]
+        else:
+            headings = []
         lines = [*headings, *page]
         if tabs and out.width == UNLIMITED:
             for row in lines:
@@ -61,17 +74,26 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs
         shown = [columns[place] for place in places]
         fitted = _fitted(shown, [widths[place] for place in places], out.width)
         for place, column in zip(places, shown, strict=True):
-            notes |= {note: None for mark, note in column.marks.items() if any(mark in row[place] for row in page)}
+            notes |= {
+                note: None
+                for mark, note in column.marks.items()
+                if any(mark in row[place] for row in page)
+            }
         for row, size in zip(lines, sizes, strict=True):
             style = "bold" if is_first else ""
             is_first = False
             layout = zip(places, fitted, shown, strict=True)
-            padded = [_padded(row[place], size[place], width, column.justify) for place, width, column in layout]
+            padded = [
+                _padded(row[place], size[place], width, column.justify)
+                for place, width, column in layout
+            ]
             if size[places[0]] > fitted[0]:
                 out.write(row[places[0]], is_cut=False)
                 padded[0] = " " * fitted[0]
             out.write((_GAP.join(padded).rstrip(), style))
-    left_out = [column.heading for place, column in enumerate(columns) if places and place not in places]
+    left_out = [
+        column.heading for place, column in enumerate(columns) if places and place not in places
+    ]
     if left_out:
         notes[f"a wider terminal, or --json, also shows: {', '.join(left_out)}"] = None
     if notes:
@@ -79,8 +101,8 @@ def print_rows(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, tabs
 
 
 def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the places of the columns that fit at their least widths. Columns that may go are left out from the right
-    until the others fit.
+    """Return the places of the columns that fit at their least widths. Columns that may go are left
+    out from the right until the others fit.
     """
     least = [
         width if column.least is None else min(column.least, width)

@@ -1,7 +1,9 @@
-"""Print words on a terminal, and documents for programs. No other file of the command writes to stdout or stderr.
+"""Print words on a terminal, and documents for programs. No other file of the command writes to
+stdout or stderr.
 
-Text and markup have different types: any text may come from a history, a model or a file, so each function here escapes
-it (``Span``), and only a style, which is never made of such text, changes how it looks.
+Text and markup have different types: any text may come from a history, a model or a file, so each
+function here escapes it (``Span``), and only a style, which is never made of such text, changes how
+it looks.
 """
 
 from __future__ import annotations
@@ -23,7 +25,12 @@ from foldlog._cli.hints import completed
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
 from foldlog._words.gist import UNLIMITED as UNLIMITED
-from foldlog._words.safe_text import json_text, printable as printable, typed_id as typed_id, well_formed
+from foldlog._words.safe_text import (
+    json_text,
+    printable as printable,
+    typed_id as typed_id,
+    well_formed,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -33,11 +40,13 @@ if TYPE_CHECKING:
     from foldlog._documents import Document
 
 Span = str | tuple[str, str]
-"""A text, or a text with a style of rich. The text is escaped where it is printed, so that it cannot steer a terminal,
-nor begin a line where one line is printed.
+"""A text, or a text with a style of rich. The text is escaped where it is printed, so that it
+cannot steer a terminal, nor begin a line where one line is printed.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
-"""A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print nothing."""
+"""A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print
+nothing.
+"""
 
 _as_json = False
 _found = False
@@ -49,7 +58,9 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout, with errors of its own: an error of the system does not say of which open file it is."""
+    """Stdout, with errors of its own: an error of the system does not say of which open file it
+    is.
+    """
 
     def write(self, data: Any, /) -> int:
         try:
@@ -63,18 +74,23 @@ class _Stdout(io.FileIO):
 def _checked(stdout: Any) -> io.TextIOWrapper:
     """Return a stream on stdout that raises ``StdoutFailed``."""
     raw: Any = _Stdout(stdout.fileno(), "w", closefd=False)
-    buffer = io.BufferedWriter(raw) if isinstance(stdout.buffer, io.BufferedWriter) else raw
-    lines, through = stdout.line_buffering, stdout.write_through
+    if isinstance(stdout.buffer, io.BufferedWriter):
+        buffer = io.BufferedWriter(raw)
+    else:
+        buffer = raw
+    lines = stdout.line_buffering
+    through = stdout.write_through
     return io.TextIOWrapper(buffer, stdout.encoding, line_buffering=lines, write_through=through)
 
 
 def prepare(*, as_json: bool) -> None:
-    """Print characters that a terminal's encoding lacks as escapes, instead of failing. With ``as_json`` each line on
-    stderr is a JSON object. What the core logs is a note. A ``COLUMNS`` that no terminal has is removed. Raise
-    ``Refused`` if stdout is closed.
+    """Print characters that a terminal's encoding lacks as escapes, instead of failing. With
+    ``as_json`` each line on stderr is a JSON object. What the core logs is a note. A ``COLUMNS``
+    that no terminal has is removed. Raise ``Refused`` if stdout is closed.
     """
     global _as_json, _found
-    _as_json, _found = as_json, False
+    _as_json = as_json
+    _found = False
     _unread.clear()
     logging.getLogger("foldlog").addHandler(_NOTES)
     if not _WIDTH.fullmatch(os.environ.get("COLUMNS", "")):
@@ -91,12 +107,15 @@ def prepare(*, as_json: bool) -> None:
 
 
 def _console() -> Console:
-    """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or 120 columns."""
+    """Return the console on stdout. It is as wide as the terminal; piped, as ``COLUMNS`` says, or
+    120 columns.
+    """
     from rich.console import Console
 
     class Quiet(Console):
         def on_broken_pipe(self) -> None:
-            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))  # rich itself would end the program here
+            # rich itself would end the program here
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
     return Quiet(highlight=False, markup=False, emoji=False, width=None if has_edge() else 120)
 
@@ -117,15 +136,15 @@ def _text(spans: Iterable[Span], *, one_line: bool = True) -> Text:
 
 
 def has_edge() -> bool:
-    """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a width. Otherwise no
-    line is cut.
+    """Return whether lines end where a screen ends: stdout is a terminal, or ``COLUMNS`` names a
+    width. Otherwise no line is cut.
     """
     return sys.stdout.isatty() or "COLUMNS" in os.environ
 
 
 def say(*spans: Span, wraps: bool = False) -> None:
-    """Print one line for a person. A terminal breaks no word of it, so that an id and a command can be copied;
-    ``wraps``: it is a sentence, and a terminal breaks it between words.
+    """Print one line for a person. A terminal breaks no word of it, so that an id and a command can
+    be copied; ``wraps``: it is a sentence, and a terminal breaks it between words.
     """
     wraps = wraps and has_edge()
     if wraps or not all(isinstance(span, str) for span in spans):
@@ -135,8 +154,8 @@ def say(*spans: Span, wraps: bool = False) -> None:
 
 
 def answer(document: Document, told: str | Sequence[str] | Callable[[], object]) -> None:
-    """Print the outcome of a command: with ``--json`` its document; for people a line, or lines, or in the pager what
-    ``told`` prints.
+    """Print the outcome of a command: with ``--json`` its document; for people a line, or lines, or
+    in the pager what ``told`` prints.
     """
     if _as_json:
         emit(document)
@@ -154,7 +173,9 @@ def print_summary(text: str, columns: int) -> None:
 
 
 def print_indented(columns: int, *spans: Span) -> None:
-    """Print text with its own line breaks, indented. Wrap it where the terminal ends; elsewhere leave it unchanged."""
+    """Print text with its own line breaks, indented. Wrap it where the terminal ends; elsewhere
+    leave it unchanged.
+    """
     text = _text(spans, one_line=False)
     if has_edge():
         from rich.padding import Padding
@@ -188,8 +209,9 @@ def print_cells(cells: Iterable[str]) -> None:
 
 
 class PrintedLines:
-    """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the number of columns of a
-    line; ``UNLIMITED`` unless stdout is a terminal. A line is written to stdout at once.
+    """Lines for a person, cut where the terminal ends; for any number of lines. ``width`` is the
+    number of columns of a line; ``UNLIMITED`` unless stdout is a terminal. A line is written to
+    stdout at once.
 
     rich would lay it out span by span, which takes 0.1 ms for each line.
     """
@@ -199,7 +221,10 @@ class PrintedLines:
 
         self._console = _console()
         self.width = self._console.width if has_edge() else UNLIMITED
-        self._colours = None if self._console.color_system is None else COLOR_SYSTEMS[self._console.color_system]
+        if self._console.color_system is None:
+            self._colours = None
+        else:
+            self._colours = COLOR_SYSTEMS[self._console.color_system]
 
     def write(self, *spans: Span, is_cut: bool = True) -> None:
         """Write one line; without ``is_cut``, whole."""
@@ -212,7 +237,8 @@ class PrintedLines:
         if len(text) > room or (room != UNLIMITED and not text.isascii()):
             text = cut(text, room)
         if self._colours is not None:
-            shown, text = text, ""
+            shown = text
+            text = ""
             for span, style in parts:
                 its = Style.parse(style)
                 its = its.without_color if self._console.no_color else its
@@ -232,7 +258,9 @@ def cut(text: str, room: int) -> str:
     """Return ``text``, or as much of it as fits into ``room`` columns with an ellipsis."""
     from rich.cells import cell_len, set_cell_size
 
-    return text if cell_len(text) <= room else f"{set_cell_size(text, room - 1)}…"
+    if cell_len(text) <= room:
+        return text
+    return f"{set_cell_size(text, room - 1)}…"
 
 
 def _progress() -> Progress:
@@ -251,7 +279,9 @@ def _progress() -> Progress:
 
     class TimeLeft(TimeRemainingColumn):
         def render(self, task: Task) -> Text:
-            return Text("") if task.total is None or task.time_remaining is None else super().render(task)
+            if task.total is None or task.time_remaining is None:
+                return Text("")
+            return super().render(task)
 
     class Description(ProgressColumn):
         def render(self, task: Task) -> Text:
@@ -272,7 +302,8 @@ def _progress() -> Progress:
         TimeLeft(),
         console=Console(stderr=True),
         transient=True,
-        redirect_stdout=sys.stdout.isatty(),  # otherwise rich would write lines to stderr that belong into a file
+        # otherwise rich would write lines to stderr that belong into a file
+        redirect_stdout=sys.stdout.isatty(),
     )
 
 
@@ -282,9 +313,10 @@ def _show_nothing(**progress: object) -> None:
 
 @contextmanager
 def working(what: str, unit: str = "", total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Show on a terminal that work takes time, such as a call of a model; it disappears at the end. Yield what takes
-    how far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or ``description``. Lines may be written
-    to stdout at the same time: on a terminal they appear above the bar.
+    """Show on a terminal that work takes time, such as a call of a model; it disappears at the end.
+    Yield what takes how far it is: ``advance``, or ``completed``, and a new ``total``, ``unit`` or
+    ``description``. Lines may be written to stdout at the same time: on a terminal they appear
+    above the bar.
     """
     if not sys.stderr.isatty():  # without rich, which takes as long to import as a short command
         yield _show_nothing
@@ -294,11 +326,13 @@ def working(what: str, unit: str = "", total: float | None = None) -> Iterator[C
 
 
 def confirm(act: str, done: str, shown: Iterable[str], question: str, of: str) -> None:
-    """Show what an act is about, in lines. Raise ``Refused`` unless a person in a terminal agrees."""
+    """Show what an act is about, in lines. Raise ``Refused`` unless a person in a terminal
+    agrees.
+    """
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Refused(
-            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to {act} without a "
-            f"question"
+            f"{act} asks before it acts, which needs a terminal; nothing was {done}. Add --yes to"
+            f" {act} without a question"
         )
     for line in shown:
         sys.stderr.write(f"{printable(line, one_line=True)}\n")
@@ -312,8 +346,8 @@ _ERROR_MAX = 500
 
 
 def complain(message: str) -> None:
-    """Print an error: one line on stderr. It may name what somebody gave, such as the text of a file: its middle is
-    left out.
+    """Print an error: one line on stderr. It may name what somebody gave, such as the text of a
+    file: its middle is left out.
     """
     is_long = len(message) > 2 * _ERROR_MAX
     _say("error", f"{message[:_ERROR_MAX]}…{message[-_ERROR_MAX:]}" if is_long else message)
@@ -332,7 +366,9 @@ def warn(message: str) -> None:
 
 
 def matched_nothing() -> None:
-    """Keep that a filter or a search matches nothing: the command then ends with status 1, as grep does."""
+    """Keep that a filter or a search matches nothing: the command then ends with status 1, as grep
+    does.
+    """
     global _found
     _found = True
 
@@ -343,7 +379,9 @@ def note(message: str) -> None:
 
 
 class _Notes(logging.Handler):
-    """Prints each message of the core, such as that a server is away and for how long it is tried again."""
+    """Prints each message of the core, such as that a server is away and for how long it is tried
+    again.
+    """
 
     def emit(self, record: logging.LogRecord) -> None:
         note(record.getMessage())
@@ -383,17 +421,21 @@ def emit(document: Document) -> None:
     sys.stdout.write(f"{well_formed(json_text(document, indent=2))}\n")
 
 
-def emit_list(document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False) -> None:
-    """Write the one document, of which one field is ``streamed``: its items are written as they are read. ``tail``
-    returns fields after it, and is called when they were read. Nothing is written if the first item cannot be read.
-    ``exact``: with lone surrogates, for a document that foldlog reads again.
+def emit_list(
+    document: Document, tail: Callable[[], Mapping[str, Any]] = dict, *, exact: bool = False
+) -> None:
+    """Write the one document, of which one field is ``streamed``: its items are written as they are
+    read. ``tail`` returns fields after it, and is called when they were read. Nothing is written if
+    the first item cannot be read. ``exact``: with lone surrogates, for a document that foldlog
+    reads again.
     """
     from msgspec import UNSET
     from msgspec.structs import asdict, replace
 
     fields = asdict(document)
     name = next(name for name, value in fields.items() if isinstance(value, Iterator))
-    place, ahead = list(fields).index(name), fields[name]
+    place = list(fields).index(name)
+    ahead = fields[name]
     first = list(islice(ahead, 1))
 
     def write(text: str) -> None:
@@ -402,7 +444,12 @@ def emit_list(document: Document, tail: Callable[[], Mapping[str, Any]] = dict, 
     def told(each: str, value: Any) -> str:
         return f"{json_text(each)}: {json_text(value)}"
 
-    write("{" + "".join(f"{told(*each)}, " for each in list(fields.items())[:place] if each[1] is not UNSET))
+    write(
+        "{"
+        + "".join(
+            f"{told(*each)}, " for each in list(fields.items())[:place] if each[1] is not UNSET
+        )
+    )
     write(f"{json_text(name)}: [")
     for number, item in enumerate(chain(first, ahead)):
         write(",\n" if number else "\n")

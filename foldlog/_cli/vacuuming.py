@@ -10,11 +10,14 @@ from foldlog.eventstore import EventStoreError, Store
 def bytes_pending_words(store: Store, of: str) -> str:
     """Say where bytes of what was erased or replaced may still be, and what removes them."""
     if store.path is not None:
-        return f"the files of the store may still hold bytes of {of}; run 'foldlog store vacuum' to remove them"
+        return (
+            f"the files of the store may still hold bytes of {of}; run 'foldlog store vacuum' to"
+            " remove them"
+        )
     return (
-        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not run VACUUM. "
-        f"Autovacuum removes them later, unseen; to remove them now, run as the owner of the tables: "
-        f"foldlog store vacuum"
+        f"the tables may still hold deleted rows of {of}, which no query returns: this role may not"
+        " run VACUUM. Autovacuum removes them later, unseen; to remove them now, run as the owner"
+        " of the tables: foldlog store vacuum"
     )
 
 
@@ -25,8 +28,8 @@ def vacuumed(store: Store) -> Vacuumed:
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store, if bytes of what was erased are pending in it. Return whether they still are. ``done`` says what
-    was erased, if the vacuum fails.
+    """Vacuum a store, if bytes of what was erased are pending in it. Return whether they still are.
+    ``done`` says what was erased, if the vacuum fails.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending

@@ -7,7 +7,13 @@ from typing import Any
 
 import msgspec
 
-from foldlog._documents import CheckedDocument, LossDocument, RevisionDocument, VerdictDocument, ViewsDocument
+from foldlog._documents import (
+    CheckedDocument,
+    LossDocument,
+    RevisionDocument,
+    VerdictDocument,
+    ViewsDocument,
+)
 from foldlog._maintenance import Verdict
 from foldlog.eventstore import EventStoreError, Store
 from foldlog.eventstore.inside import from_microseconds
@@ -18,16 +24,22 @@ class Checks:
     """The checks so far, and their findings."""
 
     def __init__(self) -> None:
-        self.conversations = self.events = self.records = self.erased = self.unchecked = self.revisions = 0
+        self.conversations = self.events = self.records = self.erased = self.unchecked = (
+            self.revisions
+        ) = 0
         self.damaged = False
         self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
 
-    def count(self, verdicts: Iterator[Verdict], update: Callable[..., object]) -> Iterator[Verdict]:
+    def count(
+        self, verdicts: Iterator[Verdict], update: Callable[..., object]
+    ) -> Iterator[Verdict]:
         """Yield the verdicts on conversations; count the verdict on the database as well."""
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
-            self.damaged |= not all(finding.needs_key or finding.unfinished for finding in verdict.findings)
+            self.damaged |= not all(
+                finding.needs_key or finding.unfinished for finding in verdict.findings
+            )
             if verdict.conversation is None:
                 continue
             self.newest = verdict.conversation
@@ -42,8 +54,12 @@ class Checks:
                 self.erased += 1
             yield verdict
 
-    def check_views(self, store: Store, verdict: Verdict, *, repair: bool) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of a sound conversation with its events, after a repair; keep what differs."""
+    def check_views(
+        self, store: Store, verdict: Verdict, *, repair: bool
+    ) -> ViewsDocument | msgspec.UnsetType:
+        """Compare the stored revisions of a sound conversation with its events, after a repair;
+        keep what differs.
+        """
         name = verdict.conversation
         if name is None or verdict.findings or verdict.erasure is not None or verdict.version == 0:
             return msgspec.UNSET
@@ -79,7 +95,9 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
         status=_status(verdict),
         findings=tuple(map(LossDocument.of, verdict.findings)),
         generation=verdict.generation or msgspec.UNSET,
-        erased_at=msgspec.UNSET if erasure is None else from_microseconds(erasure.erased_at).isoformat(),
+        erased_at=msgspec.UNSET
+        if erasure is None
+        else from_microseconds(erasure.erased_at).isoformat(),
         erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
         views=views,
     )

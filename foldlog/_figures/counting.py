@@ -1,4 +1,6 @@
-"""The figures of one conversation, counted on from what was counted before. A fork counts what it did itself."""
+"""The figures of one conversation, counted on from what was counted before. A fork counts what it
+did itself.
+"""
 
 from __future__ import annotations
 
@@ -40,9 +42,11 @@ class Figures(Struct):
     ``counted``   how many of its events the other fields count, or how many records
     ``start``     the first of these events: of a fork the first that it does not share
     ``reasons``   what condensations saved and cost, by their reasons
-    ``spending``  the calls of models, each reply by itself; empty where they are counted from records
+    ``spending``  the calls of models, each reply by itself; empty where they are counted from
+                  records
     ``calls``     the calls of models, added up; ``context`` the tokens of prompts
-    ``replies``   what the replies used that others may repeat, by their hashes; empty where it is only summed
+    ``replies``   what the replies used that others may repeat, by their hashes; empty where it is
+                  only summed
     ``hashes``    the hashes of all that others may repeat, one behind the other
     """
 
@@ -78,7 +82,8 @@ class Figures(Struct):
         spending = self.spending
         self.calls, self.replies = spending.summed(), spending.by_hash()
         self.hashes = b"".join(hashed.to_bytes(HASH_BYTES) for hashed in self.replies)
-        self.context, self.last_prompt_tokens = spending.context.points, spending.last
+        self.context = spending.context.points
+        self.last_prompt_tokens = spending.last
 
     def to_count_on(self) -> Figures:
         """Return the figures without what ``sum_calls`` makes."""
@@ -93,19 +98,24 @@ def figures_of(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``before`` are those of an earlier version, which become the new ones.
+    """Return the figures of a conversation. ``before`` are those of an earlier version, which
+    become the new ones.
 
-    Cost: some events at its ends, its View, its structural events, two Views for each new condensation,
-    and the events since ``before``: all of them for formats in which usage adds up over events, and where an import
-    took some back.
+    Cost: some events at its ends, its View, its structural events, two Views for each new
+    condensation, and the events since ``before``: all of them for formats in which usage adds up
+    over events, and where an import took some back.
     """
     start = 0 if row.parent is None else row.parent_version or 0
-    figures = Figures(start=start) if before is None or before.start != start else before
+    if before is None or before.start != start:
+        figures = Figures(start=start)
+    else:
+        figures = before
     figures.version, figures.overview = row.version, overview_of(store, views, row)
     if figures.overview.needs_key:
         return figures
     figures = counted_on(store, views, row, figures, on_events=on_events)
-    overview, counts = figures.overview, figures.counts
+    overview = figures.overview
+    counts = figures.counts
     if counts.findings:
         figures.overview = overview._replace(problem=overview.problem or counts.findings[0])
     elif figures.is_sound and counts.last_at is not None:
@@ -122,20 +132,27 @@ def counted_on(
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
     """Return the figures with the events that they do not count yet. Raises ``KeyUnavailable``."""
-    structural, findings = list[Event](), list[str]()
-    told, of_parent = list[Any](), list[Any]()
+    structural = list[Event]()
+    findings = list[str]()
+    told = list[Any]()
+    of_parent = list[Any]()
     try:
-        structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
+        structural = store.query(
+            row.id, lambda reading: [*reading.structural_events(0, row.version)]
+        )
         told = store.query(row.id, lambda reading: told_beside(reading, row.version))
         if figures.start and row.parent is not None:
-            of_parent = store.query(row.parent, lambda reading: told_beside(reading, reading.version))
+            of_parent = store.query(
+                row.parent, lambda reading: told_beside(reading, reading.version)
+            )
     except EventStoreError as error:
         findings.append(str(error))
     counts_event = counted_in(structural, row.version)
     is_again = any(is_replacing(event) and event.id >= figures.counted for event in structural)
     if is_again or not figures.spending.counts_on:
         figures = Figures(figures.version, start=figures.start, overview=figures.overview)
-    counts, start = figures.counts, max(figures.counted, figures.start)
+    counts = figures.counts
+    start = max(figures.counted, figures.start)
     counts.findings += findings
 
     def logged(first: int) -> Iterator[Logged]:
@@ -157,7 +174,8 @@ def counted_on(
         figures.spending.take(logged(0), beside, start, of_parent)
     _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
     figures.sum_calls()
-    figures.counted, counts.conversations = row.version, 1
+    figures.counted = row.version
+    counts.conversations = 1
     return figures
 
 
@@ -168,7 +186,9 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
-    """Count what condensations from an event on saved and cost, and what they removed from the View."""
+    """Count what condensations from an event on saved and cost, and what they removed from the
+    View.
+    """
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
@@ -176,12 +196,16 @@ def _count_condensations(
         if not isinstance(event, CondensationAction):
             continue
         if event.id >= start:
-            sizes, removed = dict[int, int](), CondensationsDocument()
+            sizes = dict[int, int]()
+            removed = CondensationsDocument()
             if is_made(event):
                 try:
                     sizes, removed = _view_change(views, conversation, event.id)
                 except EventStoreError as error:
-                    problem = f"conversation {conversation!r}: the sizes of its View are not counted: {error}"
+                    problem = (
+                        f"conversation {conversation!r}: the sizes of its View are not counted:"
+                        f" {error}"
+                    )
                     figures.counts.findings.append(problem)
                 sum_up(figures.counts.condensations, {strategy_of(event): removed})
             reason = because(event, requests, brief=True) or "no reason given"
@@ -189,9 +213,14 @@ def _count_condensations(
         requests = []
 
 
-def _view_change(views: Views, conversation: str, condensation: int) -> tuple[dict[int, int], CondensationsDocument]:
-    """Return the tokens of the Views before and after a condensation, by their versions, and what it removed."""
-    before, after = views.at(conversation, condensation), views.at(conversation, condensation + 1)
+def _view_change(
+    views: Views, conversation: str, condensation: int
+) -> tuple[dict[int, int], CondensationsDocument]:
+    """Return the tokens of the Views before and after a condensation, by their versions, and what
+    it removed.
+    """
+    before = views.at(conversation, condensation)
+    after = views.at(conversation, condensation + 1)
     sizes = {condensation: view_tokens(before), condensation + 1: view_tokens(after)}
     still_shown = {event.id for event in after}
     gone: Sequence[int] = [event.id for event in before if event.id not in still_shown]

@@ -29,13 +29,16 @@ class Counts(Struct):
     """Counts of the events of one conversation, or of several.
 
     ``events``              events by label
-    ``days``                events by day: in UTC, or in the local time of a source that names no zone; an event for
+    ``days``                events by day: in UTC, or in the local time of a source that names no
+                            zone; an event for
                             which ``is_about_it`` is true counts on no day
     ``first_at``,
     ``last_at``             the times of the first and the last event, in UTC or local like the days
-    ``longest_wait_s``      the longest time from one event to the next, where a model or a tool made the next one
+    ``longest_wait_s``      the longest time from one event to the next, where a model or a tool
+                            made the next one
     ``unmarked``            how many of the conversations are of sources that mark no errors
-    ``waiting``             the tools of the calls without a result, in order, by the id of the call; some sources name
+    ``waiting``             the tools of the calls without a result, in order, by the id of the
+                            call; some sources name
                             no tool in a result
     ``reached``             the time of the last counted event
     ``last``                what the last one is: see ``state``
@@ -60,8 +63,9 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """What a conversation ends with: ``open_call``, calls without a result; ``error`` or ``result``, that of a
-        call; ``answer``, words of the agent; ``request``, words of a user. None before any of these.
+        """What a conversation ends with: ``open_call``, calls without a result; ``error`` or
+        ``result``, that of a call; ``answer``, words of the agent; ``request``, words of a user.
+        None before any of these.
         """
         return "open_call" if self.waiting else self.last
 
@@ -79,8 +83,9 @@ class Counts(Struct):
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
     def _answered_tool(self, result: Observation) -> str:
-        """Return the tool of the call that a result answers, and take the call from ``waiting``. This is the newest
-        call with the result's id; for a result without an id, the first call without an id.
+        """Return the tool of the call that a result answers, and take the call from ``waiting``.
+        This is the newest call with the result's id; for a result without an id, the first call
+        without an id.
         """
         call_id = result.call_id or ""
         tools = self.waiting.get(call_id, [""])
@@ -102,13 +107,18 @@ class Counts(Struct):
         elif type(event) is Message and event.shown and event.source in ENDS_WITH:
             self.last = ENDS_WITH[event.source]
         elif type(event) is CondensationAction:
-            made, declined = is_made(event), is_declined(event)
+            made = is_made(event)
+            declined = is_declined(event)
             if made or declined:
-                self._condensed(strategy_of(event), recorded_cost(event), made=int(made), declined=int(declined))
+                self._condensed(
+                    strategy_of(event), recorded_cost(event), made=int(made), declined=int(declined)
+                )
         elif type(event) is Annotation:
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
-                    self._condensed(str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1)
+                    self._condensed(
+                        str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1
+                    )
         if not _marks_errors(event):
             self.unmarked = 1
 
@@ -150,7 +160,9 @@ def seconds_between(first: EventTime, last: EventTime) -> float:
 
 
 def _marks_errors(event: Event) -> bool:
-    """Return whether the source of an event says which results are errors. A recording and an unknown format do."""
+    """Return whether the source of an event says which results are errors. A recording and an
+    unknown format do.
+    """
     if event.origin is None or not isinstance(event, Observation | Message):
         return True
     if isinstance(event, Observation) and "exit_code" in event.extras:
@@ -163,4 +175,6 @@ def strategy_of(event: CondensationAction) -> str:
     named = event.metadata.get("condenser")
     if isinstance(named, str) and named:
         return named
-    return NO_NAME if event.origin is None else f"{event.origin.format} ({NO_NAME[1:-1]})"
+    if event.origin is None:
+        return NO_NAME
+    return f"{event.origin.format} ({NO_NAME[1:-1]})"

@@ -43,11 +43,13 @@ def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
 
 
 def pending_figures(store: Store, conversation: str) -> Figures:
-    """Return the figures of a conversation that has records without events. Cost: what was counted of its source, and
-    the records since; of a format without a skeleton all of them. Raises ``KeyUnavailable``.
+    """Return the figures of a conversation that has records without events. Cost: what was counted
+    of its source, and the records since; of a format without a skeleton all of them. Raises
+    ``KeyUnavailable``.
     """
     source = _source(store, conversation)
-    format, start = format_named(source.format), 0
+    format = format_named(source.format)
+    start = 0
     counted: Skeleton | DecodedRecords = DecodedRecords(format)
     if format.skeleton is not None:
         counted = format.skeleton(source.sums)
@@ -71,12 +73,16 @@ def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) 
 
 
 def _source(store: Store, conversation: str) -> Source:
-    source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
+    source = store.database.recorder.query(
+        lambda reader: Sources(store.database, reader).of(conversation)
+    )
     assert source is not None
     return source
 
 
-def figures_in(skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]) -> Figures:
+def figures_in(
+    skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]
+) -> Figures:
     """Return the figures of a source. ``told`` is what is stored about the source."""
     figures: Figures
     if isinstance(skeleton, DecodedRecords):
@@ -96,11 +102,14 @@ def figures_in(skeleton: Skeleton | DecodedRecords, format: Format, records: int
 
 
 def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
-    state, replies = skeleton.state, skeleton.replies.total()
+    state = skeleton.state
+    replies = skeleton.replies.total()
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
     for name, errors in state.tool_errors.items():
         tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
-    condensed = CondensationsDocument(made=state.compactions, events_forgotten=None, summaries_forgotten=None)
+    condensed = CondensationsDocument(
+        made=state.compactions, events_forgotten=None, summaries_forgotten=None
+    )
     made = {f"{format.name} (not named)": condensed}
     counts = Counts(
         conversations=1,
@@ -138,7 +147,9 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
 
 
 def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Figures:
-    """Return the figures of events in memory, with the calls that the source tells beside the records."""
+    """Return the figures of events in memory, with the calls that the source tells beside the
+    records.
+    """
     if told.get("usage"):
         change = {IMPORTED: {"value": told["usage"]}}
         events = [*events, DocumentChanges(id=len(events), changed=change)]
@@ -166,11 +177,15 @@ class _Held:
     def query(self, conversation: str, look: Callable[[Any], Any]) -> Any:
         return look(self)
 
-    def log(self, conversation: str, start: int = 0, stop: int | None = None) -> Iterator[tuple[None, Event]]:
+    def log(
+        self, conversation: str, start: int = 0, stop: int | None = None
+    ) -> Iterator[tuple[None, Event]]:
         return ((None, event) for event in self._events[start:stop])
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        return (e for e in self._events[start:stop] if type(e) in MAY_BE_STRUCTURAL and is_structural(e))
+        return (
+            e for e in self._events[start:stop] if type(e) in MAY_BE_STRUCTURAL and is_structural(e)
+        )
 
     def events(self, start: int, stop: int) -> Sequence[Event]:
         return self._events[start:stop]

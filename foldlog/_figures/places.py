@@ -1,6 +1,8 @@
-"""Where the source of a conversation was written: by which program, in which folder, on which branch, with which model.
+"""Where the source of a conversation was written: by which program, in which folder, on which
+branch, with which model.
 
-It is an attribute of the conversation, but no event: it is stored with the source, and goes with it.
+It is an attribute of the conversation, but no event: it is stored with the source, and goes with
+it.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ _decode = msgspec.json.Decoder(_About).decode
 
 
 def where_written(format: Format, told: Mapping[str, Any], title: str | None) -> dict[str, str]:
-    """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source, as
-    far as its records say them. ``told`` is what is stored about the source.
+    """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
+    as far as its records say them. ``told`` is what is stored about the source.
     """
     where = told.get(WHERE) or {}
     if where and title:
@@ -46,7 +48,8 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
             return {}
         from foldlog._formats.registry import format_named  # loads all formats
 
-        format, told = format_named(source.format), about(source)
+        format = format_named(source.format)
+        told = about(source)
         return where_written(format, told, told.get(TITLE) or _title_counted(format, source.sums))
 
     return store.database.recorder.query(read)
@@ -61,8 +64,8 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
 
 
 def places(store: Store) -> dict[str, dict[str, str]]:
-    """Return these attributes of all conversations that have them, the first imported first. Cost: what is stored about
-    each source.
+    """Return these attributes of all conversations that have them, the first imported first. Cost:
+    what is stored about each source.
     """
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:
@@ -76,8 +79,12 @@ def places(store: Store) -> dict[str, dict[str, str]]:
     return store.database.recorder.query(read)
 
 
-def in_folder(places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False) -> list[str]:
-    """Return the conversations that were written in a folder, or also in those below it; no sub-agents."""
+def in_folder(
+    places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
+) -> list[str]:
+    """Return the conversations that were written in a folder, or also in those below it; no
+    sub-agents.
+    """
 
     def is_in(cwd: str) -> bool:
         real = os.path.realpath(cwd)
@@ -85,7 +92,11 @@ def in_folder(places: Mapping[str, Mapping[str, str]], folder: str, *, below: bo
 
     cwds = {place["cwd"] for place in places.values() if "cwd" in place}
     wanted = {cwd for cwd in cwds if is_in(cwd)}
-    return [name for name, place in places.items() if place.get("cwd") in wanted and _is_session(name, places)]
+    return [
+        name
+        for name, place in places.items()
+        if place.get("cwd") in wanted and _is_session(name, places)
+    ]
 
 
 def _is_session(name: str, known: Iterable[str]) -> bool:

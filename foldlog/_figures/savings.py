@@ -1,7 +1,8 @@
-"""Find what condensations saved, by the Views before and after them, and what they recorded as their cost.
+"""Find what condensations saved, by the Views before and after them, and what they recorded as
+their cost.
 
-Tokens that a condensation recorded itself are of another measure: of a whole prompt, counted in its own way. They stay
-with the condensation and enter no sum.
+Tokens that a condensation recorded itself are of another measure: of a whole prompt, counted in its
+own way. They stay with the condensation and enter no sum.
 """
 
 from __future__ import annotations
@@ -28,24 +29,34 @@ def is_made(event: CondensationAction) -> bool:
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
-    """Return the cost of the calls that a condensation reports, or else names itself; None if it is not known. A
-    strategy without a model costs nothing.
+    """Return the cost of the calls that a condensation reports, or else names itself; None if it is
+    not known. A strategy without a model costs nothing.
     """
-    asked, told = on_a_model(reports_of(event)), event.metadata
-    free = 0.0 if event.origin is None and told.get("condenser") in _WITHOUT_A_MODEL and "model" not in told else None
+    asked = on_a_model(reports_of(event))
+    told = event.metadata
+    if event.origin is None and told.get("condenser") in _WITHOUT_A_MODEL and "model" not in told:
+        free = 0.0
+    else:
+        free = None
     cost: Any = Usage.of(asked).cost if asked else told.get("cost", event.meta.get("cost", free))
     known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
     return float(cost) if known else None
 
 
-def saving_of(event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()) -> SavingsDocument:
-    """Return what a condensation saved and cost; a declined one saved nothing. ``sizes`` are the tokens of the View of
-    each version, or at least of the versions before and after it: see ``Lifetimes.sizes``.
+def saving_of(
+    event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
+) -> SavingsDocument:
+    """Return what a condensation saved and cost; a declined one saved nothing. ``sizes`` are the
+    tokens of the View of each version, or at least of the versions before and after it: see
+    ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
     known = SavingsDocument(tokens_saved=0, cost=cost)
     if not is_made(event):
         return known
-    is_counted = event.id in sizes if isinstance(sizes, Mapping) else event.id + 1 < len(sizes)
+    if isinstance(sizes, Mapping):
+        is_counted = event.id in sizes
+    else:
+        is_counted = event.id + 1 < len(sizes)
     saved = sizes[event.id] - sizes[event.id + 1] if is_counted else None
     return replace(known, condensations=1, tokens_saved=saved)

@@ -19,13 +19,31 @@ from foldlog.eventstore import ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
 
-def document_of(row: ConversationRow, figures: StoredFigures, prices: Prices) -> ConversationDocument:
-    """Return a conversation with its figures. Of an erased one they are None, and unknown ones too."""
-    fields: dict[str, Any] = {**figures.overview._asdict(), "errors": None, "condensations": None, "spent": None}
+def document_of(
+    row: ConversationRow, figures: StoredFigures, prices: Prices
+) -> ConversationDocument:
+    """Return a conversation with its figures. Of an erased one they are None, and unknown ones
+    too.
+    """
+    fields: dict[str, Any] = {
+        **figures.overview._asdict(),
+        "errors": None,
+        "condensations": None,
+        "spent": None,
+    }
     if row.erased_at is None:
-        for name in ("errors", "last_prompt_tokens", "longest_wait_s", "tokens_saved", "state", "first_error"):
+        for name in (
+            "errors",
+            "last_prompt_tokens",
+            "longest_wait_s",
+            "tokens_saved",
+            "state",
+            "first_error",
+        ):
             fields[name] = getattr(figures, name)
-        fields["first_event_at"] = None if figures.first_at is None else figures.first_at.isoformat()
+        fields["first_event_at"] = (
+            None if figures.first_at is None else figures.first_at.isoformat()
+        )
         fields["context"] = tuple(figures.context)
         if figures.is_sound:
             fields["condensations"] = figures.condensations
@@ -34,14 +52,16 @@ def document_of(row: ConversationRow, figures: StoredFigures, prices: Prices) ->
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    """Return the calls of one conversation by model, those of most tokens first; nothing where an event cannot be read.
-    Cost: see ``FiguresOfStore.of``.
+    """Return the calls of one conversation by model, those of most tokens first; nothing where an
+    event cannot be read. Cost: see ``FiguresOfStore.of``.
     """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
     by_model: dict[str, ModelDocument] = {}
     for calls in priced(figures.calls, prices).values() if figures.is_sound else ():
         sum_up(by_model, {calls.model: replace(calls, day="")})
-    return tuple(sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model)))
+    return tuple(
+        sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model))
+    )
 
 
 def collect_stats(
@@ -52,15 +72,18 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of conversations, None for all. A fork counts what it did itself. An event that cannot be read
-    is a finding, and the rest is counted.
+    """Return the figures of conversations, None for all. A fork counts what it did itself. An event
+    that cannot be read is a finding, and the rest is counted.
 
-    Calls that tell no cost are counted at ``prices``, else at those of a table that is installed. Raises
-    ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``. Cost: see ``FiguresOfStore``; of one
-    conversation alone also the sizes of its Views, every event once.
+    Calls that tell no cost are counted at ``prices``, else at those of a table that is installed.
+    Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``. Cost: see
+    ``FiguresOfStore``; of one conversation alone also the sizes of its Views, every event once.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
-    rows = None if conversations is None else [_existing(store, each) for each in conversations]
+    if conversations is None:
+        rows = None
+    else:
+        rows = [_existing(store, each) for each in conversations]
     _check_keys(store, conversations)
     where = Where(only=conversations)
     figures.bring_up_to_date(where)
@@ -75,11 +98,16 @@ def collect_stats(
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
-    """Raise ``KeyUnavailable`` where one of these conversations is encrypted, and its key is not given."""
-    database, keys = store.database, store.database.settings.keys
+    """Raise ``KeyUnavailable`` where one of these conversations is encrypted, and its key is not
+    given.
+    """
+    database = store.database
+    keys = store.database.settings.keys
     if {*database.recorder.value("key_ids").split()} <= {*(keys.names if keys else ())}:
         return
-    names = [row.id for row in store.iter_conversations()] if conversations is None else conversations
+    names = (
+        [row.id for row in store.iter_conversations()] if conversations is None else conversations
+    )
     for name in names:
         found = database.recorder.query(partial(database.find, conversation=name, pending=True))
         if found is not None and found.erasure is None:

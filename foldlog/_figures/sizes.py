@@ -8,7 +8,13 @@ from typing import Any, Protocol
 from msgspec.structs import replace
 
 from foldlog.condensers import TokensUnknown
-from foldlog.condensers.models.estimate import OF_A_CALL, OF_A_MESSAGE, of_message, of_tools, sampled
+from foldlog.condensers.models.estimate import (
+    OF_A_CALL,
+    OF_A_MESSAGE,
+    of_message,
+    of_tools,
+    sampled,
+)
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, SystemMessage
 from foldlog.projections import View, arguments_of, as_json, rendered, says_something
 from foldlog.projections.messages.chat import signed
@@ -20,15 +26,18 @@ class CountsTokens(Protocol):
     @property
     def model(self) -> str: ...
 
-    def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int: ...
+    def count_tokens(
+        self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()
+    ) -> int: ...
 
 
 class CountedTokens:
     """Counts the tokens that an event adds to a prompt of ``model``; call it with an event.
 
-    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own, and joined messages
-    take a few less. An event that the tokenizer cannot count is estimated, and its id is in ``estimated``. The
-    constructor raises ``TokensUnknown`` if the model's tokenizer is missing.
+    The sum over the events of a View is close to its prompt: a prompt has a few tokens of its own,
+    and joined messages take a few less. An event that the tokenizer cannot count is estimated, and
+    its id is in ``estimated``. The constructor raises ``TokensUnknown`` if the model's tokenizer is
+    missing.
     """
 
     def __init__(self, model: CountsTokens) -> None:
@@ -39,34 +48,44 @@ class CountedTokens:
 
     def __call__(self, event: Event) -> int:
         try:
-            return sum(self._count([message], tools_of(event)) - self._frame for message in messages_of(event))
+            return sum(
+                self._count([message], tools_of(event)) - self._frame
+                for message in messages_of(event)
+            )
         except TokensUnknown:
             self.estimated.add(event.id)
             return event_tokens(event)
 
 
 def view_tokens(view: View) -> int:
-    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself: the last of
-    ``Lifetimes.sizes`` of the same version. Cost: the events of the View.
+    """Return the tokens of the events that ``view`` sends to a model, each estimated by itself: the
+    last of ``Lifetimes.sizes`` of the same version. Cost: the events of the View.
     """
     return sum(map(event_tokens, (view[position] for position in view.fit_positions)))
 
 
 def event_tokens(event: Event) -> int:
-    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes it.
+    """Return a high estimate of the tokens that an event adds to a prompt, as ``Estimate`` makes
+    it.
 
-    It is 0 for events that have no form as a message. The sum over the events of a View is close to the estimate of its
-    prompt, where neighbouring messages may be joined. Cost: the characters, up to 2,048 for each text.
+    It is 0 for events that have no form as a message. The sum over the events of a View is close to
+    the estimate of its prompt, where neighbouring messages may be joined. Cost: the characters, up
+    to 2,048 for each text.
     """
     match event:
-        case Observation(content=str(text)) | Message(content=str(text), thinking=()) if says_something(text):
-            return OF_A_MESSAGE + sampled(text)  # as its message has it; most events are of these two
+        case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
+            says_something(text)
+        ):
+            # as its message has it; most events are of these two
+            return OF_A_MESSAGE + sampled(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = sampled(text) if text and says_something(text) else 0
             thinking = sum(sampled(as_json(block)) for block in signed(event.thinking))
             return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function)) + thinking
-    return sum(of_message(each, sampled) for each in messages_of(event)) + of_tools(tools_of(event), sampled)
+    return sum(of_message(each, sampled) for each in messages_of(event)) + of_tools(
+        tools_of(event), sampled
+    )
 
 
 def tools_of(event: Event) -> Sequence[Any]:
@@ -75,7 +94,9 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A call is never sent without its result, so an empty counterpart is added."""
+    """Return the messages of one event. A call is never sent without its result, so an empty
+    counterpart is added.
+    """
     shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
     place = 0
     if isinstance(event, Action):
@@ -83,6 +104,7 @@ def messages_of(event: Event) -> list[dict[str, Any]]:
         shown = [replace(event, id=0, cause=None), answer]
     elif isinstance(event, Observation):
         call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
-        shown, place = [call, replace(event, id=1, cause=0)], 1
+        shown = [call, replace(event, id=1, cause=0)]
+        place = 1
     messages = rendered(shown, range(len(shown)), opening=False)
     return [each.message for each in messages if place in each.positions]

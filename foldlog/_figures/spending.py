@@ -1,4 +1,6 @@
-"""What the calls of models in conversations used and cost: as they tell it, else by a table of prices."""
+"""What the calls of models in conversations used and cost: as they tell it, else by a table of
+prices.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,8 @@ class Spending(Struct):
     ``replies``    calls by the ids of the reply, each to be counted once
     ``runs``       those whose source gives only the sum
     ``paid``       the cost of all, where only such a sum has it
-    ``last``       the tokens of the prompt of the agent's last call; ``context`` those of all such prompts
+    ``last``       the tokens of the prompt of the agent's last call; ``context`` those of all such
+                   prompts
     ``is_each``, ``has_cost``  whether imported events give the usage of each call, and its cost
     ``counts_on``  whether later events can be counted without these
     """
@@ -44,14 +47,21 @@ class Spending(Struct):
     counts_on: bool = True
 
     def take(
-        self, logged: Iterable[Logged], beside: Iterable[Any] = (), start: int = 0, before: Iterable[Any] = ()
+        self,
+        logged: Iterable[Logged],
+        beside: Iterable[Any] = (),
+        start: int = 0,
+        before: Iterable[Any] = (),
     ) -> None:
-        """Count the calls in the next events from ``start`` on, and read them all: usage may add up over the events
-        before. Count those that the source tells ``beside`` its records, as of now, and not ``before``.
+        """Count the calls in the next events from ``start`` on, and read them all: usage may add up
+        over the events before. Count those that the source tells ``beside`` its records, as of now,
+        and not ``before``.
         """
-        from foldlog._formats.imported_calls import calls_of_imported, counts_on  # loads all formats
+        # loads all formats
+        from foldlog._formats.imported_calls import calls_of_imported, counts_on
 
-        events, sums = self._of_our_own(logged, start), list[ModelCall]()
+        events = self._of_our_own(logged, start)
+        sums = list[ModelCall]()
         for event in events:
             if event.origin is None:
                 continue
@@ -60,18 +70,29 @@ class Spending(Struct):
                 if call.is_total:
                     sums.append(call)
                     continue
-                self.is_each, self.has_cost = True, self.has_cost or call.cost is not None
+                self.is_each = True
+                self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
                     self._take(call, self.calls)
-        self.calls, self.runs = add_up(self.calls), []
+        self.calls = add_up(self.calls)
+        self.runs = []
         for call in (*sums, *calls_beside(beside, before)):
             if not call.is_total or not self.is_each:
                 self._take(call, self.runs)
-        costs = [call.cost for call in (*sums, *calls_beside(beside)) if call.is_total and call.cost is not None]
-        self.paid = sum(costs) if costs and self.is_each and not self.has_cost else None
+        costs = [
+            call.cost
+            for call in (*sums, *calls_beside(beside))
+            if call.is_total and call.cost is not None
+        ]
+        if costs and self.is_each and not self.has_cost:
+            self.paid = sum(costs)
+        else:
+            self.paid = None
 
     def _of_our_own(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
-        """Count the calls of native events. Yield all events; a live one without a time has that of its recording."""
+        """Count the calls of native events. Yield all events; a live one without a time has that of
+        its recording.
+        """
         for recorded_at, event in logged:
             if event.origin is None and event.id >= start:
                 for call in calls_of_event(recorded_at, event):
@@ -102,7 +123,9 @@ class Spending(Struct):
         """Return all calls added up."""
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
         if self.paid is not None and len({one[:2] for one in calls}) == 1:
-            calls = [one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)]
+            calls = [
+                one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)
+            ]
         return calls
 
 
@@ -112,9 +135,17 @@ def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], Model
     for day, model, usage, cost, calls, above, by_condenser in each:
         estimated = 0
         if cost is None and (price := prices.cost(model, usage, above)) is not None:
-            cost, estimated = round(price, DIGITS), calls
-        figures: dict[str, Any] = {"condenser_calls": calls * by_condenser, "costs_estimated": estimated, "cost": cost}
-        sum_up(models, {(day, model): ModelDocument(day=day, model=model, calls=calls, **figures, **usage)})
+            cost = round(price, DIGITS)
+            estimated = calls
+        figures: dict[str, Any] = {
+            "condenser_calls": calls * by_condenser,
+            "costs_estimated": estimated,
+            "cost": cost,
+        }
+        sum_up(
+            models,
+            {(day, model): ModelDocument(day=day, model=model, calls=calls, **figures, **usage)},
+        )
     return models
 
 
@@ -125,7 +156,9 @@ def unpriced(each: Iterable[Calls], prices: Prices) -> set[str]:
 
 
 def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
-    """Add numbers, or the numbers of documents, to those of the same key; one that is not known adds nothing."""
+    """Add numbers, or the numbers of documents, to those of the same key; one that is not known
+    adds nothing.
+    """
     for key, other in more.items():
         one = figures.get(key)
         if one is None:
@@ -134,8 +167,14 @@ def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
             figures[key] = one + other
         else:
             values = zip(one.__struct_fields__, astuple(other), strict=True)
-            numbers = {name: (getattr(one, name) or 0) + value for name, value in values if type(value) in (int, float)}
-            rounded = {name: n if type(n) is int else round(n, DIGITS) for name, n in numbers.items()}
+            numbers = {
+                name: (getattr(one, name) or 0) + value
+                for name, value in values
+                if type(value) in (int, float)
+            }
+            rounded = {
+                name: n if type(n) is int else round(n, DIGITS) for name, n in numbers.items()
+            }
             figures[key] = replace(one, **rounded)
 
 
@@ -153,7 +192,9 @@ def spent(models: Iterable[SpentDocument]) -> SpentDocument:
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
-    """Return what the calls of one conversation used and cost; the cost is None where a model has no price."""
+    """Return what the calls of one conversation used and cost; the cost is None where a model has
+    no price.
+    """
     total = spent(priced(calls, prices).values())
     return replace(total, cost=None) if unpriced(calls, prices) else total
 

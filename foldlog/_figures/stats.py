@@ -1,4 +1,6 @@
-"""The totals of some conversations: events by kind and tool, tokens and cost by model and day, condensations."""
+"""The totals of some conversations: events by kind and tool, tokens and cost by model and day,
+condensations.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,13 @@ from typing import Any
 from msgspec import UNSET, UnsetType, field
 from msgspec.structs import replace
 
-from foldlog._documents import CondensationsDocument, ModelDocument, SpentDocument, StatsDocument, ToolDocument
+from foldlog._documents import (
+    CondensationsDocument,
+    ModelDocument,
+    SpentDocument,
+    StatsDocument,
+    ToolDocument,
+)
 from foldlog._figures.counts import Counts
 from foldlog._figures.spending import spent
 from foldlog._figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
@@ -25,10 +33,11 @@ TOTALS = (
 class Stats(Counts):
     """Figures of some conversations.
 
-    ``models`` are the calls by day and model. Of the conversations, ``without_usage`` have no call with its tokens, and
-    ``without_cost`` calls of ``unpriced`` models, whose price is not known. ``view_tokens`` are the tokens that the
-    View of each version sends to a model, an estimate that errs high; of one conversation, and empty for several.
-    ``in_views`` are the tokens that all Views send now, ``made`` and ``tokens_saved`` are of their condensations.
+    ``models`` are the calls by day and model. Of the conversations, ``without_usage`` have no call
+    with its tokens, and ``without_cost`` calls of ``unpriced`` models, whose price is not known.
+    ``view_tokens`` are the tokens that the View of each version sends to a model, an estimate that
+    errs high; of one conversation, and empty for several. ``in_views`` are the tokens that all
+    Views send now, ``made`` and ``tokens_saved`` are of their condensations.
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
@@ -40,9 +49,13 @@ class Stats(Counts):
 
     @property
     def spent(self) -> SpentDocument:
-        """What all calls used, and the sum of the known costs; None where no conversation has all of its costs."""
+        """What all calls used, and the sum of the known costs; None where no conversation has all
+        of its costs.
+        """
         total = spent(self.models.values())
-        return replace(total, cost=None) if 0 < self.conversations == self.without_cost else total
+        if 0 < self.conversations == self.without_cost:
+            return replace(total, cost=None)
+        return total
 
     def add_sums(
         self,
@@ -80,10 +93,14 @@ class Stats(Counts):
         elif what.startswith(_CONDENSED):
             condensed = self.condensations.get(name, _NONE_KNOWN)
             field = what.removeprefix(_CONDENSED)
-            self.condensations[name] = replace(condensed, **{field: _sum(getattr(condensed, field), number, field)})
+            self.condensations[name] = replace(
+                condensed, **{field: _sum(getattr(condensed, field), number, field)}
+            )
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
-        """Return the figures for programs; ``conversation`` is the only one, if there is only one."""
+        """Return the figures for programs; ``conversation`` is the only one, if there is only
+        one.
+        """
         return StatsDocument.of(
             self,
             conversation=conversation,

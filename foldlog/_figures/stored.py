@@ -1,4 +1,6 @@
-"""Lists and totals of the conversations of a store, from the tables of figures, which are brought up to date first."""
+"""Lists and totals of the conversations of a store, from the tables of figures, which are brought
+up to date first.
+"""
 
 from __future__ import annotations
 
@@ -41,8 +43,8 @@ _EVERYTHING = Where()
 
 
 class Page(NamedTuple):
-    """Some of the chosen conversations in an order, of how many of them the figure is not known, and how many are
-    chosen in all.
+    """Some of the chosen conversations in an order, of how many of them the figure is not known,
+    and how many are chosen in all.
     """
 
     rows: Sequence[Row]
@@ -51,7 +53,9 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """How many of the chosen conversations have a name in their figures, and the sum of what is counted under it."""
+    """How many of the chosen conversations have a name in their figures, and the sum of what is
+    counted under it.
+    """
 
     what: str
     name: str
@@ -60,7 +64,9 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The chosen conversations whose last activity was on a day, their errors, and how many ended with one."""
+    """The chosen conversations whose last activity was on a day, their errors, and how many ended
+    with one.
+    """
 
     day: str
     conversations: int
@@ -71,9 +77,10 @@ class Day(NamedTuple):
 class FiguresOfStore:
     """The figures of the conversations of a store. Thread-safe.
 
-    Call ``refresh`` or ``bring_up_to_date`` first: a question is answered from what is counted. Their cost: where the
-    store has changed since, a look at each conversation's version, and what ``figures_of`` costs of each that has
-    changed, once. Cost of a question: SQL over the rows of the chosen conversations.
+    Call ``refresh`` or ``bring_up_to_date`` first: a question is answered from what is counted.
+    Their cost: where the store has changed since, a look at each conversation's version, and what
+    ``figures_of`` costs of each that has changed, once. Cost of a question: SQL over the rows of
+    the chosen conversations.
     """
 
     def __init__(
@@ -84,8 +91,11 @@ class FiguresOfStore:
         *,
         on_events: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """``prices`` are for calls that tell no cost; without them those of a table that is installed."""
-        self._store, self._on_events = store, on_events
+        """``prices`` are for calls that tell no cost; without them those of a table that is
+        installed.
+        """
+        self._store = store
+        self._on_events = on_events
         self._prices = prices or Prices()
         self._tables = FigureTables(store.database)
         self._counter = FigureCounter(store, self._tables, views, on_events)
@@ -93,8 +103,9 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations that are not counted as they are now, at ``most`` this many. Return how many are left.
-        Until they are counted, sums are of their last figures; ``missing`` of them have none.
+        """Count conversations that are not counted as they are now, at ``most`` this many. Return
+        how many are left. Until they are counted, sums are of their last figures; ``missing`` of
+        them have none.
         """
         return self._counter.refresh(most)
 
@@ -115,8 +126,9 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Yield each conversation with its figures, in this order; unless ``whole``, of those that are not counted as
-        they are now an overview alone. One that was erased since it was listed is yielded as an erased one.
+        """Yield each conversation with its figures, in this order; unless ``whole``, of those that
+        are not counted as they are now an overview alone. One that was erased since it was listed
+        is yielded as an erased one.
         """
         ahead = iter(rows)
         self._counter.write_aside()
@@ -126,7 +138,10 @@ class FiguresOfStore:
             if whole and missing:
                 self._counter.count_now(missing)
                 there |= self._there(missing)
-            calls = self._tables.of_keys([figures.key for figures in there.values()]) if whole else {}
+            if whole:
+                calls = self._tables.of_keys([figures.key for figures in there.values()])
+            else:
+                calls = {}
             for row in page:
                 figures = there.get(row.id)
                 if figures is not None:
@@ -172,17 +187,25 @@ class FiguresOfStore:
         start: int = 0,
         limit: int = 100,
     ) -> Page:
-        """Return ``limit`` of the chosen conversations after the first ``start`` of them, in the order of a figure;
-        unknown ones come last in either order. Raises ``InvalidArgument`` for another sort than those of ``SORTS``.
+        """Return ``limit`` of the chosen conversations after the first ``start`` of them, in the
+        order of a figure; unknown ones come last in either order. Raises ``InvalidArgument`` for
+        another sort than those of ``SORTS``.
         """
         found = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
         rows = self._rows_of([key for key, *_ in found])
-        unknown = sum(figure is None for _, figure, _ in found) if sort != "id" else 0
+        if sort != "id":
+            unknown = sum(figure is None for _, figure, _ in found)
+        else:
+            unknown = 0
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
-        """Return the first of the chosen conversations in the order of a figure, as ``page`` does."""
-        return self._rows_of([key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)])
+        """Return the first of the chosen conversations in the order of a figure, as ``page``
+        does.
+        """
+        return self._rows_of(
+            [key for key, *_ in self._sorted(where, sort, reverse=reverse, most=limit)]
+        )
 
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
         figures = self._tables.of_keys(keys)
@@ -190,18 +213,26 @@ class FiguresOfStore:
         return [(row, one) for row, one in rows if row is not None]
 
     def sorted(self, sort: str, *, reverse: bool, among: Collection[str]) -> tuple[list[str], int]:
-        """Return the ids of these conversations in the order of a figure, and of how many of them it is not known."""
+        """Return the ids of these conversations in the order of a figure, and of how many of them
+        it is not known.
+        """
         found = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
         named = [(as_text(name), figure) for _, figure, name in found]
         chosen = [(name, figure) for name, figure in named if name in among]
         return [name for name, _ in chosen], sum(figure is None for _, figure in chosen)
 
-    def _sorted(self, where: Where, sort: str, *, reverse: bool, most: int) -> Sequence[Sequence[Any]]:
-        """Return the key of each of the first ``most`` chosen conversations in this order, its figure, and its id."""
+    def _sorted(
+        self, where: Where, sort: str, *, reverse: bool, most: int
+    ) -> Sequence[Sequence[Any]]:
+        """Return the key of each of the first ``most`` chosen conversations in this order, its
+        figure, and its id.
+        """
         check_sort(sort)
         direction = -1 if reverse else 1
         if sort == "cost":
-            found = self._tables.ask("figures_by_cost", where, direction, most, self._price_rows(where))
+            found = self._tables.ask(
+                "figures_by_cost", where, direction, most, self._price_rows(where)
+            )
         else:
             found = self._tables.ask("figures_sorted", where, sort, direction, most)
         found.sort(key=lambda columns: columns[2], reverse=reverse and sort == "id")
@@ -220,14 +251,18 @@ class FiguresOfStore:
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
     def needs_key(self, where: Where = _EVERYTHING) -> int:
-        """Return how many of the chosen conversations are not counted because their keys are not given."""
+        """Return how many of the chosen conversations are not counted because their keys are not
+        given.
+        """
         aside = self._chosen_aside(where)
         return sum(figures.overview.needs_key for figures in aside)
 
     # -- totals -----------------------------------------------------------------------------------
 
     def totals(self, where: Where = _EVERYTHING) -> Stats:
-        """Return the totals of the chosen conversations. A reply that several of them have counts once."""
+        """Return the totals of the chosen conversations. A reply that several of them have counts
+        once.
+        """
         stats = self.counts(where)
         calls = self._calls(where)
         stats.models = priced(calls, self._prices)
@@ -237,11 +272,15 @@ class FiguresOfStore:
         return stats
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
-        """Return the totals without calls of models; of ``whats`` alone where not all are wanted."""
+        """Return the totals without calls of models; of ``whats`` alone where not all are
+        wanted.
+        """
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
             stats.add_sums(*columns)
-        for what, name, number in self._named(self._tables.ask("figure_totals", where, json.dumps(whats))):
+        for what, name, number in self._named(
+            self._tables.ask("figure_totals", where, json.dumps(whats))
+        ):
             stats.add_count(what, name, number)
         return stats
 
@@ -256,7 +295,11 @@ class FiguresOfStore:
         return [call for call in add_up(calls + repeated) if call.calls > 0]
 
     def _has_no_price(self, call: Calls) -> bool:
-        return call.cost is None and call.tokens > 0 and self._prices.cost(call.model, call.usage, call.above) is None
+        return (
+            call.cost is None
+            and call.tokens > 0
+            and self._prices.cost(call.model, call.usage, call.above) is None
+        )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
         names = json.dumps([each for model in unpriced for each in self._tables.alike(model)])
@@ -269,7 +312,10 @@ class FiguresOfStore:
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
         """Return the figures of chosen conversations that the store does not keep."""
         keys = {*self._tables.aside.values()}
-        chosen = self._tables.ask("figures_sorted", where, "id", 1, _ALL) if keys else []
+        if keys:
+            chosen = self._tables.ask("figures_sorted", where, "id", 1, _ALL)
+        else:
+            chosen = []
         found = self._tables.of_keys([key for key, *_ in chosen if key in keys]).values()
         return sorted(found, key=lambda figures: figures.id)
 
@@ -298,23 +344,37 @@ class FiguresOfStore:
         where: Where = _EVERYTHING,
         whats: Sequence[str] = FACETS,
     ) -> list[Facet]:
-        """Return how many of the chosen conversations have each state, program, tool with errors, model and attribute,
-        the most frequent first.
+        """Return how many of the chosen conversations have each state, program, tool with errors,
+        model and attribute, the most frequent first.
         """
-        wanted, found = json.dumps(whats), dict[tuple[str, str], list[float]]()
-        for what, name, key, conversations, number in self._tables.ask("figure_totals", where, wanted):
+        wanted = json.dumps(whats)
+        found = dict[tuple[str, str], list[float]]()
+        for what, name, key, conversations, number in self._tables.ask(
+            "figure_totals", where, wanted
+        ):
             if number:
                 sums = found.setdefault((text_of(what), self._tables.name(name, key)), [0, 0])
                 sums[0] += conversations
                 sums[1] += number
-        facets = [Facet(*named, int(count), int(number)) for named, (count, number) in found.items()]
-        return sorted(facets, key=lambda facet: (whats.index(facet.what), -facet.conversations, facet.name))
+        facets = [
+            Facet(*named, int(count), int(number)) for named, (count, number) in found.items()
+        ]
+        return sorted(
+            facets, key=lambda facet: (whats.index(facet.what), -facet.conversations, facet.name)
+        )
 
     def days(self, where: Where = _EVERYTHING) -> list[Day]:
-        """Return the chosen conversations by the day of their last activity, in UTC or local, the first day first."""
+        """Return the chosen conversations by the day of their last activity, in UTC or local, the
+        first day first.
+        """
         found: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):
             sums = found.setdefault(day, [0, 0, 0])
-            found[day] = [total + (number or 0) for total, number in zip(sums, numbers, strict=True)]
+            found[day] = [
+                total + (number or 0) for total, number in zip(sums, numbers, strict=True)
+            ]
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
-        return [Day((epoch + timedelta(days=day)).date().isoformat(), *found[day]) for day in sorted(found)]
+        return [
+            Day((epoch + timedelta(days=day)).date().isoformat(), *found[day])
+            for day in sorted(found)
+        ]

@@ -1,4 +1,6 @@
-"""Ask the tables of figures in a store, in SQL: they are written with a conversation, and deleted with its words."""
+"""Ask the tables of figures in a store, in SQL: they are written with a conversation, and deleted
+with its words.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,8 @@ STATES: Final = ("error", "open_call", "result", "request", "answer")
 class Where(NamedTuple):
     """Which conversations are chosen: all that have these figures.
 
-    ``tool`` is one with errors; ``since`` and ``until`` are of the last activity; ``only`` are ids. ``companions``:
-    also those that runtimes keep for themselves.
+    ``tool`` is one with errors; ``since`` and ``until`` are of the last activity; ``only`` are ids.
+    ``companions``: also those that runtimes keep for themselves.
     """
 
     state: str | None = None
@@ -56,7 +58,12 @@ class Where(NamedTuple):
 
     def having(self) -> list[tuple[str, str]]:
         """Return which names have to be counted, of what."""
-        named = {"state": self.state, "program": self.program, "tool errors": self.tool, "model": self.model}
+        named = {
+            "state": self.state,
+            "program": self.program,
+            "tool errors": self.tool,
+            "model": self.model,
+        }
         named["errors"] = "any" if self.has_error else None
         pairs = [(what, name) for what, name in named.items() if name is not None]
         return pairs + [("attribute", f"{name}={value}") for name, value in self.attributes.items()]
@@ -90,12 +97,16 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Asks the tables of a store, and of a second recorder for figures that the store could not keep."""
+    """Asks the tables of a store, and of a second recorder for figures that the store could not
+    keep.
+    """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        """The conversations whose figures are in the second recorder alone, by their ids, with their keys."""
+        """The conversations whose figures are in the second recorder alone, by their ids, with
+        their keys.
+        """
         self._second: Any = None
         self._names: dict[str, str] = {}
 
@@ -120,24 +131,44 @@ class FigureTables:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
-        """Ask about the chosen conversations. The answer has the rows of each store: they have to be joined."""
-        since, until = (None if at is None else event_microseconds(EventTime(at)) for at in (where.since, where.until))
+        """Ask about the chosen conversations. The answer has the rows of each store: they have to
+        be joined.
+        """
+        since, until = (
+            None if at is None else event_microseconds(EventTime(at))
+            for at in (where.since, where.until)
+        )
         having = [(what, self.alike(name)) for what, name in where.having()]
-        only = None if where.only is None else json.dumps(self._keys(where.only))
+        if where.only is None:
+            only = None
+        else:
+            only = json.dumps(self._keys(where.only))
         asked: tuple[Any, ...] = (json.dumps(having), since, until, int(where.companions), only)
-        found = self._asked(self.database.recorder, statement, *asked, json.dumps([*self.aside.values()]), *parameters)
+        found = self._asked(
+            self.database.recorder,
+            statement,
+            *asked,
+            json.dumps([*self.aside.values()]),
+            *parameters,
+        )
         if self.aside:
             found += self._asked(self._second, statement, *asked, "[]", *parameters)
         return found
 
     def _asked(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
-        answer: list[Columns] = recorder.query(lambda reader: reader.ask_sources(statement, *parameters))
+        answer: list[Columns] = recorder.query(
+            lambda reader: reader.ask_sources(statement, *parameters)
+        )
         return answer
 
     def alike(self, name: str) -> list[str]:
         """Return a name as conversations may have it: plain, and its digest under each key."""
-        name, keys = storable(name), self.database.settings.keys
-        digests = [] if keys is None else [digest_of(keys, key_id, name) for key_id in keys.names]
+        name = storable(name)
+        keys = self.database.settings.keys
+        if keys is None:
+            digests = []
+        else:
+            digests = [digest_of(keys, key_id, name) for key_id in keys.names]
         return [name, *digests]
 
     def _keys(self, conversations: Collection[str]) -> list[int]:
@@ -148,13 +179,15 @@ class FigureTables:
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        """Return the ids of conversations whose figures are missing, or of another version; and which are missing."""
+        """Return the ids of conversations whose figures are missing, or of another version; and
+        which are missing.
+        """
         found = self._asked(self.database.recorder, "figures_to_count", CODE)
         return {text_of(name): is_missing == 1 for name, is_missing in found}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        """Return the versions and the numbers of events in an answer, by the keys. Of a source without events, the
-        version is 0 and its records are counted.
+        """Return the versions and the numbers of events in an answer, by the keys. Of a source
+        without events, the version is 0 and its records are counted.
         """
         rows = (row for recorder in self._recorders() for row in self._asked(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
@@ -165,7 +198,9 @@ class FigureTables:
             yield from self._asked(recorder, "hashes_of_replies", json.dumps([*keys]))
 
     def stored_replies(self, keys: Collection[int]) -> dict[int, set[int]]:
-        """Return the hashes of replies of which it is stored what they used, by the keys of conversations."""
+        """Return the hashes of replies of which it is stored what they used, by the keys of
+        conversations.
+        """
         stored = dict[int, set[int]]()
         for recorder in self._recorders():
             for key in keys:
@@ -174,7 +209,9 @@ class FigureTables:
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield what replies used that count in one store, and in another one too: the sums of each store have them."""
+        """Yield what replies used that count in one store, and in another one too: the sums of each
+        store have them.
+        """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
         counted = dict[int, Calls]()
@@ -182,18 +219,27 @@ class FigureTables:
             call = self.calls(key, columns)
             other = counted.setdefault(hashed, call)
             if other is not call:
-                counted[hashed], repeated = (call, other) if call.tokens > other.tokens else (other, call)
+                counted[hashed], repeated = (
+                    (call, other) if call.tokens > other.tokens else (other, call)
+                )
                 yield repeated
 
     def _recorders(self) -> list[Any]:
-        return [self.database.recorder, self._second] if self.aside else [self.database.recorder]
+        if self.aside:
+            return [self.database.recorder, self._second]
+        return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
-        """Return the figures of conversations with an id from ``first`` to ``last``, by their ids, without calls."""
+        """Return the figures of conversations with an id from ``first`` to ``last``, by their ids,
+        without calls.
+        """
         found = self._asked(self.database.recorder, "figures_between", first, last)
         read = self._read([columns for columns in found if text_of(columns[1]) not in self.aside])
         ours = [key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)]
-        aside = self._read(self._asked(self._second, "figures_of", json.dumps(ours))) if ours else {}
+        if ours:
+            aside = self._read(self._asked(self._second, "figures_of", json.dumps(ours)))
+        else:
+            aside = {}
         return {figures.id: figures for figures in (read | aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
@@ -203,7 +249,8 @@ class FigureTables:
             (self.database.recorder, json.dumps([key for key in keys if key not in aside])),
             (self._second, json.dumps([key for key in keys if key in aside])),
         ]
-        found, calls = dict[int, StoredFigures](), dict[int, list[Calls]]()
+        found = dict[int, StoredFigures]()
+        calls = dict[int, list[Calls]]()
         for recorder, some in asked[: 2 if self.aside else 1]:
             found |= self._read(self._asked(recorder, "figures_of", some))
             for key, *columns in self._asked(recorder, "figure_calls_of", some):
@@ -213,9 +260,13 @@ class FigureTables:
     def calls(self, key: int, columns: Sequence[Any]) -> Calls:
         """Return the calls in the columns of a row."""
         day, model, above, by_condenser, number, *usage, cost = columns
-        tokens = {name: int(count) for name, count in zip(USAGE, usage, strict=True) if count is not None}
+        tokens = {
+            name: int(count) for name, count in zip(USAGE, usage, strict=True) if count is not None
+        }
         told = None if cost is None else round(cost, 12)
-        return Calls(text_of(day), self.name(model, key), tokens, told, number, above, bool(by_condenser))
+        return Calls(
+            text_of(day), self.name(model, key), tokens, told, number, above, bool(by_condenser)
+        )
 
     def name(self, column: bytes | str, key: int) -> str:
         """Return a name that is stored with the conversation of this key."""
@@ -229,9 +280,30 @@ class FigureTables:
     def _read(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
         return {row[0]: self._figures(*row) for row in rows}
 
-    def _figures(self, key: int, name: bytes, encoding: int, sealed: bytes, *numbers: Any) -> StoredFigures:
-        (_, version, _, _, is_local, first_at, last_at, wait, events, errors, view_tokens, sent_events, sent_summaries,
-         last_prompt, tokens, condensations, saved, format, state) = numbers  # fmt: skip
+    def _figures(
+        self, key: int, name: bytes, encoding: int, sealed: bytes, *numbers: Any
+    ) -> StoredFigures:
+        (
+            _,
+            version,
+            _,
+            _,
+            is_local,
+            first_at,
+            last_at,
+            wait,
+            events,
+            errors,
+            view_tokens,
+            sent_events,
+            sent_summaries,
+            last_prompt,
+            tokens,
+            condensations,
+            saved,
+            format,
+            state,
+        ) = numbers
         try:
             texts = self._texts(key, encoding, sealed)
         except KeyUnavailable as error:
@@ -273,7 +345,10 @@ class FigureTables:
         """Return the texts of figures. Raises ``KeyUnavailable``."""
         if encoding & SEALED:
             found = self.database.recorder.query(lambda reader: self.database.find_key(reader, key))
-            data_key = None if found is None else self.database.codec_of(found).data_key
+            if found is None:
+                data_key = None
+            else:
+                data_key = self.database.codec_of(found).data_key
             if data_key is None:
                 raise KeyUnavailable(f"the figures of conversation number {key} are encrypted")
             sealed = data_key.decrypt(sealed, place_of_texts(key))

@@ -1,4 +1,6 @@
-"""Bring the tables of figures up to date: count what changed, and write it where the store can keep it."""
+"""Bring the tables of figures up to date: count what changed, and write it where the store can keep
+it.
+"""
 
 from __future__ import annotations
 
@@ -41,14 +43,21 @@ class FigureCounter:
     """Counts conversations, and writes their figures into the tables of the store. Thread-safe.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    the figures that the store does not keep, or not yet, with the conversations as they were then
+    ``aside``    the figures that the store does not keep, or not yet, with the conversations as
+                 they were then
     """
 
     def __init__(
-        self, store: Store, tables: FigureTables, views: Views | None, on_events: Callable[[int], object]
+        self,
+        store: Store,
+        tables: FigureTables,
+        views: Views | None,
+        on_events: Callable[[int], object],
     ) -> None:
-        self._store, self._tables = store, tables
-        self._views, self._on_events = views or Views(store), on_events
+        self._store = store
+        self._tables = tables
+        self._views = views or Views(store)
+        self._on_events = on_events
         self._repeated = RepeatedReplies(tables)
         self._lock = threading.RLock()
         self._seen: int | None = None
@@ -56,8 +65,9 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations that are not counted as they are now, at ``most`` this many. Return how many are left.
-        Until they are counted, sums are of their last figures; ``missing`` of them have none.
+        """Count conversations that are not counted as they are now, at ``most`` this many. Return
+        how many are left. Until they are counted, sums are of their last figures; ``missing`` of
+        them have none.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -66,7 +76,8 @@ class FigureCounter:
             self.write_aside()
             to_count = self._tables.to_count()
             waiting = [row for row in self._rows(to_count) if not self.is_aside(row)]
-            counted, left = waiting[:most], [row.id for row in waiting[len(waiting[:most]) :]]
+            counted = waiting[:most]
+            left = [row.id for row in waiting[len(waiting[:most]) :]]
             self._count(counted)
             self._read_replies()
             self.missing = sum(to_count[name] for name in left)
@@ -100,15 +111,20 @@ class FigureCounter:
         """Count conversations, and have the store keep their figures."""
         ahead = iter(rows)
         while some := list(islice(ahead, _TOGETHER)):
-            counted = {row.id: (row, figures) for row in some if (figures := self._figures_now(row)) is not None}
+            counted = {
+                row.id: (row, figures)
+                for row in some
+                if (figures := self._figures_now(row)) is not None
+            }
             written = self._write(counted)
             for name, (row, figures) in counted.items():
                 if name not in written:
                     self._put_aside(row, figures)
 
     def _read_replies(self) -> None:
-        """Read what replies used that several histories have, so that totals count each once. Where the store cannot
-        keep it, these conversations are counted in memory. Cost: see ``RepeatedReplies.find``, and those histories.
+        """Read what replies used that several histories have, so that totals count each once. Where
+        the store cannot keep it, these conversations are counted in memory. Cost: see
+        ``RepeatedReplies.find``, and those histories.
         """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
@@ -127,7 +143,8 @@ class FigureCounter:
         """Read what replies of a conversation used. Return False where it cannot be read."""
         from foldlog._figures.of_sources import replies_of_source  # loads all formats
 
-        database, keys = self._store.database, self._store.database.settings.keys
+        database = self._store.database
+        keys = self._store.database.settings.keys
         found = database.recorder.query(partial(database.find_key, key=key))
         if found is None or found.id in self.aside:
             return True
@@ -150,7 +167,9 @@ class FigureCounter:
         return True
 
     def _figures_now(self, row: ConversationRow) -> Figures | None:
-        """Return the figures of a conversation as it is now; None where it was erased since it was listed."""
+        """Return the figures of a conversation as it is now; None where it was erased since it was
+        listed.
+        """
         try:
             if row.pending:
                 from foldlog._figures.of_sources import pending_figures  # loads all formats
@@ -158,21 +177,29 @@ class FigureCounter:
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
                 return figures
-            before = kept_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))[1]
-            known = None if before is None or before.code != CODE else value_of(before.body, Figures)
+            before = kept_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))[
+                1
+            ]
+            if before is None or before.code != CODE:
+                known = None
+            else:
+                known = value_of(before.body, Figures)
             return figures_of(self._store, self._views, row, known, on_events=self._on_events)
         except (ConversationErased, ConversationNotFound):
             return None
         except EventStoreError as error:
             return Figures(
-                row.version, overview=Overview(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
+                row.version,
+                overview=Overview(problem=str(error), needs_key=isinstance(error, KeyUnavailable)),
             )
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Write figures, and return whose were written. Others are not: another process writes, the store only reads,
-        its disk is full, or a conversation has changed or is still to be encrypted.
+        """Write figures, and return whose were written. Others are not: another process writes, the
+        store only reads, its disk is full, or a conversation has changed or is still to be
+        encrypted.
         """
-        database, written = self._store.database, set[str]()
+        database = self._store.database
+        written = set[str]()
         sound = {name: each for name, each in counted.items() if each[1].is_sound}
 
         def write(transaction: Transaction) -> None:
@@ -181,17 +208,27 @@ class FigureCounter:
                 with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
                     found = database.find(transaction, name, pending=True)
                     row, figures = sound[name]
-                    if found is None or (found.sealed_key is None and database.settings.keys is not None):
+                    if found is None or (
+                        found.sealed_key is None and database.settings.keys is not None
+                    ):
                         continue
                     now = found.version, (found.head or b"").hex(), found.redactions, found.pending
                     if now != (row.version, row.head, row.redactions, row.pending):
                         continue
                     writing = WriteTransaction(transaction, found, database)
                     if not found.pending:
-                        body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
+                        body = json.dumps(
+                            to_builtins(figures.to_count_on(), str_keys=True)
+                        ).encode()
                         record = Record(row.version, CODE, body)
                         writing.put_records(_PROJECTION, [record], replace_all=True)
-                    put_figures(transaction, found, database.codec_of(found).data_key, database.settings.keys, figures)
+                    put_figures(
+                        transaction,
+                        found,
+                        database.codec_of(found).data_key,
+                        database.settings.keys,
+                        figures,
+                    )
                     writing.end()
                     written.add(name)
 

@@ -1,7 +1,7 @@
 """Write figures into the tables of the store, with a conversation or a source.
 
-Numbers are columns, also in an encrypted store. Texts are sealed there: a name is then a keyed digest, by which SQL
-adds up and chooses, and the sealed texts have the name of each digest.
+Numbers are columns, also in an encrypted store. Texts are sealed there: a name is then a keyed
+digest, by which SQL adds up and chooses, and the sealed texts have the name of each digest.
 """
 
 from __future__ import annotations
@@ -43,7 +43,11 @@ _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
 def put_figures(
-    transaction: Transaction, found: Conversation, data_key: DataKey | None, keys: KeyRing | None, figures: Figures
+    transaction: Transaction,
+    found: Conversation,
+    data_key: DataKey | None,
+    keys: KeyRing | None,
+    figures: Figures,
 ) -> None:
     """Write the figures of a conversation as it was found, in the place of those that are there."""
     names = _Names(found, data_key, keys)
@@ -57,13 +61,22 @@ def put_figures(
         replies = {hashed: calls for hashed, calls in known.items() if calls is not None}
         put_replies(transaction, found, data_key, keys, replies)
     counts = {(what, names.of(name)): number for what, name, number in _counts(figures)}
-    transaction.write_rows("put_figure_calls", key, [_row_of(call, names) for call in figures.calls])
-    transaction.write_rows("put_figure_counts", key, [(*pair, number) for pair, number in counts.items()])
+    transaction.write_rows(
+        "put_figure_calls", key, [_row_of(call, names) for call in figures.calls]
+    )
+    transaction.write_rows(
+        "put_figure_counts", key, [(*pair, number) for pair, number in counts.items()]
+    )
     texts = json.dumps(names.with_texts(figures)).encode()
-    sealed = texts if data_key is None else data_key.encrypt(texts, place_of_texts(key))
+    if data_key is None:
+        sealed = texts
+    else:
+        sealed = data_key.encrypt(texts, place_of_texts(key))
     encoding = 0 if data_key is None else SEALED
     numbers = json.dumps(_numbers(found, figures))
-    transaction.write_sources("put_figures", key, found.id, encoding, sealed, figures.hashes, numbers)
+    transaction.write_sources(
+        "put_figures", key, found.id, encoding, sealed, figures.hashes, numbers
+    )
 
 
 def put_replies(
@@ -80,10 +93,13 @@ def put_replies(
 
 
 class _Names:
-    """The names of tools, models and other things in the figures of one conversation, and their digests."""
+    """The names of tools, models and other things in the figures of one conversation, and their
+    digests.
+    """
 
     def __init__(self, found: Conversation, data_key: DataKey | None, keys: KeyRing | None) -> None:
-        self._key_id, self._keys = found.key_id or "", None if data_key is None else keys
+        self._key_id = found.key_id or ""
+        self._keys = None if data_key is None else keys
         self._of_digests = dict[str, str]()
 
     def of(self, name: str) -> str:
@@ -138,7 +154,9 @@ def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
 
 
 def _numbers(found: Conversation, figures: Figures) -> list[Any]:
-    overview, counts, saved = figures.overview, figures.counts, figures.saved()
+    overview = figures.overview
+    counts = figures.counts
+    saved = figures.saved()
     tokens = [call.tokens for call in figures.calls]
     recorded_at = found.updated_at or found.created_at
     ends = (counts.first_at, counts.last_at)
@@ -159,7 +177,8 @@ def _numbers(found: Conversation, figures: Figures) -> list[Any]:
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
     """Yield what is counted, under which name, and the number."""
-    counts, overview = figures.counts, figures.overview
+    counts = figures.counts
+    overview = figures.overview
     yield from _events_counted(counts)
     for name, saving in figures.reasons.items():
         for field in SAVED:

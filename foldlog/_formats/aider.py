@@ -1,20 +1,27 @@
-"""aider's chat history, ``.aider.chat.history.md``: Markdown to which every run of aider in a folder adds a session.
+"""aider's chat history, ``.aider.chat.history.md``: Markdown to which every run of aider in a
+folder adds a session.
 
     # aider chat started at 2026-03-01 10:00:00     a session begins, at local time
-    #### add a button                               what the user typed, each line with two spaces at its end
-    > Tokens: 2.1k sent, 120 received.              what aider said: its version, questions, tokens, edits
+    #### add a button                               what the user typed, each line with two spaces
+                                                    at its end
+    > Tokens: 2.1k sent, 120 received.              what aider said: its version, questions, tokens,
+                                                    edits
     I will add it.                                  all else: what the model said
 
-The file has no records, so foldlog makes them: ``{"aider": "start" | "user" | "tool" | "assistant", "text"}`` for each
-block, with ``raw`` where aider writes such a text in another way. One after the other they are the file again.
+The file has no records, so foldlog makes them: ``{"aider": "start" | "user" | "tool" | "assistant",
+"text"}`` for each block, with ``raw`` where aider writes such a text in another way. One after the
+other they are the file again.
 
-    start, tool     Annotation; one that says that the history was cleared is a condensation of all that was shown
-    user            Message; a command to aider is an Annotation, except for those that send what follows (``/ask``)
+    start, tool     Annotation; one that says that the history was cleared is a condensation of all
+                    that was shown
+    user            Message; a command to aider is an Annotation, except for those that send what
+                    follows (``/ask``)
     assistant       Message
 
-The model's text may have lines that begin like those of aider and of the user. aider ends its own with two spaces, so
-in a session whose first such line has them, a line without them belongs to what is around it: to the model, whose text
-begins behind a blank line, or to what aider told in several lines, up to the one that ends so.
+The model's text may have lines that begin like those of aider and of the user. aider ends its own
+with two spaces, so in a session whose first such line has them, a line without them belongs to what
+is around it: to the model, whose text begins behind a blank line, or to what aider told in several
+lines, up to the one that ends so.
 """
 
 from __future__ import annotations
@@ -52,24 +59,32 @@ _BLANK = "<blank>"
 _MODEL = re.compile(r"(?:Main model|Model|Models): (\S+)")
 _COUNT = r"(\d{1,9}(?:\.\d)?)(k?)"
 _TOKENS = re.compile(
-    rf"Tokens: {_COUNT} sent(?:, {_COUNT} cache write)?(?:, {_COUNT} cache hit)?, {_COUNT} received\.(.*)"
+    rf"Tokens: {_COUNT} sent(?:, {_COUNT} cache write)?(?:, {_COUNT} cache hit)?, {_COUNT}"
+    r" received\.(.*)"
 )
 _COST = re.compile(r"Cost: \$(\d{1,9}(?:\.\d{1,9})?) (?:message|send)")
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+# -- the file
+# --------------------------------------------------------------------------------------------------
 
 
-_BESIDE = (".aider.chat.history.md", ".aider.input.history", ".aider.conf.yml", ".aider.llm.history")
+_BESIDE = (
+    ".aider.chat.history.md",
+    ".aider.input.history",
+    ".aider.conf.yml",
+    ".aider.llm.history",
+)
 """The files that aider writes into a project, or reads there: the first has its chats."""
 _NO_CHAT = (
-    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider chat started at' on"
+    "holds no chat with a model; aider writes its chats into .aider.chat.history.md, from '# aider"
+    " chat started at' on"
 )
 
 
 class _Files(FileReader):
-    """The sessions of a file: one history each, named by its folder and its time. A start of aider at which nothing
-    is said to a model is left out: there are many.
+    """The sessions of a file: one history each, named by its folder and its time. A start of aider
+    at which nothing is said to a model is left out: there are many.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -77,7 +92,8 @@ class _Files(FileReader):
         return path.name in _BESIDE or (bool(lines) and _START.fullmatch(lines[0]) is not None)
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        folder, says_something = path.absolute().parent.name, False
+        folder = path.absolute().parent.name
+        says_something = False
         for line, start, end, time in _sessions(path):
             session = _Session(path, line, start, end)
             if session.says_something():
@@ -88,18 +104,26 @@ class _Files(FileReader):
 
 
 def _sessions(path: Path) -> Iterator[tuple[int, int, int, str]]:
-    """Yield each session of a file: its first line, the beginning and the end of its bytes, and its time."""
+    """Yield each session of a file: its first line, the beginning and the end of its bytes, and its
+    time.
+    """
     begun: tuple[int, int, str] | None = None
     with path.open("rb") as file:
-        number, at, blank, before = 0, 0, True, 0
+        number = 0
+        at = 0
+        blank = True
+        before = 0
         for line in file:
             if blank and (match := _START.fullmatch(line)) is not None:
-                line_of, start = (1, 0) if begun is None else (number, before)  # with the blank line before it
+                # with the blank line before it
+                line_of, start = (1, 0) if begun is None else (number, before)
                 if begun is not None:
                     yield begun[0], begun[1], start, begun[2]
                 begun = line_of, start, match[1].decode()
             blank = not line.strip()
-            number, before, at = number + 1, at, at + len(line)
+            number = number + 1
+            before = at
+            at = at + len(line)
     if begun is not None:
         yield begun[0], begun[1], at, begun[2]
 
@@ -108,7 +132,10 @@ class _Session:
     """The records of one session, which are these bytes of the file."""
 
     def __init__(self, path: Path, line: int, start: int, end: int) -> None:
-        self._path, self._line, self._start, self._end = path, line, start, end
+        self._path = path
+        self._line = line
+        self._start = start
+        self._end = end
 
     @property
     def size_bytes(self) -> int:
@@ -125,21 +152,32 @@ class _Session:
                 block.encode()
             except UnicodeEncodeError:
                 problem = "not UTF-8"
-            yield Located(line, 0, None if problem else _record(kind, block), problem, str(self._path))
+            yield Located(
+                line, 0, None if problem else _record(kind, block), problem, str(self._path)
+            )
             line += block.count("\n")
 
     def says_something(self) -> bool:
-        """Return whether a model was or will be told something, or a block cannot be read. Cost: the blocks before."""
+        """Return whether a model was or will be told something, or a block cannot be read. Cost:
+        the blocks before.
+        """
         decoder = FORMAT.reader(Options())
-        return any(block.problem is not None or isinstance(decoder.events(block.value)[0], Message) for block in self)
+        return any(
+            block.problem is not None or isinstance(decoder.events(block.value)[0], Message)
+            for block in self
+        )
 
 
 def _blocks(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the blocks of a session with their kinds, in order. A session that grows keeps all of them but the last.
+    """Yield the blocks of a session with their kinds, in order. A session that grows keeps all of
+    them but the last.
 
-    The blank line that ends a model's text, or the first line, belongs to it; others to the block after them.
+    The blank line that ends a model's text, or the first line, belongs to it; others to the block
+    after them.
     """
-    kind, block, blank = "start", "", ""
+    kind = "start"
+    block = ""
+    blank = ""
     breaks: bool | None = None
     goes_on = False  # a line of aider's that has no break
     for line in _LINE.findall(text):
@@ -151,23 +189,32 @@ def _blocks(text: str) -> Iterator[tuple[str, str]]:
         ended = body.endswith(_BREAK)
         breaks = ended if breaks is None and marked is not None else breaks
         if not block:
-            block, blank = blank + line, ""
+            block = blank + line
+            blank = ""
             continue
         if marked is not None and (ended or not breaks):
             found = marked
         elif breaks and (goes_on or (kind == "tool" and not blank)):
             found = "tool"
         else:  # a model's text begins behind a blank line
-            found = "tool" if marked == "tool" and kind == "user" and not blank else "assistant"
-        continued, goes_on = goes_on and found == "tool", found == "tool" and bool(breaks) and not ended
+            if marked == "tool" and kind == "user" and not blank:
+                found = "tool"
+            else:
+                found = "assistant"
+        continued = goes_on and found == "tool"
+        goes_on = found == "tool" and bool(breaks) and not ended
         if found == kind and (kind == "assistant" or continued or not blank):
-            block, blank = block + blank + line, ""
+            block = block + blank + line
+            blank = ""
             continue
         if kind in _WITH_BLANK and blank:
             first = _LINE.findall(blank)[0]
-            block, blank = block + first, blank[len(first) :]
+            block = block + first
+            blank = blank[len(first) :]
         yield kind, block
-        kind, block, blank = found, blank + line, ""
+        kind = found
+        block = blank + line
+        blank = ""
     yield kind, block + blank
 
 
@@ -179,7 +226,10 @@ def _record(kind: str, raw: str) -> dict[str, Any]:
         text = text.strip().removeprefix(_TITLE)
     elif kind in _MARKS:
         mark = _MARKS[kind]
-        lines = (line.removeprefix(mark if line.startswith(mark) else mark.rstrip()) for line in text.split("\n"))
+        lines = (
+            line.removeprefix(mark if line.startswith(mark) else mark.rstrip())
+            for line in text.split("\n")
+        )
         text = "\n".join(line.removesuffix(_BREAK) for line in lines)
     record = {"aider": kind, "text": text}
     for each in (record, {**record, "ends": "\r\n"}):  # of Windows
@@ -190,7 +240,10 @@ def _record(kind: str, raw: str) -> dict[str, Any]:
 
 def _markdown(record: dict[str, Any]) -> str:
     """Return what aider writes for a record."""
-    raw, kind, text, ends = record.get("raw"), record["aider"], record["text"], record.get("ends")
+    raw = record.get("raw")
+    kind = record["aider"]
+    text = record["text"]
+    ends = record.get("ends")
     if type(raw) is str:
         return raw
     match kind:
@@ -200,16 +253,21 @@ def _markdown(record: dict[str, Any]) -> str:
             written = f"\n{text}\n\n"
         case _:
             lines = (f"{_MARKS[kind]}{line}" for line in text.split("\n"))
-            written = "".join(f"{line.rstrip() if kind == 'tool' else line}{_BREAK}\n" for line in lines)
+            written = "".join(
+                f"{line.rstrip() if kind == 'tool' else line}{_BREAK}\n" for line in lines
+            )
             written = f"\n{written}" if kind == "user" else written
     return written.replace("\n", ends) if type(ends) is str else written
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
-    return type(record) is dict and record.get("aider") in _KINDS and type(record.get("text")) is str
+    return (
+        type(record) is dict and record.get("aider") in _KINDS and type(record.get("text")) is str
+    )
 
 
 class _Decoder(FollowingDecoder):
@@ -218,8 +276,13 @@ class _Decoder(FollowingDecoder):
     _model: str | None = None
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, text = record["aider"], record["text"]
-        is_cleared = _CLEAR.match(text) if kind == "user" else any(line in _CLEARED for line in text.split("\n"))
+        kind = record["aider"]
+        text = record["text"]
+        is_cleared = (
+            _CLEAR.match(text)
+            if kind == "user"
+            else any(line in _CLEARED for line in text.split("\n"))
+        )
         match kind:
             case "assistant":
                 read.add(Message, source="agent", content=text)
@@ -243,11 +306,17 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     if match is None:
         return {}
     sent, stored, cached, received = (
-        round(float(match[at]) * (1_000 if match[at + 1] else 1)) if match[at] else 0 for at in (1, 3, 5, 7)
+        round(float(match[at]) * (1_000 if match[at + 1] else 1)) if match[at] else 0
+        for at in (1, 3, 5, 7)
     )
-    counted = {"prompt_tokens": sent if cached <= sent else sent + cached, "completion_tokens": received}
+    counted = {
+        "prompt_tokens": sent if cached <= sent else sent + cached,
+        "completion_tokens": received,
+    }
     cost = _COST.search(text, match.start())
-    counted |= {name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n}
+    counted |= {
+        name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n
+    }
     return usage_told(counted, model=model, cost=cost and cost[1])
 
 

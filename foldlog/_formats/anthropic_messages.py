@@ -1,4 +1,5 @@
-"""Messages of Anthropic's API, as Cline and Roo Code keep them: ``{"role", "content": [blocks], …}``.
+"""Messages of Anthropic's API, as Cline and Roo Code keep them: ``{"role", "content": [blocks],
+…}``.
 
     api_conversation_history.json   of Cline and Roo Code, in a folder with the name of the task
     <session>.messages.json         of Cline since version 4
@@ -6,19 +7,25 @@
 
 The messages, and the events that they become:
 
-    user: text, image, file, …      Message; from the environment where it is only what the tool adds
+    user: text, image, file, …      Message; from the environment where it is only what the tool
+                                    adds
     user: tool_result               Observation, one a result
-    assistant: text, thinking       Message, with the calls that the server answered and their results
+    assistant: text, thinking       Message, with the calls that the server answered and their
+                                    results
     assistant: tool_use             Action, one a use; text and thinking before it belong to it
-    assistant: compaction           CondensationAction of all before; the block stays a part of the Message
-    isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes later
-    isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its ``truncationParent``
+    assistant: compaction           CondensationAction of all before; the block stays a part of the
+                                    Message
+    isSummary (Roo Code)            CondensationAction: its model is sent the summary and what comes
+                                    later
+    isTruncationMarker (Roo Code)   CondensationAction that forgets the messages with its
+                                    ``truncationParent``
     a mark of Cline's deletions     CondensationAction
     a message without any           Annotation
 
-Beside a task's messages lies ``ui_messages.json``, what its user sees: Cline marks each with the messages that it no
-longer sends. Where such a mark differs from the one before it, it is a record: after the messages that it deletes, with
-its time and the number of the message of that time, as they stand there. All else in that file repeats the messages.
+Beside a task's messages lies ``ui_messages.json``, what its user sees: Cline marks each with the
+messages that it no longer sends. Where such a mark differs from the one before it, it is a record:
+after the messages that it deletes, with its time and the number of the message of that time, as
+they stand there. All else in that file repeats the messages.
 """
 
 from __future__ import annotations
@@ -29,7 +36,17 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import THINKING, blocks_of, given, is_blank, kind_of, known_of, result_of, texts_of, use_of
+from foldlog._formats.blocks import (
+    THINKING,
+    blocks_of,
+    given,
+    is_blank,
+    kind_of,
+    known_of,
+    result_of,
+    texts_of,
+    use_of,
+)
 from foldlog._formats.claude_code.reading import usage_in
 from foldlog._formats.event_fields import parts_in
 from foldlog._formats.files.documents import DocumentRecords, array_in
@@ -38,7 +55,16 @@ from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.messages import COMPACTED_BY_PROVIDER, READER
 from foldlog._formats.openai_chat import beside
-from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, text_or_empty, text_or_none, time_at
+from foldlog._formats.record import (
+    Located,
+    at,
+    dict_or_empty,
+    dicts_in,
+    member,
+    text_or_empty,
+    text_or_none,
+    time_at,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog.eventstore import Action, Annotation, Message, Observation
@@ -46,10 +72,14 @@ from foldlog.eventstore import Action, Annotation, Message, Observation
 NAME = "anthropic-messages"
 
 _DELETED = "conversationHistoryDeletedRange"
-"""Where Cline says which messages it no longer sends: the number of the first and of the last one."""
+"""Where Cline says which messages it no longer sends: the number of the first and of the last
+one.
+"""
 
 _THOUGHT = "reasoning"
-"""The type of an item of OpenAI's Responses API, which Roo Code keeps before the message that follows it."""
+"""The type of an item of OpenAI's Responses API, which Roo Code keeps before the message that
+follows it.
+"""
 _ALWAYS_SENT = 2
 """The number of the first messages that Cline never deletes."""
 _ADDED = "<environment_details>"
@@ -63,14 +93,17 @@ _MILLISECONDS = 10**11
 """Times above it are in milliseconds."""
 
 
-# -- files -------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 class _Tasks(FileReader):
     """Reads the folders of tasks."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        return path.name in _MESSAGES if begin else any((path / name).is_file() for name in _MESSAGES)
+        if begin:
+            return path.name in _MESSAGES
+        return any((path / name).is_file() for name in _MESSAGES)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         if path.is_dir():
@@ -97,27 +130,33 @@ def _array(path: Path) -> tuple[str, list[Located]]:
 
 
 def _marks(path: Path) -> dict[int, list[Located]]:
-    """Return the marks by the number of the message after which they come. Raises ``NotAHistory``, since a history
-    without them is another one.
+    """Return the marks by the number of the message after which they come. Raises ``NotAHistory``,
+    since a history without them is another one.
     """
     marks: dict[int, list[Located]] = {}
     before: Any = None
     _, messages = _array(path)
     for located in messages:
         match located.value:
-            case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if deleted != before:
-                index, before = told.get("conversationHistoryIndex"), deleted
+            case {"conversationHistoryDeletedRange": [int(), int(last)] as deleted, **told} if (
+                deleted != before
+            ):
+                index = told.get("conversationHistoryIndex")
+                before = deleted
                 mark = {key: located.value[key] for key in _MARK if key in located.value}
                 number = max(last, index) if type(index) is int else last
                 marks.setdefault(number, []).append(at(located.place, mark))
     return marks
 
 
-# -- messages to events ------------------------------------------------------------------------------------------------
+# -- messages to events
+# ------------------------------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
-    return type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
+    return (
+        type(record) is dict and record.get("role") in ("user", "assistant") and "content" in record
+    )
 
 
 class AnthropicDecoder(FollowingDecoder):
@@ -136,7 +175,14 @@ class AnthropicDecoder(FollowingDecoder):
         read.known = (self._count, text_or_none(record.get("truncationParent")))
         if record.get("type") == _THOUGHT:
             data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
-            read.add(Annotation, name=_THOUGHT, data=data, source="agent", shown=True, stays_with_next=True)
+            read.add(
+                Annotation,
+                name=_THOUGHT,
+                data=data,
+                source="agent",
+                shown=True,
+                stays_with_next=True,
+            )
         elif not self._condense(read, record):
             if any(map(_is_summary, dicts_in(record.get("content")))):
                 read.condense(lambda known: False, metadata={"reason": COMPACTED_BY_PROVIDER})
@@ -150,12 +196,17 @@ class AnthropicDecoder(FollowingDecoder):
         return read
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add the condensation that a record tells of, if it does: a summary, a truncation or a deletion."""
+        """Add the condensation that a record tells of, if it does: a summary, a truncation or a
+        deletion.
+        """
         match record:
             case {"isSummary": True} if summary := _text(record):
-                first = 0 if record["role"] == "user" else 1  # in 2025 an assistant's summary stood behind the task
+                # in 2025 an assistant's summary stood behind the task
+                first = 0 if record["role"] == "user" else 1
                 read.condense(lambda known: known[0] < first, summary)
-            case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(record):
+            case {"isTruncationMarker": True, "truncationId": str(marker)} if summary := _text(
+                record
+            ):
                 read.condense(lambda known: known[1] != marker, summary)
             case {"conversationHistoryDeletedRange": [int(), int(last)]}:
                 gone = {known for _, known in self.shown.all() if _ALWAYS_SENT <= known[0] <= last}
@@ -178,8 +229,11 @@ def read_blocks(read: RecordEvents, record: dict[str, Any]) -> None:
 
 def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
     read.meta = usage_in(record)
-    model, metrics = dict_or_empty(record.get("modelInfo")), dict_or_empty(record.get("metrics"))
-    cost, tokens = metrics.get("cost") or None, metrics.get("tokens")  # 0 of a model without a price
+    model = dict_or_empty(record.get("modelInfo"))
+    metrics = dict_or_empty(record.get("metrics"))
+    # 0 of a model without a price
+    cost = metrics.get("cost") or None
+    tokens = metrics.get("tokens")
     if tokens is not None:
         names = {"cached_tokens": "cached", "completion_tokens": "completion"}
         read.tell(model.get("modelId"), cost, tokens, prompt_tokens=("prompt", "cached"), **names)
@@ -191,8 +245,12 @@ def _tell(read: RecordEvents, record: dict[str, Any]) -> None:
 
 
 def _known(content: Any) -> Any:
-    """Return a content with its blocks as an import takes them. Cline 4 has a file in a form of its own."""
-    return [part for block in content if (part := _part(block)) is not None] if type(content) is list else content
+    """Return a content with its blocks as an import takes them. Cline 4 has a file in a form of its
+    own.
+    """
+    if type(content) is list:
+        return [part for block in content if (part := _part(block)) is not None]
+    return content
 
 
 def _part(block: Any) -> dict[str, Any] | None:
@@ -200,22 +258,30 @@ def _part(block: Any) -> dict[str, Any] | None:
         case {"type": "compaction"}:
             return {"type": "server_tool", "blocks": [block]}  # goes back to the server as it came
         case {"type": "file", "content": str(text), "path": str(path)}:
-            return {"type": "text", "text": f'<file_content path="{path}">\n{text}\n</file_content>'}
+            return {
+                "type": "text",
+                "text": f'<file_content path="{path}">\n{text}\n</file_content>',
+            }
         case {"type": "tool_result"}:
             return {**block, "content": _known(block.get("content"))}
     return known_of(block)
 
 
 def _is_summary(block: dict[str, Any]) -> bool:
-    """Return whether a block stands for all before it. One without content is a compaction that failed."""
-    return kind_of(block) == "compaction" and bool(block.get("content") or block.get("encrypted_content"))
+    """Return whether a block stands for all before it. One without content is a compaction that
+    failed.
+    """
+    return kind_of(block) == "compaction" and bool(
+        block.get("content") or block.get("encrypted_content")
+    )
 
 
 def _text(record: dict[str, Any]) -> str:
     return "\n".join(texts_of(READER.content(_known(record.get("content")), "")))
 
 
-# -- events to messages ------------------------------------------------------------------------------------------------
+# -- events to messages
+# ------------------------------------------------------------------------------------------------
 
 
 class _Encoder(RepliesEncoder):
@@ -225,11 +291,16 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         match events[0]:
             case Action():
-                blocks = [*_taken(thinking_before(events)), *blocks_of(said_before(events)), *map(use_of, events)]
+                blocks = [
+                    *_taken(thinking_before(events)),
+                    *blocks_of(said_before(events)),
+                    *map(use_of, events),
+                ]
                 return [{"role": "assistant", "content": blocks}]
             case Message(source="agent", thinking=thinking, content=content):
                 return [{"role": "assistant", "content": [*_taken(thinking), *blocks_of(content)]}]
-        return [{"role": "user", "content": given(events[0].content)}]  # there is no role of a system
+        # there is no role of a system
+        return [{"role": "user", "content": given(events[0].content)}]
 
 
 def _taken(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -237,12 +308,19 @@ def _taken(thinking: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
     return [block for block in thinking if kind_of(block) in THINKING]
 
 
-# -- the format --------------------------------------------------------------------------------------------------------
+# -- the format
+# --------------------------------------------------------------------------------------------------
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has blocks that only Anthropic's messages have, or fields of Cline or Roo Code."""
-    if not _accepts(record) or type(record["content"]) is not list or any(key in record for key in _OF_OTHERS):
+    """Return whether ``record`` has blocks that only Anthropic's messages have, or fields of Cline
+    or Roo Code.
+    """
+    if (
+        not _accepts(record)
+        or type(record["content"]) is not list
+        or any(key in record for key in _OF_OTHERS)
+    ):
         return False
     kinds = {kind_of(block) for block in record["content"]}
     time = record.get("ts")
@@ -254,7 +332,9 @@ FORMAT = Format(
     name=NAME,
     matches=_matches,
     accepts=lambda record: (
-        _accepts(record) or member(_DELETED)(record) is not None or member("type")(record) == _THOUGHT
+        _accepts(record)
+        or member(_DELETED)(record) is not None
+        or member("type")(record) == _THOUGHT
     ),
     expected="a message with content and the 'role' of a user or an assistant",
     time=lambda record: (time_at(record.get("ts"), 1000), None),
@@ -264,7 +344,13 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *("role of a system prompt", "file", "detail of an image", "item of reasoning", "count of tokens"),
+            *(
+                "role of a system prompt",
+                "file",
+                "detail of an image",
+                "item of reasoning",
+                "count of tokens",
+            ),
             *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
         )
     ),
@@ -277,6 +363,8 @@ FORMAT = Format(
         "~/Library/Application Support/Code/User/globalStorage/saoudrizwan.claude-dev/tasks",
         "~/Library/Application Support/Code/User/globalStorage/rooveterinaryinc.roo-cline/tasks",
     ),
-    document=lambda records: [record for record in records if _accepts(record) or _DELETED not in record],
+    document=lambda records: [
+        record for record in records if _accepts(record) or _DELETED not in record
+    ],
     source_id=member("id"),
 )

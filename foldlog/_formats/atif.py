@@ -1,19 +1,25 @@
-"""Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent", "steps": […]}``.
+"""Trajectories in ATIF, Harbor's Agent Trajectory Interchange Format: ``{"schema_version", "agent",
+"steps": […]}``.
 
-The records are what stands before the steps, each step, and what stands behind them and changes at each writing. The
-steps, and the events that they become:
+The records are what stands before the steps, each step, and what stands behind them and changes at
+each writing. The steps, and the events that they become:
 
     system, before any other step   SystemMessage, with the tools of the agent
-    system, later                   Annotation: the trajectory does not say whether its model was told
+    system, later                   Annotation: the trajectory does not say whether its model was
+                                    told
     user                            Message
-    agent                           Message, or an Action for each call; its reasoning is the thinking of the first
-    results of its observation      Observation each; a Message from the environment where it answers no call
-    with the boundary "replace"     CondensationAction of all but the system prompt, since ATIF 1.7: the observation is
+    agent                           Message, or an Action for each call; its reasoning is the
+                                    thinking of the first
+    results of its observation      Observation each; a Message from the environment where it
+                                    answers no call
+    with the boundary "replace"     CondensationAction of all but the system prompt, since ATIF 1.7:
+                                    the observation is
                                     the summary. Where it has none, a later step tells it
 
-The boundary stands in ``extra.context_management`` of a step. Agents that do not write it begin another trajectory,
-whose first steps are copies (``is_copied_context``). A View shows copies, since the model was sent them; their calls,
-requests and tokens are no figures. Trajectories of sub-agents in it are kept in the last record.
+The boundary stands in ``extra.context_management`` of a step. Agents that do not write it begin
+another trajectory, whose first steps are copies (``is_copied_context``). A View shows copies, since
+the model was sent them; their calls, requests and tokens are no figures. Trajectories of sub-agents
+in it are kept in the last record.
 
 A condensation of ours is written as such a step, and what it left in the View as copies behind it.
 """
@@ -25,7 +31,14 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
-from foldlog._formats.event_fields import arguments_of, call_id_of, id_of_source, role_of, session_of, stamp_of
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    id_of_source,
+    role_of,
+    session_of,
+    stamp_of,
+)
 from foldlog._formats.files.documents import document_in
 from foldlog._formats.files.readers import in_object, object_in, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options
@@ -78,16 +91,20 @@ _PARENT = "subagent_of"
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
-    "says that older steps were left out of the prompt, and not which (boundary 'truncate'); the View shows them all"
+    "says that older steps were left out of the prompt, and not which (boundary 'truncate'); the"
+    " View shows them all"
 )
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 class _Trajectories(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
-        is_one = begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        is_one = (
+            begin.lstrip().startswith(b"{") and b'"schema_version"' in begin and b'"ATIF-v' in begin
+        )
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
@@ -107,7 +124,9 @@ def _of_subagents(document: Located, parent: str) -> Iterator[Contained]:
         if (name := text_or_none(held.get("trajectory_id"))) and type(held.get("steps")) is list:
             known = {**dict_or_empty(held.get("extra")), _PARENT: parent}
             inner = document_in(bytes_of({**held, "extra": known}), document.source, document.line)
-            yield in_object(Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra"))
+            yield in_object(
+                Path(document.source), inner, "steps", f"{parent}/{name}", (*_BEFORE, "extra")
+            )
             yield from _of_subagents(inner, f"{parent}/{name}")
 
 
@@ -123,13 +142,18 @@ def _document(records: Iterable[Any]) -> dict[str, Any]:
             before = record
         else:
             after |= record
-    agent, session = {"name": "foldlog", "version": "1"}, session_of(steps[0] if steps else None)
+    agent = {"name": "foldlog", "version": "1"}
+    session = session_of(steps[0] if steps else None)
     before = before or {"schema_version": "ATIF-v1.8", "session_id": session, "agent": agent}
     return {**before, "steps": steps, **after}
 
 
 def _accepts(record: Any) -> bool:
-    is_step = type(record) is dict and "role" not in record and ("source" in record or "step_id" not in record)
+    is_step = (
+        type(record) is dict
+        and "role" not in record
+        and ("source" in record or "step_id" not in record)
+    )
     return is_step and "steps" not in record  # a whole trajectory is not a record
 
 
@@ -139,10 +163,15 @@ def _matches(record: Any) -> bool:
         return False
     if text_or_empty(record.get("schema_version")).startswith("ATIF-v"):
         return True
-    return type(record.get("step_id")) is int and "message" in record and record.get("source") in (*_SOURCES, "system")
+    return (
+        type(record.get("step_id")) is int
+        and "message" in record
+        and record.get("source") in (*_SOURCES, "system")
+    )
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
@@ -154,11 +183,15 @@ class _Decoder(FollowingDecoder):
         self._begun = self._copies = False
 
     def known(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event is a system prompt, which stays where a boundary replaces all else."""
+        """Return whether an event is a system prompt, which stays where a boundary replaces all
+        else.
+        """
         return isinstance(event, SystemMessage)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        source, agent, counts = text_or_empty(record.get("source")), record.get("agent"), record.get("metrics")
+        source = text_or_empty(record.get("source"))
+        agent = record.get("agent")
+        counts = record.get("metrics")
         self._copies = self._copies or record.get("is_copied_context") is True
         read.is_copy = record.get("is_copied_context") is True or (self._copies and not source)
         if not source and type(agent) is dict:
@@ -169,28 +202,46 @@ class _Decoder(FollowingDecoder):
         names = {name: name for name in ("prompt_tokens", "cached_tokens", "completion_tokens")}
         if not read.is_copy:
             read.tell(model, within(counts, "cost_usd"), counts, **names)
-            read.meta |= {"calls": calls} if type(calls := record.get("llm_call_count")) is int and calls > 1 else {}
+            read.meta |= (
+                {"calls": calls}
+                if type(calls := record.get("llm_call_count")) is int and calls > 1
+                else {}
+            )
         replaces = within(record, *_BOUNDARY) == "replace"
         if source == "system" and not self._begun and not replaces:
             tools = self._agent.get("tool_definitions")
             content = joined_text(tuple(said_in(record.get("message"))))
-            read.add(SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ())
+            read.add(
+                SystemMessage, content=content, tools=tuple(tools) if type(tools) is list else ()
+            )
         elif source in _SOURCES:
             self._begun = True
             read.parts = said_in(record.get("message"))
             if type(thought := record.get("reasoning_content")) is str and thought:
                 read.thinking = [thinking_of(thought)]
             for call in dicts_in(record.get("tool_calls")):
-                read.call(call.get("function_name"), call.get("arguments"), call.get("tool_call_id"))
+                read.call(
+                    call.get("function_name"), call.get("arguments"), call.get("tool_call_id")
+                )
             read.say(_SOURCES[source], as_text=True)
         if source != "system" or not replaces:
             _read_results(read, record)
         if replaces:
-            told = (joined_text(tuple(said_in(result.get("content")))) for result in _results(record))
-            read.condense(bool, "\n\n".join(filter(None, told)), {"reason": "the source compacted its context"})
+            told = (
+                joined_text(tuple(said_in(result.get("content")))) for result in _results(record)
+            )
+            read.condense(
+                bool,
+                "\n\n".join(filter(None, told)),
+                {"reason": "the source compacted its context"},
+            )
         elif within(record, *_BOUNDARY) == "truncate":
             self.options.findings.append(_TRIMMED)
-        data = {key: value for key, value in record.items() if key not in ("source", "step_id", "timestamp")}
+        data = {
+            key: value
+            for key, value in record.items()
+            if key not in ("source", "step_id", "timestamp")
+        }
         read.close(source or "trajectory", data)
 
 
@@ -200,15 +251,19 @@ def _results(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
     for result in _results(record):
-        told, call_id = result.get("content"), result.get("source_call_id")
+        told = result.get("content")
+        call_id = result.get("source_call_id")
         if type(call_id) is str:
-            read.answer(call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told))
+            read.answer(
+                call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told)
+            )
         else:
             read.parts = said_in(told)
             read.say("environment", as_text=True)
 
 
-# -- events to records ------------------------------------------------------------------------------------------------
+# -- events to records
+# ------------------------------------------------------------------------------------------------
 
 
 class _Encoder(RepliesEncoder):
@@ -236,11 +291,14 @@ class _Encoder(RepliesEncoder):
             self._shown.follow(event, event)
 
     def _boundary(self, event: CondensationAction) -> list[dict[str, Any]]:
-        """Return the step of a condensation, and copies of what it left in the View, which it would replace too."""
+        """Return the step of a condensation, and copies of what it left in the View, which it would
+        replace too.
+        """
         step = self._step(event, "system", "Context compaction performed")
         step |= {"observation": {"results": [{"content": event.summary}]}} if event.summary else {}
         step["extra"] = {"context_management": {"type": "compaction", "boundary": "replace"}}
-        copier, copies = _Encoder(), list[dict[str, Any]]()
+        copier = _Encoder()
+        copies = list[dict[str, Any]]()
         copier.last = self.last
         for event_id, kept in self._shown.all():
             if event_id != summary_id(event.id) and not isinstance(kept, SystemMessage):
@@ -252,19 +310,38 @@ class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         (event,) = events
         role = role_of(event)
-        source = "agent" if role == "assistant" else role if not self.last else "user"  # no later prompt is told
+        # no later prompt is told
+        if role == "assistant":
+            source = "agent"
+        elif not self.last:
+            source = role
+        else:
+            source = "user"
         step = self._step(event, source, joined_text(event.content))
         return [step | _reasoning(event.thinking if isinstance(event, Message) else ())]
 
     def answered(self, results: Sequence[Observation]) -> Sequence[Any]:
-        """Return the record of results whose calls were not written: it names what they tell of these."""
-        calls = [Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp) for each in results]
+        """Return the record of results whose calls were not written: it names what they tell of
+        these.
+        """
+        calls = [
+            Action(id=each.id, tool=each.tool, call_id=each.call_id, timestamp=each.timestamp)
+            for each in results
+        ]
         return self.called(calls, results)
 
-    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> list[dict[str, Any]]:
-        step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(thinking_before(calls))
+    def called(
+        self, calls: Sequence[Action], results: Sequence[Observation | None]
+    ) -> list[dict[str, Any]]:
+        step = self._step(calls[0], "agent", joined_text(said_before(calls))) | _reasoning(
+            thinking_before(calls)
+        )
         step["tool_calls"] = [
-            {"tool_call_id": call_id_of(call), "function_name": call.tool, "arguments": arguments_of(call)}
+            {
+                "tool_call_id": call_id_of(call),
+                "function_name": call.tool,
+                "arguments": arguments_of(call),
+            }
             for call in calls
         ]
         told = [
@@ -289,21 +366,38 @@ _TOTALS = ("prompt_tokens", "cached_tokens", "completion_tokens")
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read the metrics of steps, and what the trajectory tells of all."""
-    listed, model, final, session = list(events), UNNAMED, inner(None), None
-    calls, replies = [*calls_of_replies(listed)], [event for event in listed if begins_call(event, None)]
-    told = (event for event in listed if isinstance(event, Annotation) and event.name == "trajectory")
+    listed = list(events)
+    model = UNNAMED
+    final = inner(None)
+    session = None
+    calls = [*calls_of_replies(listed)]
+    replies = [event for event in listed if begins_call(event, None)]
+    told = (
+        event for event in listed if isinstance(event, Annotation) and event.name == "trajectory"
+    )
     for event in told:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
         if not is_copy(event):  # with copies, the sum has those too
-            final, about = inner(event.data, "final_metrics"), inner(event.data, "agent")
-            model = model_named({"model": about.get("model_name")}) if about else model
+            final = inner(event.data, "final_metrics")
+            about = inner(event.data, "agent")
+            if about:
+                model = model_named({"model": about.get("model_name")})
+            else:
+                model = model
     usage = usage_of({name: final.get(f"total_{name}") for name in _TOTALS})
     cost = cost_of(final.get("total_cost_usd")) or None
     if usage or cost:
         number = len({getattr(event, "response_id", None) or event.id for event in replies})
-        calls.append(call_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(is_total=True))
+        calls.append(
+            call_told_by([*listed, *replies][-1], model, usage, cost, number)._replace(
+                is_total=True
+            )
+        )
     steps = {event.id: id_of_source(event) for event in listed}
-    yield from (call._replace(reply=f"{session} {steps[call.event_id]}" if session else None) for call in calls)
+    yield from (
+        call._replace(reply=f"{session} {steps[call.event_id]}" if session else None)
+        for call in calls
+    )
 
 
 FORMAT = Format(
@@ -315,8 +409,20 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *("error mark", "image", "file", "call of a server's tool", "part of another type", "mark of a cache"),
-            *("signature of thinking", "item of reasoning", "form of a custom tool's call", "count of tokens"),
+            *(
+                "error mark",
+                "image",
+                "file",
+                "call of a server's tool",
+                "part of another type",
+                "mark of a cache",
+            ),
+            *(
+                "signature of thinking",
+                "item of reasoning",
+                "form of a custom tool's call",
+                "count of tokens",
+            ),
             *("field of a chat message", "field of a chat call"),
         )
     ),

@@ -1,4 +1,6 @@
-"""Anthropic's content blocks and content: a text is a text, a list of blocks is parts in OpenAI's shape."""
+"""Anthropic's content blocks and content: a text is a text, a list of blocks is parts in OpenAI's
+shape.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,11 @@ THINKING = frozenset({"thinking", "redacted_thinking"})
 _TEXTS = frozenset(("text", "input_text", "output_text"))
 _IMAGES = ("input_image", "computer_screenshot")
 _FILES = frozenset(("file", "audio", "video", "text-plain"))
-_WHERE = ("media_type", "mime_type", "mimeType", "mediaType", "mime"), ("data", "base64"), ("url", "image")
+_WHERE = (
+    ("media_type", "mime_type", "mimeType", "mediaType", "mime"),
+    ("data", "base64"),
+    ("url", "image"),
+)
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
 """The fields that say where an image is."""
 _Block = dict[str, Any]
@@ -38,16 +44,25 @@ def kind_of(block: Any) -> str | None:
 
 
 def part_of(block: Any) -> _Block | None:
-    """Return a text, an image or a file as a part, in whichever of their forms; None for any other block."""
+    """Return a text, an image or a file as a part, in whichever of their forms; None for any other
+    block.
+    """
     part = _part_of(block)
-    marked = {"cache_control": block["cache_control"]} if part is not None and block.get("cache_control") else {}
+    if part is not None and block.get("cache_control"):
+        marked = {"cache_control": block["cache_control"]}
+    else:
+        marked = {}
     return part and {**part, **marked}
 
 
 def _part_of(block: Any) -> _Block | None:
     kind = kind_of(block)
     text = block.get("text") if kind in _TEXTS else None
-    text = text.get("value") if type(text) is dict else text  # as OpenAI's threads have it
+    # as OpenAI's threads have it
+    if type(text) is dict:
+        text = text.get("value")
+    else:
+        text = text
     if type(text) is str:
         return {"type": "text", "text": text}
     if kind in _IMAGES:
@@ -55,15 +70,22 @@ def _part_of(block: Any) -> _Block | None:
     if kind != "image" and kind not in _FILES:
         return None
     held = {**block, **dict_or_empty(block.get("source"))}
-    media_type, data, url = (next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE)
-    url = data_url(media_type, data) if data and media_type else "" if data else url
+    media_type, data, url = (
+        next((held[key] for key in keys if type(held.get(key)) is str), "") for keys in _WHERE
+    )
+    if data and media_type:
+        url = data_url(media_type, data)
+    elif data:
+        url = ""
+    else:
+        url = url
     name = text_or_empty(held.get("filename"))
     return file_at(url, "image/" if kind == "image" else media_type, name) if url else None
 
 
 def shown_of(block: Any) -> _Block | None:
-    """Return a text or an image as a part, and a block that is neither as it is, or in a text: none is lost. An empty
-    text says nothing.
+    """Return a text or an image as a part, and a block that is neither as it is, or in a text: none
+    is lost. An empty text says nothing.
     """
     part = {"type": "text", "text": block} if type(block) is str else part_of(block)
     if part is not None:
@@ -78,8 +100,9 @@ def shown_of(block: Any) -> _Block | None:
 
 
 def is_of_anthropic(block: _Block) -> bool:
-    """Return whether only Anthropic's server knows such a block: its type is in lower case, none of those with a
-    meaning for each server, and not the name of the field with its content, as in OpenAI's parts.
+    """Return whether only Anthropic's server knows such a block: its type is in lower case, none of
+    those with a meaning for each server, and not the name of the field with its content, as in
+    OpenAI's parts.
     """
     kind = kind_of(block)
     if kind is None or kind in _KNOWN or kind in block:
@@ -88,7 +111,9 @@ def is_of_anthropic(block: _Block) -> bool:
 
 
 def is_of_server(block: _Block) -> bool:
-    """Return whether a block is a call that Anthropic's server answers itself, or the result of one."""
+    """Return whether a block is a call that Anthropic's server answers itself, or the result of
+    one.
+    """
     return is_of_anthropic(block) and ("tool_use_id" in block or block.keys() >= _CALL)
 
 
@@ -102,21 +127,29 @@ _KNOWN = _AS_THEY_ARE | THINKING | {"text", "image", "tool_use", "tool_result", 
 def known_of(block: Any) -> _Block | None:
     """Return a block of Anthropic's as an import takes it: see ``shown_of``."""
     kind = kind_of(block)
-    return block if kind in (*THINKING, "tool_use") or (kind and is_of_server(block)) else shown_of(block)
+    return (
+        block
+        if kind in (*THINKING, "tool_use") or (kind and is_of_server(block))
+        else shown_of(block)
+    )
 
 
 def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Block]:
-    """Return the blocks of a model's message, with one part for each call that Anthropic's server answered itself and
-    its results: the server takes them all back, or none. With ``singles`` each other block of its own is such a part.
+    """Return the blocks of a model's message, with one part for each call that Anthropic's server
+    answered itself and its results: the server takes them all back, or none. With ``singles`` each
+    other block of its own is such a part.
     """
     found: dict[Any, _Block] = {}
     for place, block in enumerate(blocks):
-        answered, is_own = str(block.get("tool_use_id")), is_of_anthropic(block)
+        answered = str(block.get("tool_use_id"))
+        is_own = is_of_anthropic(block)
         if is_own and block.keys() >= _CALL:
             found[str(block["id"])] = block
         elif is_own and answered in found:
             both = [*found[answered].get("blocks", [found[answered]]), block]
-            told = [{key: value for key, value in each.items() if value is not None} for each in both]
+            told = [
+                {key: value for key, value in each.items() if value is not None} for each in both
+            ]
             found[answered] = {"type": "server_tool", "blocks": told}
         else:
             is_single = singles and is_own and "tool_use_id" not in block
@@ -125,7 +158,9 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
 
 
 def returned(block: Any) -> Any:
-    """Return a block of the user that only Anthropic's server knows as a part that goes back to it as it came."""
+    """Return a block of the user that only Anthropic's server knows as a part that goes back to it
+    as it came.
+    """
     is_own = isinstance(block, dict) and is_of_anthropic(block)
     return {"type": "anthropic", "block": block} if is_own else block
 
@@ -137,13 +172,18 @@ def content_of(blocks: Any) -> Content:
 
 def said_in(content: Any) -> list[_Block]:
     """Return the parts of a content, or of one block of it."""
-    blocks = content if type(content) is list else [] if content is None else [content]
+    if type(content) is list:
+        blocks = content
+    elif content is None:
+        blocks = []
+    else:
+        blocks = [content]
     return [part for block in blocks if (part := shown_of(block)) is not None]
 
 
 def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Block:
-    """Return what a model thought as a block, with its signature if that is a text; the block that only its server can
-    read if ``redacted`` is one.
+    """Return what a model thought as a block, with its signature if that is a text; the block that
+    only its server can read if ``redacted`` is one.
     """
     if type(redacted) is str:
         return {"type": "redacted_thinking", "data": redacted}
@@ -152,18 +192,23 @@ def thinking_of(text: str, signature: Any = None, redacted: Any = None) -> _Bloc
 
 
 def thought_in(block: _Block) -> tuple[str, str]:
-    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where it has none. A
-    redacted block has only its data, which is returned as a signature.
+    """Return the text of a thinking block or a reasoning item, and its signature; empty texts where
+    it has none. A redacted block has only its data, which is returned as a signature.
     """
     if kind_of(block) == "redacted_thinking":
         return "", text_or_empty(block.get("data"))
-    texts = (text_or_empty(each.get("thinking", each.get("text"))) for each in (block, *dicts_in(block.get("summary"))))
+    texts = (
+        text_or_empty(each.get("thinking", each.get("text")))
+        for each in (block, *dicts_in(block.get("summary")))
+    )
     text = "\n".join(filter(None, texts))
     return text, text_or_empty(block.get("signature")) if text else ""
 
 
 def said(parts: list[_Block]) -> Content:
-    """Return the content of a model's message, which always has blocks: for a single text block, a text."""
+    """Return the content of a model's message, which always has blocks: for a single text block, a
+    text.
+    """
     if len(parts) == 1 and parts[0].keys() <= {"type", "text"} and "text" in parts[0]:
         text: str = parts[0]["text"]
         return text
@@ -195,23 +240,43 @@ def _blocks_in(part: _Block) -> list[_Block]:
 
 def _file_at(url: str) -> _Block:
     media_type, data = data_in(url)
-    held = {"type": "base64", "media_type": media_type, "data": data} if media_type else {"type": "url", "url": url}
-    return {"type": "image" if media_type.startswith("image/") or not media_type else "document", "source": held}
+    if media_type:
+        held = {"type": "base64", "media_type": media_type, "data": data}
+    else:
+        held = {"type": "url", "url": url}
+    return {
+        "type": "image" if media_type.startswith("image/") or not media_type else "document",
+        "source": held,
+    }
 
 
 def is_blank(content: Content) -> bool:
-    """Return whether a model would get no content: Anthropic's models refuse a text of white space."""
+    """Return whether a model would get no content: Anthropic's models refuse a text of white
+    space.
+    """
     if isinstance(content, str):
         return not content.strip()
-    return all(part.get("type") == "text" and "text" in part and not str(part["text"]).strip() for part in content)
+    return all(
+        part.get("type") == "text" and "text" in part and not str(part["text"]).strip()
+        for part in content
+    )
 
 
 def use_of(action: Action) -> _Block:
     """Return a call as a block."""
-    return {"type": "tool_use", "name": action.tool, "input": arguments_of(action), "id": call_id_of(action)}
+    return {
+        "type": "tool_use",
+        "name": action.tool,
+        "input": arguments_of(action),
+        "id": call_id_of(action),
+    }
 
 
 def result_of(observation: Observation) -> _Block:
     """Return a result as a block."""
-    result = {"type": "tool_result", "content": given(observation.content), "tool_use_id": call_id_of(observation)}
+    result = {
+        "type": "tool_result",
+        "content": given(observation.content),
+        "tool_use_id": call_id_of(observation),
+    }
     return {**result, "is_error": True} if observation.is_error else result

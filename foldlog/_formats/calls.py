@@ -1,5 +1,5 @@
-"""Pair results with calls, as ``projections.units`` does. A result without an id is for an open call of the newest
-reply.
+"""Pair results with calls, as ``projections.units`` does. A result without an id is for an open
+call of the newest reply.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ V = TypeVar("V")
 
 
 class Recent(OrderedDict[K, V]):
-    """The last ``limit`` keys that were set, each with its latest value: a longer history needs no more memory.
+    """The last ``limit`` keys that were set, each with its latest value: a longer history needs no
+    more memory.
 
     Not a dict: to find its first key, a dict passes all deleted keys.
     """
@@ -38,15 +39,17 @@ _CALLS_MAX = 10_000
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action is of the same reply as these actions, of which there may be none."""
+    """Return whether an action is of the same reply as these actions, of which there may be
+    none.
+    """
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
 class OpenCalls:
     """The calls that wait for a result. One without an id never does.
 
-    ``view`` gives the View before the first of them. Where there is one, the calls that were open there are read from
-    it when one is asked for that did not come later.
+    ``view`` gives the View before the first of them. Where there is one, the calls that were open
+    there are read from it when one is asked for that did not come later.
     """
 
     def __init__(self, view: Callable[[], View] | None = None) -> None:
@@ -67,7 +70,9 @@ class OpenCalls:
             self._added += 1
 
     def open(self, call: Action) -> None:
-        """Add the next call. One that is not shown may be a copy of one that was open in the View."""
+        """Add the next call. One that is not shown may be a copy of one that was open in the
+        View.
+        """
         if not call.shown:
             self._read_past()
         self._reply = self._reply if is_of_reply(call, self._reply) else []
@@ -86,9 +91,9 @@ class OpenCalls:
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
-        """Close the call that a result with the id ``key`` answers, that of the event ``cause`` if it is one, or
-        one that ``of_result`` returned. Return its id, if it is a text, and the event id and the tool of the call:
-        ``cause`` and an empty text where there is no such call.
+        """Close the call that a result with the id ``key`` answers, that of the event ``cause`` if
+        it is one, or one that ``of_result`` returned. Return its id, if it is a text, and the event
+        id and the tool of the call: ``cause`` and an empty text where there is no such call.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -96,18 +101,24 @@ class OpenCalls:
         if (place := self._take(call_id, cause)) is None and self._view is not None:
             self._read_past()
             place = self._take(call_id, cause)
-        return (call_id, cause, "") if place is None else (call_id, place, self._calls.pop(place).tool)
+        if place is None:
+            return (call_id, cause, "")
+        return (call_id, place, self._calls.pop(place).tool)
 
     def _take(self, call_id: str, cause: int | None) -> int | None:
-        places = (self._waiting.take(Observation(content="", call_id=call_id, cause=each)) for each in (cause, None))
+        places = (
+            self._waiting.take(Observation(content="", call_id=call_id, cause=each))
+            for each in (cause, None)
+        )
         return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
-        """Return the call that a result without an id answers, for ``close``: of the newest reply the first open call
-        of the tool that the result names, without a name the first that has no id either; None where there is none. A
-        result with an id has its id returned.
+        """Return the call that a result without an id answers, for ``close``: of the newest reply
+        the first open call of the tool that the result names, without a name the first that has no
+        id either; None where there is none. A result with an id has its id returned.
 
-        The name of the tool in the place of the id counts as none; it is returned where there is no reply.
+        The name of the tool in the place of the id counts as none; it is returned where there is no
+        reply.
         """
         if call_id not in (None, tool):
             return call_id
@@ -123,10 +134,13 @@ class OpenCalls:
         self._wait_for([call for call in self.all() if call.id not in event_ids])
 
     def _read_past(self) -> None:
-        past, self._view = self._view, None
+        past = self._view
+        self._view = None
         if past is None:
             return
         view = past()
         newest = view.units.parallel_calls[-1].members if view.units.parallel_calls else ()
-        self._reply = self._reply or [call for place in newest if isinstance(call := view[place], Action)]
+        self._reply = self._reply or [
+            call for place in newest if isinstance(call := view[place], Action)
+        ]
         self._wait_for([*view.open_calls, *self._calls.values()])

@@ -1,10 +1,13 @@
 """Exports of ChatGPT: ``conversations.json``, in which each conversation is a tree of nodes.
 
-The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``: see ``trees.py``.
+The records are the nodes, ``{"id", "message", "parent"}`` without their ``children``: see
+``trees.py``.
 
-    user, system                    Message, SystemMessage; custom instructions and memories are from the environment
+    user, system                    Message, SystemMessage; custom instructions and memories are
+                                    from the environment
     assistant                       Message; to another ``recipient`` than ``all`` an Action
-    tool                            Observation of the last call on its branch, then messages from the environment
+    tool                            Observation of the last call on its branch, then messages from
+                                    the environment
     thoughts, recaps, empty ones    Annotation
     the conversation                Annotation with its title
 
@@ -36,30 +39,39 @@ _TEXTS = ("text", "result", "summary", "content", "name")
 """The fields of other kinds of content that may have their text, the first that has one."""
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+# -- the file
+# --------------------------------------------------------------------------------------------------
 
 
 class _Files(Exports):
     begins = (frozenset((b"mapping",)), frozenset((b"conversation_id", b"current_node")))
     named = ("conversation_id", "id")
-    id, title, newest = "id", "title", "current_node"
+    id = "id"
+    title = "title"
+    newest = "current_node"
     about: Mapping[str, Any] = {"mapping": {}}
 
     def has(self, value: Any) -> bool:
         if type(value) is not dict or "mapping" not in value:
             return False
         nodes = dict_or_empty(value["mapping"]).values()
-        return "current_node" in value or ("title" in value and any("message" in dict_or_empty(node) for node in nodes))
+        return "current_node" in value or (
+            "title" in value and any("message" in dict_or_empty(node) for node in nodes)
+        )
 
     def messages(self, conversation: Record) -> list[Any]:
-        """Return each node without its children; none where the nodes have no message. A damaged node comes after the
-        node that has it among its children.
+        """Return each node without its children; none where the nodes have no message. A damaged
+        node comes after the node that has it among its children.
         """
         mapping = conversation["mapping"]
         if type(mapping) is not dict:
             return [mapping]
         nodes = {name: node if _is_node(node) else {} for name, node in mapping.items()}
-        listed = ((name, node["children"]) for name, node in nodes.items() if type(node.get("children")) is list)
+        listed = (
+            (name, node["children"])
+            for name, node in nodes.items()
+            if type(node.get("children")) is list
+        )
         above = {text_or_none(child): name for name, those in listed for child in those}
         parents = {
             name: text_or_none(node.get("parent", above.get(name)))
@@ -68,9 +80,15 @@ class _Files(Exports):
         }
         if not any(nodes[name].get("message", True) for name in parents):
             return []
-        times = {name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time")) for name in parents}
+        times = {
+            name: time_at(dict_or_empty(nodes[name].get("message")).get("create_time"))
+            for name in parents
+        }
         ordered = in_order(parents, times)
-        alone = {name: {key: node[key] for key in node if key != "children"} for name, node in nodes.items()}
+        alone = {
+            name: {key: node[key] for key in node if key != "children"}
+            for name, node in nodes.items()
+        }
         return [alone[name] or mapping[name] for name in ordered]
 
 
@@ -78,7 +96,8 @@ _FILES = _Files()
 _NONE = object()
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 def _is_about(record: Any) -> bool:
@@ -99,28 +118,52 @@ class _Decoder(TreeDecoder):
 
     def say(self, read: RecordEvents, record: Record) -> None:
         message = record["message"] or {}
-        author, content = dict_or_empty(message.get("author")), dict_or_empty(message.get("content"))
-        metadata, role = dict_or_empty(message.get("metadata")), author.get("role")
+        author = dict_or_empty(message.get("author"))
+        content = dict_or_empty(message.get("content"))
+        metadata = dict_or_empty(message.get("metadata"))
+        role = author.get("role")
         kind = text_or_empty(content.get("content_type"))
-        waiting = None if role == "user" else self._open.get(text_or_none(record.get("parent")))
+        if role == "user":
+            waiting = None
+        else:
+            waiting = self._open.get(text_or_none(record.get("parent")))
         text = "" if kind in _HIDDEN else _said(kind, content)
         fields: dict[str, Any] = {"timestamp": time_at(message.get("create_time"))}
         if role == "assistant" and type(metadata.get("model_slug")) is str:
             fields["meta"] = {"model": metadata["model_slug"]}
         to = text_or_empty(message.get("recipient")) or "all"
         if role == "assistant" and to != "all" and content:
-            arguments = {"language": content["language"]} if type(content.get("language")) is str else {}
-            call: dict[str, Any] = {"tool": to, "arguments": {**arguments, "text": text}, "call_id": record["id"]}
+            if type(content.get("language")) is str:
+                arguments = {"language": content["language"]}
+            else:
+                arguments = {}
+            call: dict[str, Any] = {
+                "tool": to,
+                "arguments": {**arguments, "text": text},
+                "call_id": record["id"],
+            }
             waiting = read.add(Action, response_id=record["id"], **call, **fields)
         elif role == "tool" and waiting is not None:
-            answers: dict[str, Any] = {"tool": waiting.tool, "call_id": waiting.call_id, "cause": waiting.id}
-            read.add(Observation, content=text, is_error=kind == "system_error", **answers, **fields)
+            answers: dict[str, Any] = {
+                "tool": waiting.tool,
+                "call_id": waiting.call_id,
+                "cause": waiting.id,
+            }
+            read.add(
+                Observation, content=text, is_error=kind == "system_error", **answers, **fields
+            )
             waiting = None
         elif text.strip() and role == "system":
             read.add(SystemMessage, content=text, **fields)
         elif text.strip():
-            is_user = role == "user" and kind not in _CONTEXT and metadata.get("is_user_system_message") is not True
-            source: Source = "agent" if role == "assistant" else "user" if is_user else "environment"
+            is_user = (
+                role == "user"
+                and kind not in _CONTEXT
+                and metadata.get("is_user_system_message") is not True
+            )
+            source: Source = (
+                "agent" if role == "assistant" else "user" if is_user else "environment"
+            )
             read.add(Message, content=text, source=source, **fields)
         if waiting is not None:
             self._open[record["id"]] = waiting
@@ -129,11 +172,17 @@ class _Decoder(TreeDecoder):
 def _said(kind: str, content: Record) -> str:
     parts = content.get("parts")
     if kind in _CONTEXT:
-        return "\n".join(each for key in _CONTEXT[kind] if (each := text_or_empty(content.get(key)).strip()))
+        return "\n".join(
+            each for key in _CONTEXT[kind] if (each := text_or_empty(content.get(key)).strip())
+        )
     if type(parts) is list:
         return "\n".join(filter(None, map(_part, parts)))
-    text = next((content[key] for key in _TEXTS if type(content.get(key)) is str and content[key]), "")
-    named = [content[key] for key in ("title", "url") if type(content.get(key)) is str and content[key]]
+    text = next(
+        (content[key] for key in _TEXTS if type(content.get(key)) is str and content[key]), ""
+    )
+    named = [
+        content[key] for key in ("title", "url") if type(content.get(key)) is str and content[key]
+    ]
     if kind and content.keys().isdisjoint(_TEXTS) and not named:
         return json_of(content).decode()
     return "\n".join([*named, text]) if named else text
@@ -146,30 +195,51 @@ def _part(part: Any) -> str:
     if type(part.get("text")) is str:
         return str(part["text"])
     kind = text_or_empty(part.get("content_type")).partition("_")[0] or "file"
-    place = next((part[key] for key in ("asset_pointer", "audio_asset_pointer") if type(part.get(key)) is str), "")
+    place = next(
+        (
+            part[key]
+            for key in ("asset_pointer", "audio_asset_pointer")
+            if type(part.get(key)) is str
+        ),
+        "",
+    )
     return f"[{kind} {place}]" if place else f"[{kind}]"
 
 
-# -- the format -------------------------------------------------------------------------------------------------------
+# -- the format
+# --------------------------------------------------------------------------------------------------
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a node with its message, or without one, or a conversation with its newest node."""
+    """Return whether a record is a node with its message, or without one, or a conversation with
+    its newest node.
+    """
     if _is_about(record):
         return True
-    if type(record) is not dict or type(record.get("id")) is not str or not {"message", "parent"} <= record.keys():
+    if (
+        type(record) is not dict
+        or type(record.get("id")) is not str
+        or not {"message", "parent"} <= record.keys()
+    ):
         return False
     message = record["message"]
-    return message is None or (type(message) is dict and "author" in message and "content" in message)
+    return message is None or (
+        type(message) is dict and "author" in message and "content" in message
+    )
 
 
 FORMAT = TreeFormat(
     name=NAME,
     matches=_matches,
     accepts=lambda record: _is_about(record) or _is_node(record),
-    expected="a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an 'author'",
+    expected=(
+        "a node of a conversation of ChatGPT with a text under 'id', and a 'message' with an"
+        " 'author'"
+    ),
     decoder=_Decoder,
-    conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
+    conversation=first_named(
+        lambda record: _FILES.name_of(record) or "" if _is_about(record) else None
+    ),
     files=_FILES,
     source_id=member("id"),
     is_about=_is_about,

@@ -6,8 +6,9 @@ The records are the messages: see ``trees.py``.
     assistant       the events of Anthropic's blocks: texts, thinking, calls with their results
     the conversation    Annotation with its title
 
-Since 2025 a message names the one before it (``parent_message_uuid``), and a conversation may name its newest message
-(``current_leaf_message_uuid``). Otherwise the branch of the newest message is shown.
+Since 2025 a message names the one before it (``parent_message_uuid``), and a conversation may name
+its newest message (``current_leaf_message_uuid``). Otherwise the branch of the newest message is
+shown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,14 @@ from typing import Any
 from foldlog._formats.anthropic_messages import read_blocks
 from foldlog._formats.blocks import kind_of
 from foldlog._formats.format import first_named
-from foldlog._formats.record import dict_or_empty, dicts_in, member, read_time, text_or_empty, text_or_none
+from foldlog._formats.record import (
+    dict_or_empty,
+    dicts_in,
+    member,
+    read_time,
+    text_or_empty,
+    text_or_none,
+)
 from foldlog._formats.record_events import RecordEvents
 from foldlog._formats.trees import Exports, Record, TreeDecoder, TreeFormat, in_order
 from foldlog.eventstore import Origin
@@ -29,14 +37,17 @@ _NEWEST = "current_leaf_message_uuid"
 _SENDERS = {"human": "user", "assistant": "assistant"}
 
 
-# -- the file ---------------------------------------------------------------------------------------------------------
+# -- the file
+# --------------------------------------------------------------------------------------------------
 
 
 class _Files(Exports):
     begins = (frozenset((b"uuid", b"chat_messages")), frozenset((b"uuid", b"name", b"summary")))
     named = ("uuid",)
     held = "chat_messages"
-    id, title, newest = "uuid", "name", _NEWEST
+    id = "uuid"
+    title = "name"
+    newest = _NEWEST
     about: Mapping[str, Any] = {"name": ""}
 
     def has(self, value: Any) -> bool:
@@ -47,7 +58,9 @@ class _Files(Exports):
     def messages(self, conversation: Record) -> list[Any]:
         told: Any = conversation["chat_messages"]
         told = told if type(told) is list else [told]
-        messages: dict[str | None, Any] = {text_or_none(dict_or_empty(each).get("uuid")): each for each in told}
+        messages: dict[str | None, Any] = {
+            text_or_none(dict_or_empty(each).get("uuid")): each for each in told
+        }
         if None in messages or len(messages) < len(told):
             return list(told)
         parents: dict[str, str | None] = {}
@@ -55,14 +68,17 @@ class _Files(Exports):
         for name, message in messages.items():
             parents[str(name)] = text_or_none(message.get("parent_message_uuid", before))
             before = name
-        ordered = in_order(parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents})
+        ordered = in_order(
+            parents, {name: read_time(messages[name].get("created_at"))[0] for name in parents}
+        )
         return [messages[name] for name in ordered]
 
 
 _FILES = _Files()
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 def _is_about(record: Any) -> bool:
@@ -91,14 +107,19 @@ def _blocks(record: Record) -> list[Record]:
     said = said or [{"type": "text", "text": text_or_empty(record.get("text"))}]
     attached: list[str] = []
     for each in dicts_in(record.get("attachments")):
-        text, name = text_or_empty(each.get("extracted_content")), text_or_empty(each.get("file_name"))
+        text = text_or_empty(each.get("extracted_content"))
+        name = text_or_empty(each.get("file_name"))
         attached.append(f"{name}\n{text}" if name and text else text or f"[file {name}]")
-    attached += (f"[file {text_or_empty(each.get('file_name'))}]" for each in dicts_in(record.get("files")))
+    attached += (
+        f"[file {text_or_empty(each.get('file_name'))}]" for each in dicts_in(record.get("files"))
+    )
     return [*({"type": "text", "text": text} for text in attached), *said]
 
 
 def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
-    """Return the blocks of each response of the model, and of the results after it. A call without an id gets one."""
+    """Return the blocks of each response of the model, and of the results after it. A call without
+    an id gets one.
+    """
     responses: list[list[Record]] = [[]]
     last = ""
     for place, block in enumerate(blocks):
@@ -108,36 +129,59 @@ def _responses(blocks: list[Record], name: str) -> list[list[Record]]:
                 block = {**block, "id": last}
             case "tool_result":
                 content = block.get("content")
-                said = [_sayable(each) for each in dicts_in(content)] if type(content) is list else content
-                block = {**block, "tool_use_id": text_or_empty(block.get("tool_use_id")) or last, "content": said}
+                said = (
+                    [_sayable(each) for each in dicts_in(content)]
+                    if type(content) is list
+                    else content
+                )
+                block = {
+                    **block,
+                    "tool_use_id": text_or_empty(block.get("tool_use_id")) or last,
+                    "content": said,
+                }
             case "thinking":
-                block = {key: block[key] for key in ("type", "thinking", "signature") if key in block}
+                block = {
+                    key: block[key] for key in ("type", "thinking", "signature") if key in block
+                }
             case "text":
                 block = {"type": "text", "text": text_or_empty(block.get("text"))}
             case "voice_note":
                 block = _sayable(block)
             case "token_budget" | "flag":
                 continue
-        if responses[-1] and (block["type"] == "tool_result") != (responses[-1][-1]["type"] == "tool_result"):
+        if responses[-1] and (block["type"] == "tool_result") != (
+            responses[-1][-1]["type"] == "tool_result"
+        ):
             responses.append([])
         responses[-1].append(block)
     return responses
 
 
 def _sayable(part: Record) -> Record:
-    """Return a part of a result as a text: what it says, with its title and its place; one without such as it is."""
+    """Return a part of a result as a text: what it says, with its title and its place; one without
+    such as it is.
+    """
     if kind_of(part) == "image" and type(part.get("source")) is dict:
         return part
-    keys = ("text",) if kind_of(part) == "text" else ("title", "url", "file_path", "text", "file_name", "file_uuid")
+    keys = (
+        ("text",)
+        if kind_of(part) == "text"
+        else ("title", "url", "file_path", "text", "file_name", "file_uuid")
+    )
     text = "\n".join(part[key] for key in keys if type(part.get(key)) is str and part[key])
-    return {"type": "text", "text": text} if text or kind_of(part) == "text" else part
+    if text or kind_of(part) == "text":
+        return {"type": "text", "text": text}
+    return part
 
 
-# -- the format -------------------------------------------------------------------------------------------------------
+# -- the format
+# --------------------------------------------------------------------------------------------------
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message with what it says, or the conversation with its account."""
+    """Return whether a record is a message with what it says, or the conversation with its
+    account.
+    """
     if _is_about(record):
         return "updated_at" in record and "account" in record
     return _is_message(record) and ("content" in record or "text" in record)
@@ -149,7 +193,9 @@ FORMAT = TreeFormat(
     accepts=lambda record: _is_about(record) or _is_message(record),
     expected="a message of Claude.ai with a text under 'uuid', and the 'sender' human or assistant",
     decoder=_Decoder,
-    conversation=first_named(lambda record: _FILES.name_of(record) or "" if _is_about(record) else None),
+    conversation=first_named(
+        lambda record: _FILES.name_of(record) or "" if _is_about(record) else None
+    ),
     files=_FILES,
     source_id=member("uuid"),
     is_about=_is_about,

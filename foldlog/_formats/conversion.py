@@ -17,7 +17,15 @@ from foldlog._formats.places import is_of, number
 from foldlog._formats.record import ImportFinding, NotAnEvent
 from foldlog._formats.registry import UnknownFormat, format_named, formats
 from foldlog._formats.reply_encoders import joined
-from foldlog.eventstore import DocumentChanges, Event, InvalidEvent, Message, Retraction, Store, SystemMessage
+from foldlog.eventstore import (
+    DocumentChanges,
+    Event,
+    InvalidEvent,
+    Message,
+    Retraction,
+    Store,
+    SystemMessage,
+)
 from foldlog.projections import Intervals, View, contains, intervals_kept
 from foldlog.projections.messages.turns import Dialect, turns, words_of
 
@@ -30,20 +38,31 @@ _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta
 
 
 class OtherFormat(UnknownFormat):
-    """The history was imported from another format. Export it in that one, or as ``openai-chat``, or its View."""
+    """The history was imported from another format. Export it in that one, or as ``openai-chat``,
+    or its View.
+    """
 
     def __init__(self, format: str, origin: str) -> None:
-        known = " or ".join(repr(each) for each in dict.fromkeys((origin, ANY_HISTORY)) if each in formats())
-        instead = f"export it as {known}, or what a model is sent now in any format (--view, or view=True)"
+        known = " or ".join(
+            repr(each) for each in dict.fromkeys((origin, ANY_HISTORY)) if each in formats()
+        )
+        instead = (
+            f"export it as {known}, or what a model is sent now in any format (--view, or"
+            " view=True)"
+        )
         ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
         self.format = format
 
 
 class NotWritten(UnknownFormat):
-    """foldlog writes no history in this format. Choose one that it writes; an import is exported as it came."""
+    """foldlog writes no history in this format. Choose one that it writes; an import is exported as
+    it came.
+    """
 
     def __init__(self, format: str) -> None:
-        ValueError.__init__(self, f"foldlog writes no history as {format!r}; choose one of {', '.join(written())}")
+        ValueError.__init__(
+            self, f"foldlog writes no history as {format!r}; choose one of {', '.join(written())}"
+        )
         self.format = format
 
 
@@ -53,7 +72,9 @@ def written() -> list[str]:
 
 
 def check_written(format: str) -> Format:
-    """Return a format in which a history can be written. Raises ``NotWritten``, ``UnknownFormat``."""
+    """Return a format in which a history can be written. Raises ``NotWritten``,
+    ``UnknownFormat``.
+    """
     chosen = format_named(format)
     if chosen.lacks is None:
         raise NotWritten(format)
@@ -61,9 +82,13 @@ def check_written(format: str) -> Format:
 
 
 def check_told(name: str, told: object) -> None:
-    """Raise ``TypeError`` for an argument that is to be called with each finding or note, and cannot be called."""
+    """Raise ``TypeError`` for an argument that is to be called with each finding or note, and
+    cannot be called.
+    """
     if told is not None and not callable(told):
-        raise TypeError(f"{name} is a function that is called with each of them, such as print, not {told!r}")
+        raise TypeError(
+            f"{name} is a function that is called with each of them, such as print, not {told!r}"
+        )
 
 
 def decode(
@@ -75,15 +100,17 @@ def decode(
 ) -> Iterator[Event]:
     """Return the events of one history, in order, with ids 0, 1, 2, …
 
-    With ``as_history``, OpenHands V0 records are the agent's history: all of them are shown except condensations and
-    requests. Otherwise they are a stream, and records outside the agent's history are kept and not shown. If a log of
-    V1 or Claude Code branches, the active branch is shown.
+    With ``as_history``, OpenHands V0 records are the agent's history: all of them are shown except
+    condensations and requests. Otherwise they are a stream, and records outside the agent's history
+    are kept and not shown. If a log of V1 or Claude Code branches, the active branch is shown.
 
-    A record that is not an event goes to ``findings`` and is left out; without ``findings`` it raises ``InvalidEvent``.
-    Problems of other records go to ``findings`` too. Raises ``UnknownFormat``. Cost: one pass over the records.
+    A record that is not an event goes to ``findings`` and is left out; without ``findings`` it
+    raises ``InvalidEvent``. Problems of other records go to ``findings`` too. Raises
+    ``UnknownFormat``. Cost: one pass over the records.
     """
     check_told("findings", findings)
-    chosen, options = format_named(format), Options(as_history=as_history)
+    chosen = format_named(format)
+    options = Options(as_history=as_history)
     return _decoded(records, chosen, options.findings, chosen.reader(options), findings)
 
 
@@ -100,7 +127,9 @@ def _decoded(
         except NotAnEvent as error:
             finding = ImportFinding(f"record {place}", str(error))
             if findings is None:
-                raise InvalidEvent(f"{finding}; correct the record, or collect findings with findings=") from error
+                raise InvalidEvent(
+                    f"{finding}; correct the record, or collect findings with findings="
+                ) from error
             findings(finding)
         else:
             number(events, format.name)
@@ -111,17 +140,19 @@ def _decoded(
             found.clear()
 
 
-def encode(events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None) -> Iterator[Any]:
-    """Return the records of a whole history, from its event 0 on, as the format writes them: ``openai-chat``,
-    ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
+def encode(
+    events: Iterable[Event], format: str, *, notes: Callable[[str], None] | None = None
+) -> Iterator[Any]:
+    """Return the records of a whole history, from its event 0 on, as the format writes them:
+    ``openai-chat``, ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
-    Retracted events are written too: ``history.export`` leaves these out, and returns the records of an import as they
-    came. Any history can be written as ``openai-chat``, without its bookkeeping. ``notes`` gets what the format has no
-    place for.
+    Retracted events are written too: ``history.export`` leaves these out, and returns the records
+    of an import as they came. Any history can be written as ``openai-chat``, without its
+    bookkeeping. ``notes`` gets what the format has no place for.
 
-    Raises ``UnknownFormat``, also where foldlog does not write the format, or the history was imported from another
-    one; ``ValueError`` where the events do not begin at 0 or one is missing, because a record may refer to an earlier
-    one.
+    Raises ``UnknownFormat``, also where foldlog does not write the format, or the history was
+    imported from another one; ``ValueError`` where the events do not begin at 0 or one is missing,
+    because a record may refer to an earlier one.
     """
     check_told("notes", notes)
     check_written(format)
@@ -137,9 +168,9 @@ def encode_standing(
     notes: Callable[[str], None] | None,
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
-    """Return the records of a whole history up to ``version`` as it stands there: without events that ``retractions``
-    took back. Those that the source made are its own way to branch: their records are written. Raises what ``encode``
-    raises.
+    """Return the records of a whole history up to ``version`` as it stands there: without events
+    that ``retractions`` took back. Those that the source made are its own way to branch: their
+    records are written. Raises what ``encode`` raises.
     """
     made = [each for each in retractions if not is_of(each, format)]
     kept = intervals_kept(made, version) if made else None
@@ -155,8 +186,9 @@ def encode_standing(
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return what a model is sent of a View as records of a format: the messages of its dialect, or else those that its
-    writer makes. Raises ``UnknownFormat``, also for a format that foldlog does not write.
+    """Return what a model is sent of a View as records of a format: the messages of its dialect, or
+    else those that its writer makes. Raises ``UnknownFormat``, also for a format that foldlog does
+    not write.
     """
     chosen = check_written(format)
     if chosen.dialect is None:
@@ -172,7 +204,9 @@ def encode_view(view: View, format: str, notes: Callable[[str], None] | None) ->
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
     """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
     if dialect == "openai":
-        thinking = {turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)}
+        thinking = {
+            turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)
+        }
         return [
             message | thought(thinking[positions]) if message["role"] == "assistant" else message
             for message, positions in view.rendered(dialect)
@@ -187,11 +221,19 @@ def _events_sent(view: View) -> list[Event]:
     sent: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
         shown: list[Any] = [view.events[position] for position in turn.positions]
-        used = {key: each.meta[key] for each in shown for key in ("usage", "cost") if key in each.meta}
-        said, thoughts, begin = map(words_of, shown), iter(turn.thinking), len(sent)
+        used = {
+            key: each.meta[key] for each in shown for key in ("usage", "cost") if key in each.meta
+        }
+        said = map(words_of, shown)
+        thoughts = iter(turn.thinking)
+        begin = len(sent)
         for call in turn.calls:
             is_last = call is turn.calls[-1]  # it takes what was said and thought after it
-            told: dict[str, Any] = {"id": len(sent), "call_id": call.id, "response_id": f"reply-{begin}"}
+            told: dict[str, Any] = {
+                "id": len(sent),
+                "call_id": call.id,
+                "response_id": f"reply-{begin}",
+            }
             told["thought"] = joined(said if is_last else islice(said, len(call.positions)))
             told["thinking"] = tuple(thoughts if is_last else islice(thoughts, len(call.thinking)))
             form = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
@@ -207,7 +249,9 @@ def _events_sent(view: View) -> list[Event]:
             elif turn.role == "assistant":
                 sent.append(Message(**told, source="agent", thinking=turn.thinking, meta=used))
             else:
-                sent.append(Message(**told, source="user" if shown[0].source == "user" else "environment"))
+                sent.append(
+                    Message(**told, source="user" if shown[0].source == "user" else "environment")
+                )
     return sent
 
 
@@ -222,11 +266,16 @@ def _records(
     counted = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(
-        format if format.lacks is not None else dataclasses.replace(format, encoder=None), counted, stored
+        format if format.lacks is not None else dataclasses.replace(format, encoder=None),
+        counted,
+        stored,
     )
     for expected, event in enumerate(events):
         if event.id != expected:
-            raise InvalidEvent(f"expected event {expected}, found event {event.id}; an export needs the whole history")
+            raise InvalidEvent(
+                f"expected event {expected}, found event {event.id}; an export needs the whole"
+                " history"
+            )
         if kept is not None and not contains(kept, event.id):
             yield from encoder.part(event)
             retracted += not isinstance(event, Retraction)
@@ -237,7 +286,10 @@ def _records(
     if notes is None or counted is None:
         return
     if retracted:
-        notes(f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID' shows them")
+        notes(
+            f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID'"
+            " shows them"
+        )
     _tell(counted, format.name, notes)
 
 
@@ -250,12 +302,14 @@ def _tell(counted: ExportNotes, format: str, notes: Callable[[str], None]) -> No
 
 
 def format_of_history(store: Store, conversation: str) -> str:
-    """Return the format in which a history is exported. The first event decides that was imported, or that is shown:
-    documents come before an adapter's first record.
+    """Return the format in which a history is exported. The first event decides that was imported,
+    or that is shown: documents come before an adapter's first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)
-    return _NATIVE if first is None or first.origin is None else first.origin.format
+    if first is None or first.origin is None:
+        return _NATIVE
+    return first.origin.format
 
 
 def check_origin(event: Event, format: str) -> None:

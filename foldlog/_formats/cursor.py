@@ -1,20 +1,22 @@
 """Cursor: the conversations of its editor, of its command line, and the transcripts of its agents.
 
-    state.vscdb                 of the editor: of each conversation a list of bubbles, and the bubbles
+    state.vscdb                 of the editor: of each conversation a list of bubbles, and the
+                                bubbles
     store.db                    of the command line: a conversation, whose root lists the messages
     agent-transcripts/….jsonl   lines of what was said and called, mostly without the results
 
 The records, and the events that they become:
 
     {"bubbleId", "type": 1, "text"}     Message of the user
-    {"bubbleId", "type": 2, …}          Message, or an Action with its Observation (``toolFormerData``); thinking, which
+    {"bubbleId", "type": 2, …}          Message, or an Action with its Observation
+                                        (``toolFormerData``); thinking, which
                                         has a bubble of its own, is that of the next one
     {"blob", "message"}                 a message of the command line, in the form of the AI SDK
     {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
     {"type": "turn_ended"}              Annotation
 
-A record of a bubble has what was said, called and used: Cursor changes what else a bubble has while a conversation goes
-on. The name of a conversation is its title, beside the records.
+A record of a bubble has what was said, called and used: Cursor changes what else a bubble has while
+a conversation goes on. The name of a conversation is its title, beside the records.
 """
 
 from __future__ import annotations
@@ -49,23 +51,38 @@ NAME = "cursor"
 
 _Part = dict[str, Any]
 
-_USER, _AGENT = 1, 2
+_USER = 1
+_AGENT = 2
 """The types of bubbles."""
-_KEPT = ("bubbleId", "type", "text", "thinking", "toolFormerData", "createdAt", "tokenCount", "modelInfo")
+_KEPT = (
+    "bubbleId",
+    "type",
+    "text",
+    "thinking",
+    "toolFormerData",
+    "createdAt",
+    "tokenCount",
+    "modelInfo",
+)
 _ROLES = ("system", "user", "assistant", "tool")
 _FAILED = ("error", "cancelled", "rejected")
 _TURN_ENDED = "turn_ended"
 
-_is_bubble, _is_message = has(bubbleId=str, type=int), has(blob=str, message=dict)
+_is_bubble = has(bubbleId=str, type=int)
+_is_message = has(blob=str, message=dict)
 _is_line = has(role=str, message=dict)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 _CONVERSATIONS = """SELECT key, value FROM cursorDiskKV
 WHERE key >= 'composerData:' AND key < 'composerData;' AND value IS NOT NULL"""
 _BUBBLE = "SELECT value FROM cursorDiskKV WHERE key = ?"
-_UNREAD = "Cursor has not yet moved this into its database, so it is not read; quit Cursor and import again"
+_UNREAD = (
+    "Cursor has not yet moved this into its database, so it is not read; quit Cursor and import"
+    " again"
+)
 
 
 class _Databases(FileReader):
@@ -76,16 +93,26 @@ class _Databases(FileReader):
 
     def histories(self, path: Path) -> Iterator[Contained]:
         log = path.with_name(f"{path.name}-wal")
-        unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
-        return _in_store(path, unread) if _is_of_command_line(path) else _in_editor(path, unread)
+        if log.is_file() and log.stat().st_size:
+            unread = [at(str(log), None, _UNREAD)]
+        else:
+            unread = []
+        if _is_of_command_line(path):
+            return _in_store(path, unread)
+        return _in_editor(path, unread)
 
 
 def _is_of_command_line(path: Path) -> bool:
-    return path.name == "store.db" and rows_in(path, "EXPLAIN SELECT id, data, key, value FROM blobs, meta") != []
+    return (
+        path.name == "store.db"
+        and rows_in(path, "EXPLAIN SELECT id, data, key, value FROM blobs, meta") != []
+    )
 
 
 def _in_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations of the editor in which something was said, in the order in which they began."""
+    """Yield the conversations of the editor in which something was said, in the order in which they
+    began.
+    """
     found = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
@@ -95,13 +122,19 @@ def _in_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
             begun = about.get("createdAt")
             began = float(begun) if isinstance(begun, int | float) else 0.0
             if bubbles:
-                found.append((key.partition(":")[2], began, text_or_empty(about.get("name")), bubbles))
+                found.append(
+                    (key.partition(":")[2], began, text_or_empty(about.get("name")), bubbles)
+                )
     for name, _, title, bubbles in sorted(found, key=lambda each: (each[1], each[0])):
-        yield Contained(name, Placed(0, partial(_bubbles, path, name, bubbles, unread)), title=title)
+        yield Contained(
+            name, Placed(0, partial(_bubbles, path, name, bubbles, unread)), title=title
+        )
         unread = []
 
 
-def _bubbles(path: Path, conversation: str, names: list[str], unread: list[Located]) -> Iterator[Located]:
+def _bubbles(
+    path: Path, conversation: str, names: list[str], unread: list[Located]
+) -> Iterator[Located]:
     yield from unread
     with opened(path) as database:
         for name in names:
@@ -116,7 +149,9 @@ def _bubbles(path: Path, conversation: str, names: list[str], unread: list[Locat
 
 
 def _text_of(value: Any) -> str:
-    return value.decode(errors="replace") if type(value) is bytes else str(value)
+    if type(value) is bytes:
+        return value.decode(errors="replace")
+    return str(value)
 
 
 def _in_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
@@ -152,7 +187,8 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
             yield at(f"{path}, blob {root}", None, "is the root of its conversation, and not there")
             return
         for name in _listed_in(listed):
-            place, data = f"{path}, blob {name}", blob(name)
+            place = f"{path}, blob {name}"
+            data = blob(name)
             if data is None:
                 yield at(place, None, "is listed in its conversation, and not there")
                 continue
@@ -161,7 +197,9 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
 
 
 def _listed_in(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs that a root lists: the fields of Protocol Buffers with number 1 and 32 bytes."""
+    """Yield the names of the blobs that a root lists: the fields of Protocol Buffers with number 1
+    and 32 bytes.
+    """
     place = 0
     while place < len(root):
         key, place = _varint(root, place)
@@ -184,13 +222,15 @@ def _varint(data: bytes, place: int) -> tuple[int, int]:
     number = shift = 0
     for byte in data[place : place + 10]:
         number |= (byte & 0x7F) << shift
-        place, shift = place + 1, shift + 7
+        place = place + 1
+        shift = shift + 7
         if byte < 0x80:
             return number, place
     return number, len(data)
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 def _accepts(record: Any) -> bool:
@@ -223,8 +263,12 @@ class _Decoder(FollowingDecoder):
             self._read_bubble(read, record)
         elif "message" in record:
             message = record["message"]
-            self._read_message(read, message.get("role", record.get("role")), message.get("content"))
-        read.close("reasoning" if "thinking" in record else str(record.get("type", "message")), None)
+            self._read_message(
+                read, message.get("role", record.get("role")), message.get("content")
+            )
+        read.close(
+            "reasoning" if "thinking" in record else str(record.get("type", "message")), None
+        )
 
     def _read_bubble(self, read: RecordEvents, bubble: _Part) -> None:
         text = text_or_empty(bubble.get("text"))
@@ -239,7 +283,8 @@ class _Decoder(FollowingDecoder):
         tool = bubble.get("toolFormerData")
         if not text and type(tool) is not dict:
             return
-        read.thinking, self._thoughts = self._thoughts, []
+        read.thinking = self._thoughts
+        self._thoughts = []
         read.parts = said_in(text)
         counts = dict_or_empty(bubble.get("tokenCount"))
         used = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
@@ -253,7 +298,8 @@ class _Decoder(FollowingDecoder):
         call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
         read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
-        result, status = tool.get("result"), tool.get("status")
+        result = tool.get("result")
+        status = tool.get("status")
         failed = status in _FAILED
         told = result if result is not None else tool.get("error")
         if told is not None or failed:
@@ -267,7 +313,8 @@ class _Decoder(FollowingDecoder):
                     arguments = block.get("args", block.get("input"))
                     name = block.get("toolName", block.get("name"))
                     call_id = block.get("toolCallId", block.get("id"))
-                    read.call(name, arguments, call_id or f"call-{read.version}")  # transcripts have none
+                    # transcripts have none
+                    read.call(name, arguments, call_id or f"call-{read.version}")
                 case {"type": "tool-result" | "tool_result"}:
                     self._read_result(read, block)
                 case {"type": "reasoning" | "thinking"}:
@@ -276,7 +323,8 @@ class _Decoder(FollowingDecoder):
                 case _:
                     read.parts += said_in(block)
         if role in ("system", "user"):
-            parts, read.parts = read.parts, []
+            parts = read.parts
+            read.parts = []
             if parts:
                 read.take(spoken(role, said(parts)))
         else:
@@ -286,7 +334,10 @@ class _Decoder(FollowingDecoder):
         named = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
         tool = text_or_empty(block.get("toolName"))
         told = block.get("result", block.get("content"))
-        content = said(said_in(told)) if type(told) in (str, list) else json_text(told)
+        if type(told) in (str, list):
+            content = said(said_in(told))
+        else:
+            content = json_text(told)
         failed = block.get("isError", block.get("is_error")) is True
         first = next((call.call_id for call in self.calls.all()), None)
         read.answer(named or first, content, is_error=failed, tool=tool)

@@ -1,7 +1,8 @@
-"""Count the records of a format that has no skeleton of its own: from the events that they become, in memory.
+"""Count the records of a format that has no skeleton of its own: from the events that they become,
+in memory.
 
-It costs a decoding at each import, and keeps of a redacted record its ids, time and kind. What a record is counted as
-is then by construction what its events are counted as.
+It costs a decoding at each import, and keeps of a redacted record its ids, time and kind. What a
+record is counted as is then by construction what its events are counted as.
 """
 
 from __future__ import annotations
@@ -19,11 +20,31 @@ from foldlog._formats.record import NotAnEvent, dict_or_empty
 from foldlog._formats.skeleton import located
 from foldlog.eventstore import Event
 
-_STAY = frozenset((
-    "id", "uuid", "bubbleId", "parentUuid", "parentId", "parent_id", "parent", "parent_message_uuid", "sessionId",
-    "timestamp", "created_at", "createdAt", "type", "subtype", "kind", "role", "sender", "source",
-))  # fmt: skip
-"""The names of what stays of a redacted record: by these, later records name it, and are read as before."""
+_STAY = frozenset(
+    (
+        "id",
+        "uuid",
+        "bubbleId",
+        "parentUuid",
+        "parentId",
+        "parent_id",
+        "parent",
+        "parent_message_uuid",
+        "sessionId",
+        "timestamp",
+        "created_at",
+        "createdAt",
+        "type",
+        "subtype",
+        "kind",
+        "role",
+        "sender",
+        "source",
+    )
+)
+"""The names of what stays of a redacted record: by these, later records name it, and are read as
+before.
+"""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
 """A text that stays: an id, a time or the name of a kind. Any other may be words."""
 
@@ -31,13 +52,17 @@ READER = 1
 """The version of what decoders make of records."""
 
 
-def decoder_of(format: Format, prefix: str = "", findings: list[str] | None = None) -> RecordDecoder:
+def decoder_of(
+    format: Format, prefix: str = "", findings: list[str] | None = None
+) -> RecordDecoder:
     """Return the decoder of one history, which begins at its first record."""
     return format.reader(Options(prefix=prefix, findings=[] if findings is None else findings))
 
 
 def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event]:
-    """Return the events of the next record. Raises ``NotAnEvent`` for a value that is not a record of the format."""
+    """Return the events of the next record. Raises ``NotAnEvent`` for a value that is not a record
+    of the format.
+    """
     events = decoder.events(record)
     number(events, format.name)
     if format.time is None:  # it happened before the import, at no known time
@@ -86,7 +111,11 @@ class DecodedRecords:
         """Return what stays of a redacted record: its ids, time and kind."""
         told = dict_or_empty(next(values_of(iter((record,)))))
         names = {name: told[name] for name in _STAY & told.keys()}
-        stays = {n: each for n, each in names.items() if each is None or (type(each) is str and _NAME.fullmatch(each))}
+        stays = {
+            n: each
+            for n, each in names.items()
+            if each is None or (type(each) is str and _NAME.fullmatch(each))
+        }
         return bytes_of(stays)
 
 

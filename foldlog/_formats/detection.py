@@ -1,8 +1,9 @@
 """Detect the format of a history by its first records.
 
-A format is recognized by what only its records have (``Format.matches``), by at least two of the first records and by
-most of them; by one of them where the others pass for its records. A record that only another program writes decides
-against it (``Format.refuses``): the messages of many programs are the same until the first call of a tool.
+A format is recognized by what only its records have (``Format.matches``), by at least two of the
+first records and by most of them; by one of them where the others pass for its records. A record
+that only another program writes decides against it (``Format.refuses``): the messages of many
+programs are the same until the first call of a tool.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ from foldlog.eventstore import InvalidArgument
 
 
 def recognize(format: str = AUTO) -> Recognize:
-    """Return how to recognize a history: of any format, or one whose records may be those of ``format``.
+    """Return how to recognize a history: of any format, or one whose records may be those of
+    ``format``.
 
     Raises ``UnknownFormat``.
     """
@@ -33,9 +35,12 @@ def recognize(format: str = AUTO) -> Recognize:
     named = format_named(format)
     return Recognize(
         lambda records: named if any(map(named.accepts, islice(records, LOOK_AT))) else None,
-        lambda path, begin: named if named.files is not None and named.files.holds(path, begin) else None,
+        lambda path, begin: (
+            named if named.files is not None and named.files.holds(path, begin) else None
+        ),
         lambda records: (
-            f"holds no event of the format {format!r}; without --format, the format is found by what the file holds"
+            f"holds no event of the format {format!r}; without --format, the format is found by"
+            " what the file holds"
         ),
     )
 
@@ -44,26 +49,47 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Say that these first records are of no format, and what the first of them is that no format has."""
+    """Say that these first records are of no format, and what the first of them is that no format
+    has.
+    """
     looked_at = list(islice(records, LOOK_AT))
-    odd = next((record for record in looked_at if _match(record) is None), looked_at[0] if looked_at else None)
+    odd = next(
+        (record for record in looked_at if _match(record) is None),
+        looked_at[0] if looked_at else None,
+    )
     what = described(odd)
     if type(odd) is dict and odd:
         what += f" with {', '.join(map(repr, [*odd][:_KEYS_NAMED]))}"
-        kinds = {kind for part in dicts_in(odd.get("content")) if (kind := kind_of(part)) is not None}
+        kinds = {
+            kind for part in dicts_in(odd.get("content")) if (kind := kind_of(part)) is not None
+        }
         what += f" and parts of the type {', '.join(map(repr, sorted(kinds)))}" if kinds else ""
     return (
-        f"holds no event of a format that is known here, but {what:.400}; if you know its format, name it with --format"
+        f"holds no event of a format that is known here, but {what:.400}; if you know its format,"
+        " name it with --format"
     )
 
 
 def _reader_of(path: Path, begin: bytes) -> Format | None:
-    return next((each for each in each_format() if each.files is not None and each.files.holds(path, begin)), None)
+    return next(
+        (
+            each
+            for each in each_format()
+            if each.files is not None and each.files.holds(path, begin)
+        ),
+        None,
+    )
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records; None where they are of no known format."""
-    looked_at = [record for record in islice(records, LOOK_AT) if type(record) is dict or type(record) is list]
+    """Return the format of a history by its first records; None where they are of no known
+    format.
+    """
+    looked_at = [
+        record
+        for record in islice(records, LOOK_AT)
+        if type(record) is dict or type(record) is list
+    ]
     found = [(format, record) for record in looked_at if (format := _match(record)) is not None]
     counts = Counter(format for format, _ in found)
     owners = {format.name for format, record in found if format.own(record)}
@@ -74,7 +100,9 @@ def format_of(records: Iterable[Any]) -> Format | None:
     count = with_shared[format]
     is_enough = count > 1 or (len(counts) == 1 and all(map(format.accepts, looked_at)))
     is_most = 2 * count >= len(looked_at)
-    return None if not is_enough or not is_most or any(map(format.refuses, looked_at)) else format
+    if not is_enough or not is_most or any(map(format.refuses, looked_at)):
+        return None
+    return format
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
@@ -90,16 +118,17 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three of the first four are of
-    this format, none of another, and each passes for its record. None for all else, as for lines that hold several
-    histories. Cost: its first lines.
+    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three of the
+    first four are of this format, none of another, and each passes for its record. None for all
+    else, as for lines that hold several histories. Cost: its first lines.
     """
     if path.suffix != ".jsonl" or not path.is_file():
         return None
     with path.open("rb") as file:
         begin = file.read(_BEGINNING)
     lines = begin.splitlines()[:-1]
-    looked_at, of_format = list[Any](), list[Format]()
+    looked_at = list[Any]()
+    of_format = list[Format]()
     for line in islice(lines, LOOK_AT):
         try:
             record = parse(line) if line else None
@@ -128,7 +157,8 @@ def _match(record: Any) -> Format | None:
 def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
     """Return the format of a file, a folder, or records: one of ``FORMATS``.
 
-    Raises ``NotAHistory`` for a path without a history, ``InvalidArgument`` for records of no known format.
+    Raises ``NotAHistory`` for a path without a history, ``InvalidArgument`` for records of no known
+    format.
     """
     if isinstance(source, str | PathLike):
         from foldlog._formats.files.histories import histories

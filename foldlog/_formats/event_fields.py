@@ -1,4 +1,6 @@
-"""What an event tells, for the encoders of formats: who says it and when, its parts, and the id of its call."""
+"""What an event tells, for the encoders of formats: who says it and when, its parts, and the id of
+its call.
+"""
 
 from __future__ import annotations
 
@@ -35,17 +37,23 @@ NOT_WRITTEN = (CondensationAction, CondensationRequest, *OF_THE_STORE)
 
 
 def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
-    """Return the role of an event in a chat. A summary is a user's, and so is what the environment says."""
+    """Return the role of an event in a chat. A summary is a user's, and so is what the environment
+    says.
+    """
     if isinstance(event, SystemMessage):
         return "system"
     if isinstance(event, Observation):
         return "tool"
-    is_agent = isinstance(event, Action) or (isinstance(event, Annotation | Message) and event.source == "agent")
+    is_agent = isinstance(event, Action) or (
+        isinstance(event, Annotation | Message) and event.source == "agent"
+    )
     return "assistant" if is_agent else "user"
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call or of the call of a result; where it has none, one that is made of the call's event."""
+    """Return the id of a call or of the call of a result; where it has none, one that is made of
+    the call's event.
+    """
     if event.call_id:
         return event.call_id
     return f"call_{event.id if event.cause is None or isinstance(event, Action) else event.cause}"
@@ -58,14 +66,16 @@ def stamp_of(event: Event) -> dict[str, str]:
 
 
 def session_of(first: object) -> str:
-    """Return the id of a session that foldlog writes. It depends on the first event or record alone, so a later export
-    of the same conversation has the same id.
+    """Return the id of a session that foldlog writes. It depends on the first event or record
+    alone, so a later export of the same conversation has the same id.
     """
     return str(uuid5(NAMESPACE_OID, ascii(first)))
 
 
 def id_of_source(event: Event) -> Any:
-    """Return the id that the source gave an event, which it keeps where its record was redacted; None without one."""
+    """Return the id that the source gave an event, which it keeps where its record was redacted;
+    None without one.
+    """
     return None if event.origin is None else event.origin.id
 
 
@@ -77,7 +87,9 @@ def parts_in(content: Content) -> Iterable[dict[str, Any]]:
 
 
 def parts_as(content: Content, text: Callable[[str], T], file: Callable[[str, str], T]) -> list[T]:
-    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of a file's URL and name."""
+    """Return the parts of a content, each made by ``text`` of a text or by ``file`` of a file's URL
+    and name.
+    """
     if isinstance(content, str):
         return [text(content)]
     return [
@@ -104,7 +116,10 @@ def file_at(url: str, media_type: str, name: str = "") -> dict[str, Any]:
     """Return the part with an image, or another file, at a URL, which may hold its bytes."""
     if media_type.startswith("image/"):
         return image_at(url)
-    return {"type": "file", "file": {"filename": name, "file_data" if url.startswith("data:") else "file_url": url}}
+    return {
+        "type": "file",
+        "file": {"filename": name, "file_data" if url.startswith("data:") else "file_url": url},
+    }
 
 
 def data_url(media_type: Any, data: str) -> str:
@@ -113,7 +128,9 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 that a URL holds; empty texts where it holds no bytes."""
+    """Return the media type and the base64 that a URL holds; empty texts where it holds no
+    bytes.
+    """
     head, is_held, data = url.partition(";base64,")
     return (head.removeprefix("data:"), data) if is_held and head.startswith("data:") else ("", "")
 
@@ -126,11 +143,18 @@ def url_in(part: dict[str, Any]) -> str:
 
 
 def file_in(part: dict[str, Any]) -> str:
-    """Return the URL of an image, or the one that holds another file; an empty text for another part."""
-    held = within(part, "file", "file_data") if part.get("type") == "file" else None
+    """Return the URL of an image, or the one that holds another file; an empty text for another
+    part.
+    """
+    if part.get("type") == "file":
+        held = within(part, "file", "file_data")
+    else:
+        held = None
     return held if isinstance(held, str) and data_in(held)[1] else url_in(part)
 
 
 def arguments_of(call: Action) -> dict[str, Any]:
     """Return the arguments of a call as the object that a model is shown."""
-    return value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
+    return (
+        value_of(arguments_shown(call)) if isinstance(call.arguments, str) else call.arguments or {}
+    )

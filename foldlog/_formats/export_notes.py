@@ -1,4 +1,6 @@
-"""What an export leaves out, counted by kind: events without a record, and what the format has no place for."""
+"""What an export leaves out, counted by kind: events without a record, and what the format has no
+place for.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ class ExportNotes:
         """The replies whose usage was counted: each of their events has what was used so far."""
 
     def leave_out(self, event: Event, *, hidden: bool = False) -> None:
-        """Count an event that has no record, because no model was shown it (``hidden``) or the format has none."""
+        """Count an event that has no record, because no model was shown it (``hidden``) or the
+        format has none.
+        """
         changed: Mapping[str, Any] = event.changed if isinstance(event, DocumentChanges) else {}
         if IMPORTED in changed:
             self._lost["total of tokens and cost"] = 1
@@ -50,15 +54,22 @@ class ExportNotes:
         reply = event.meta.get("reply")
         is_counted = type(reply) is str and reply in self._replies
         self._lost.update(
-            noun for noun in _nouns(event) if noun in self._lacks and not (is_counted and noun == "count of tokens")
+            noun
+            for noun in _nouns(event)
+            if noun in self._lacks and not (is_counted and noun == "count of tokens")
         )
         if type(reply) is str:
             self._replies.add(reply)
 
     def end(self) -> list[str]:
-        """Return what no model was shown, and what is left out, in words; empty texts for nothing."""
+        """Return what no model was shown, and what is left out, in words; empty texts for
+        nothing.
+        """
         counts = (self._hidden, self._lost)
-        return [", ".join(several(number, noun) for noun, number in each.items() if number) for each in counts]
+        return [
+            ", ".join(several(number, noun) for noun, number in each.items() if number)
+            for each in counts
+        ]
 
 
 def several(number: int, noun: str) -> str:
@@ -71,10 +82,14 @@ def _name(event: Event) -> str:
     """Return the name for people of an event that a format has no record for."""
     word = label(event)
     if isinstance(event, DocumentChanges):
-        return "change of attributes" if event.changed.keys() == {ATTRIBUTES} else "change of documents"
+        if event.changed.keys() == {ATTRIBUTES}:
+            return "change of attributes"
+        return "change of documents"
     if isinstance(event, CondensationAction) and word == "system":
         return "replacement of a system prompt"
-    return f"message of the {word}" if isinstance(event, Message) else _NAMES.get(word, word)
+    if isinstance(event, Message):
+        return f"message of the {word}"
+    return _NAMES.get(word, word)
 
 
 def _nouns(event: Event) -> Iterator[str]:

@@ -1,5 +1,5 @@
-"""Fork an imported history: find the version at which one record of its source was the newest, and mark a fork that
-lacks records.
+"""Fork an imported history: find the version at which one record of its source was the newest, and
+mark a fork that lacks records.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ from foldlog.projections.units import WaitingCalls
 
 
 def begin_fork(store: Store, conversation: str, at: int, new: str) -> ConversationRow:
-    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source says so in an event
-    of its own, also where it begins before the mark that an import leaves at its end.
+    """Fork a conversation at a version: see ``Store.fork``. A fork that lacks records of the source
+    says so in an event of its own, also where it begins before the mark that an import leaves at
+    its end.
     """
     documents = Documents(store)
     unread = [each for each in documents.get(conversation, UNREAD, default=()) if each[1] < at]
@@ -40,8 +41,13 @@ def begin_fork(store: Store, conversation: str, at: int, new: str) -> Conversati
 
 
 def marked(attributes: Mapping[str, Any], unread: Sequence[Sequence[int]]) -> dict[str, Any]:
-    """Return the documents of a history with these attributes that lacks these records: see ``UNREAD``."""
-    return {ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)}, UNREAD: [*map(list, unread)]}
+    """Return the documents of a history with these attributes that lacks these records: see
+    ``UNREAD``.
+    """
+    return {
+        ATTRIBUTES: {**attributes, INCOMPLETE: incomplete(unread)},
+        UNREAD: [*map(list, unread)],
+    }
 
 
 def incomplete(unread: Sequence[Sequence[int]]) -> str:
@@ -50,25 +56,32 @@ def incomplete(unread: Sequence[Sequence[int]]) -> str:
 
 
 def lacking(number: int, what: str, before: int) -> str:
-    """Say how many records could not be read, and before which event or record the first of them is."""
+    """Say how many records could not be read, and before which event or record the first of them
+    is.
+    """
     lacks, first = ("1 record", "") if number == 1 else (f"{number:,} records", "the first ")
     where = f"after {what} {before - 1}" if before else f"before {what} 0"
     return f"{lacks} of its source could not be read, {first}{where}"
 
 
 def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int:
-    """Return the version after the last event whose source named it ``source_id``. The View there shows the branch that
-    ends in this record, also where the source switched to another branch later.
+    """Return the version after the last event whose source named it ``source_id``. The View there
+    shows the branch that ends in this record, also where the source switched to another branch
+    later.
 
-    The events of the record, the actions of one response and their observations belong together: the version is after
-    the last of them that directly follows, so that no call is left open, unless one record has its result and what the
-    model said to it. ``"7"`` finds the source's ids ``"7"`` and ``7``.
+    The events of the record, the actions of one response and their observations belong together:
+    the version is after the last of them that directly follows, so that no call is left open,
+    unless one record has its result and what the model said to it. ``"7"`` finds the source's ids
+    ``"7"`` and ``7``.
 
-    Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the events from there to
-    the end, and of a call or a result the View there.
+    Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the
+    events from there to the end, and of a call or a result the View there.
     """
     if not isinstance(source_id, str | int):
-        raise TypeError(f"at_source is an id of the imported source, a text or a whole number, not {source_id!r}")
+        raise TypeError(
+            "at_source is an id of the imported source, a text or a whole number, not"
+            f" {source_id!r}"
+        )
     version = store.conversation(conversation).version
     if version == 0:
         raise ConversationNotFound(conversation)
@@ -76,8 +89,9 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
         if _is_named(event, source_id):
             return _after_its_group(store, conversation, event)
     raise InvalidArgument(
-        f"conversation {conversation!r} has no event with the source id {source_id!r} among its {version} events; "
-        f"'foldlog log ID --json' prints the source id of each event as origin.id"
+        f"conversation {conversation!r} has no event with the source id {source_id!r} among its"
+        f" {version} events; 'foldlog log ID --json' prints the source id of each event as"
+        " origin.id"
     )
 
 
@@ -89,8 +103,8 @@ def _is_named(event: Event, source_id: str | int) -> bool:
 
 
 def _after_its_group(store: Store, conversation: str, event: Event) -> int:
-    """Return the version after the events of the same record, of the same response, and of their results, that directly
-    follow, in whole records. Only bookkeeping may stand between them.
+    """Return the version after the events of the same record, of the same response, and of their
+    results, that directly follow, in whole records. Only bookkeeping may stand between them.
     """
     record = [event, *takewhile(place_of, store.events(conversation, event.id + 1))]
     version = record[-1].id + 1
@@ -99,10 +113,13 @@ def _after_its_group(store: Store, conversation: str, event: Event) -> int:
     waiting = WaitingCalls()
     for call in view.open_calls if view else ():
         waiting.add(call, call.id)
-    newest = next((each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None)
+    newest = next(
+        (each.response_id for each in reversed(view or ()) if isinstance(each, Action)), None
+    )
     following = store.events(conversation, version) if view else ()
     for _, of_record in groupby(following, lambda each: each.id - place_of(each)):
-        made, goes_on = [*of_record], False
+        made = [*of_record]
+        goes_on = False
         for each in made:
             if isinstance(each, Action) and each.response_id == newest is not None:
                 waiting.add(each, each.id)

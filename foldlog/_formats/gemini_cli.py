@@ -1,20 +1,27 @@
-"""Gemini CLI: the lines of a session in ``chats/session-….jsonl``, or the document that it was before 2026.
+"""Gemini CLI: the lines of a session in ``chats/session-….jsonl``, or the document that it was
+before 2026.
 
-    {"sessionId", …}                    the session; of a document all but its messages, with what changes at the end
-    {"id", "type": "user", "content"}   Message; from the environment where Gemini CLI wrote it; an Observation for each
+    {"sessionId", …}                    the session; of a document all but its messages, with what
+                                        changes at the end
+    {"id", "type": "user", "content"}   Message; from the environment where Gemini CLI wrote it; an
+                                        Observation for each
                                         result in it. A command (``/``, ``?``) is kept and not shown
-    {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation; with its thinking
+    {"id", "type": "gemini", …}         a Message, or an Action for each call with its Observation;
+                                        with its thinking
     {"id", "type": …}                   info, warning, error: an Annotation
     {"$rewindTo": id}                   takes the messages from this one on back
-    {"$set": {…}}                       new values of the session; its title is ``summary``. ``messages`` replace all;
-                                        if they begin with a snapshot of the state, that is a compaction
+    {"$set": {…}}                       new values of the session; its title is ``summary``.
+                                        ``messages`` replace all;
+                                        if they begin with a snapshot of the state, that is a
+                                        compaction
 
-An id that comes again replaces the message: a Retraction takes it back with all after it, and these follow again. So at
-every version the View is what Gemini CLI would send. What the record repeats is in it only.
+An id that comes again replaces the message: a Retraction takes it back with all after it, and these
+follow again. So at every version the View is what Gemini CLI would send. What the record repeats is
+in it only.
 
-A chat that is resumed begins with the session once more. Gemini CLI then sets the messages to its context alone, and
-next to all of them, with new times and in another form: a message that says the same stays. A context with another text
-takes the place of the one before, as a system prompt does.
+A chat that is resumed begins with the session once more. Gemini CLI then sets the messages to its
+context alone, and next to all of them, with new times and in another form: a message that says the
+same stays. A context with another text takes the place of the one before, as a system prompt does.
 """
 
 from __future__ import annotations
@@ -35,7 +42,15 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.files.readers import in_document, on_lines
 from foldlog._formats.format import Contained, FileReader, Format, Options, first_named
-from foldlog._formats.record import dicts_in, joined_text, member, read_time, text_or_empty, usage_told, within
+from foldlog._formats.record import (
+    dicts_in,
+    joined_text,
+    member,
+    read_time,
+    text_or_empty,
+    usage_told,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
 from foldlog._formats.replacing import WRITTEN_AGAIN
 from foldlog._prompt_changes import change_of_prompt
@@ -55,7 +70,9 @@ _READ_ELSEWHERE = frozenset(("text", "functionCall", "functionResponse"))
 class _Documents(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
         begins = re.match(rb'\s*\{\s*"(sessionId|projectHash)"', begin) is not None
-        is_one = begins and all(b'"%b"' % key.encode() in begin for key in (*_STABLE[:3], "messages"))
+        is_one = begins and all(
+            b'"%b"' % key.encode() in begin for key in (*_STABLE[:3], "messages")
+        )
         return is_one and not on_lines(path)
 
     def histories(self, path: Path) -> Iterator[Contained]:
@@ -63,7 +80,9 @@ class _Documents(FileReader):
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a session, a change of it, or a message of its types with time and content."""
+    """Return whether a record is a session, a change of it, or a message of its types with time and
+    content.
+    """
     if not accepts(record):
         return False
     if "id" not in record:
@@ -103,33 +122,52 @@ def held_in(parts: list[_Part], key: str) -> list[_Part]:
 def _shown(part: _Part) -> _Part | None:
     if type(part.get("text")) is str and part["text"]:
         return {"type": "text", "text": part["text"]}
-    held: Any = next((part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {})
+    held: Any = next(
+        (part[key] for key in ("inlineData", "fileData") if type(part.get(key)) is dict), {}
+    )
     kind = text_or_empty(held.get("mimeType"))
-    url = data_url(kind, held["data"]) if type(held.get("data")) is str else held.get("fileUri")
+    if type(held.get("data")) is str:
+        url = data_url(kind, held["data"])
+    else:
+        url = held.get("fileUri")
     if type(url) is str:
         return file_at(url, kind)
-    return None if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"} else shown_of(part)
+    if not _READ_ELSEWHERE.isdisjoint(part) or part.keys() <= {"thoughtSignature"}:
+        return None
+    return shown_of(part)
 
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
-    """Return what a model is told of the result of a call, without those of others, and whether that is an error. A
-    part belongs to the response before it.
+    """Return what a model is told of the result of a call, without those of others, and whether
+    that is an error. A part belongs to the response before it.
     """
     told: list[Any] = []
-    failed, is_own = False, True
+    failed = False
+    is_own = True
     parts = parts_of(result)
-    has_own = bool(call_id) and any(within(each, "functionResponse", "id") == call_id for each in parts)
+    has_own = bool(call_id) and any(
+        within(each, "functionResponse", "id") == call_id for each in parts
+    )
     for part in parts:
         response = part.get("functionResponse")
-        is_own = response.get("id") == call_id or not has_own if type(response) is dict else is_own
+        if type(response) is dict:
+            is_own = response.get("id") == call_id or not has_own
+        else:
+            is_own = is_own
         if not is_own or type(response) is not dict:
             told += [part] * is_own
             continue
         given = response.get("response")
         fields = given if type(given) is dict else {"output": given}
         failed = failed or "error" in fields
-        one = next(iter(fields.values())) if len(fields) == 1 and next(iter(fields)) in ("output", "error") else fields
-        told += [one if type(one) is str else json.dumps(one, ensure_ascii=False), *dicts_in(response.get("parts"))]
+        if len(fields) == 1 and next(iter(fields)) in ("output", "error"):
+            one = next(iter(fields.values()))
+        else:
+            one = fields
+        told += [
+            one if type(one) is str else json.dumps(one, ensure_ascii=False),
+            *dicts_in(response.get("parts")),
+        ]
     return content_of(told), failed
 
 
@@ -147,7 +185,10 @@ _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
 def session_in(record: Any) -> str | None:
-    name = record.get("sessionId") if type(record) is dict and "projectHash" in record else None
+    if type(record) is dict and "projectHash" in record:
+        name = record.get("sessionId")
+    else:
+        name = None
     return name if type(name) is str and name else None
 
 
@@ -174,14 +215,20 @@ def _calls_in(record: _Part) -> list[_Part]:
 def _results_in(record: _Part) -> dict[Any, Content]:
     """Return the results that a message has, by the ids of their calls."""
     parts = parts_of(record.get("content"))
-    results = {each.get("id"): [{"functionResponse": each}] for each in held_in(parts, "functionResponse")}
-    results |= {call.get("id"): call["result"] for call in dicts_in(record.get("toolCalls")) if call.get("result")}
+    results = {
+        each.get("id"): [{"functionResponse": each}] for each in held_in(parts, "functionResponse")
+    }
+    results |= {
+        call.get("id"): call["result"]
+        for call in dicts_in(record.get("toolCalls"))
+        if call.get("result")
+    }
     return {call_id: result_of(result, call_id)[0] for call_id, result in results.items()}
 
 
 def _says_same(former: _Part, latter: _Part) -> bool:
-    """Return whether two messages say the same to a model, in whichever form they are written: a resumed session has
-    calls in the content, and their results in messages of their own.
+    """Return whether two messages say the same to a model, in whichever form they are written: a
+    resumed session has calls in the content, and their results in messages of their own.
     """
     if latter.get("toolCalls") not in (None, former.get("toolCalls")):
         return False
@@ -192,7 +239,11 @@ def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
     """Return whether a message has results only, and the same are known."""
     own = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
-    return bool(own) and not has_more and all(results.get(call_id) == result for call_id, result in own.items())
+    return (
+        bool(own)
+        and not has_more
+        and all(results.get(call_id) == result for call_id, result in own.items())
+    )
 
 
 def _content_and_calls(record: _Part) -> object:
@@ -203,7 +254,9 @@ def _content_and_calls(record: _Part) -> object:
 
 
 class _Stands(NamedTuple):
-    """A message that a View shows, or that is bookkeeping: its record, and the version after its events."""
+    """A message that a View shows, or that is bookkeeping: its record, and the version after its
+    events.
+    """
 
     record: Any
     end: int
@@ -211,7 +264,9 @@ class _Stands(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Records of one session to events, one record after the other. Memory: the messages that stand."""
+    """Records of one session to events, one record after the other. Memory: the messages that
+    stand.
+    """
 
     has_own_ids = True
 
@@ -225,16 +280,21 @@ class GeminiDecoder(FollowingDecoder):
         self._is_resuming = False
         """Whether the session began again, and no message came since."""
         self._waiting: list[_Part] | None = None
-        """The messages that a resumed session set, where it will set more of them before it asks a model."""
+        """The messages that a resumed session set, where it will set more of them before it asks a
+        model.
+        """
         self._context_at = -1
-        """The id of the event that brought the context of a resumed session; -1 where the first message shows it."""
+        """The id of the event that brought the context of a resumed session; -1 where the first
+        message shows it.
+        """
 
     def begun(self, record: _Part, told: Told) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
-        rewound, changed = record.get("$rewindTo"), record.get("$set")
+        rewound = record.get("$rewindTo")
+        changed = record.get("$set")
         session = changed if type(changed) is dict else record
         title = session.get("summary")
         if type(rewound) is str or type(record.get("id")) is str:
@@ -251,17 +311,22 @@ class GeminiDecoder(FollowingDecoder):
         self._time = read.timestamp
         if "id" not in record and type(title) is str and title.strip():
             last = read.events[-1]
-            force_setattr(last, "meta", {**last.meta, "title": title})  # no other code has it before it is returned
+            # no other code has it before it is returned
+            force_setattr(last, "meta", {**last.meta, "title": title})
 
     def _add_message(self, read: RecordEvents, record: _Part) -> None:
         place = self._places.get(record["id"])
         if place is None:
             self._replace(read, len(self._messages), (record,))
         elif self._messages[place].record != record:
-            self._replace(read, place, (record, *(each.record for each in self._messages[place + 1 :])))
+            self._replace(
+                read, place, (record, *(each.record for each in self._messages[place + 1 :]))
+            )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages. A resumed session sets its context alone first: no model is sent this."""
+        """Set the messages. A resumed session sets its context alone first: no model is sent
+        this.
+        """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
         else:
@@ -270,16 +335,23 @@ class GeminiDecoder(FollowingDecoder):
 
     def _end_waiting(self, read: RecordEvents) -> None:
         """Set the messages that wait, before another message follows them."""
-        waiting, self._waiting, self._is_resuming = self._waiting, None, False
+        waiting = self._waiting
+        self._waiting = None
+        self._is_resuming = False
         if waiting is not None:
             self._set(read, waiting)
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
-        """Put another text of the context in the place of the one before: the rest of the prompt stays."""
+        """Put another text of the context in the place of the one before: the rest of the prompt
+        stays.
+        """
         if not self._messages or not messages or not self._messages[0].shown:
             return
-        former, latter = self._messages[0].record, messages[0]
-        is_same = former.get("id") == latter.get("id") and _is_context(former) and _is_context(latter)
+        former = self._messages[0].record
+        latter = messages[0]
+        is_same = (
+            former.get("id") == latter.get("id") and _is_context(former) and _is_context(latter)
+        )
         if is_same and not _says_same(former, latter):
             self._messages[0] = self._messages[0]._replace(record=latter)
             read.timestamp = read_time(latter.get("timestamp"))[0]
@@ -289,13 +361,23 @@ class GeminiDecoder(FollowingDecoder):
         text = joined_text(content_of(self._messages[0].record.get("content")))
         before = [event_id for event_id, _ in self.shown.all()]
         self._context_at = read.version
-        read.put(change_of_prompt(before, [text, *before[1:]], "system prompt", metadata=_CONTEXT_REPLACED))
+        read.put(
+            change_of_prompt(
+                before, [text, *before[1:]], "system prompt", metadata=_CONTEXT_REPLACED
+            )
+        )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Return how many of the messages that stand are the first of these again, and how many of these they are."""
+        """Return how many of the messages that stand are the first of these again, and how many of
+        these they are.
+        """
         place = 0
         known: dict[Any, Content] = {}
-        latter = {call_id: result for record in messages for call_id, result in _results_in(record).items()}
+        latter = {
+            call_id: result
+            for record in messages
+            for call_id, result in _results_in(record).items()
+        }
         for repeated, record in enumerate(messages):
             found = self._find_same(record, place)
             if found is None:
@@ -311,7 +393,9 @@ class GeminiDecoder(FollowingDecoder):
         return place, len(messages)
 
     def _find_same(self, record: _Part, place: int) -> int | None:
-        """Return the place of the message that says the same: the next one, or after messages that no View shows."""
+        """Return the place of the message that says the same: the next one, or after messages that
+        no View shows.
+        """
         for at in range(place, len(self._messages)):
             stands = self._messages[at]
             if stands.record == record or _says_same(stands.record, record):
@@ -332,22 +416,39 @@ class GeminiDecoder(FollowingDecoder):
         self._follow_context(read, messages)
         same, repeated = self._count_same(messages)
         following = messages[repeated:]
-        known = any(each.record.get("id") == following[0].get("id") for each in self._messages) if following else True
-        snapshot = joined_text(content_of(following[0].get("content"))) if following else ""
+        if following:
+            known = any(each.record.get("id") == following[0].get("id") for each in self._messages)
+        else:
+            known = True
+        if following:
+            snapshot = joined_text(content_of(following[0].get("content")))
+        else:
+            snapshot = ""
         if known or following[0].get("type") != "user" or _SNAPSHOT not in snapshot:
             self._replace(read, same, following)
             return
         names = {str(each.get("id")) for each in following}
-        lost = (n for n, each in enumerate(self._messages, 1) if each.shown and str(each.record.get("id")) not in names)
+        lost = (
+            n
+            for n, each in enumerate(self._messages, 1)
+            if each.shown and str(each.record.get("id")) not in names
+        )
         self._take_back(read, max(same, *lost, 0), following)
         version = self._messages[same - 1].end if same else 0
         members = [event_id for event_id, _ in self.shown.all()]
-        context = summary_id(self._context_at) if same and self._context_at >= 0 else None
+        if same and self._context_at >= 0:
+            context = summary_id(self._context_at)
+        else:
+            context = None
         kept = [each for each in members if 0 <= each < version or each == context]
         gone = tuple(each for each in members if each not in set(kept))
         self.calls.forget(gone)
         read.timestamp = read_time(following[0].get("timestamp"))[0]
-        told: _Part = {"summary": snapshot, "summary_offset": len(kept), "metadata": {"reason": "tokens"}}
+        told: _Part = {
+            "summary": snapshot,
+            "summary_offset": len(kept),
+            "metadata": {"reason": "tokens"},
+        }
         read.add(CondensationAction, forgotten_event_ids=gone, **told)
         self._drop(same)
         self._places[str(following[0].get("id"))] = same
@@ -388,12 +489,16 @@ class GeminiDecoder(FollowingDecoder):
         parts = parts_of(record.get("content"))
         if record.get("type") == "user":
             for response in held_in(parts, "functionResponse"):
-                self._answer(read, response.get("id"), [{"functionResponse": response}], response.get("name"))
+                self._answer(
+                    read, response.get("id"), [{"functionResponse": response}], response.get("name")
+                )
             content = content_of(record.get("content"))
             text = joined_text(content).strip()
             if content and (text or not isinstance(content, str)):
                 source = "environment" if text.startswith(_CONTEXTS) else "user"
-                read.add(Message, content=content, source=source, shown=not text.startswith(("/", "?")))
+                read.add(
+                    Message, content=content, source=source, shown=not text.startswith(("/", "?"))
+                )
         elif record.get("type") == "gemini":
             told = {"model": record.get("model"), "reply": record.get("id")}
             read.meta = usage_told(record.get("tokens"), _USAGE, **told)
@@ -401,12 +506,20 @@ class GeminiDecoder(FollowingDecoder):
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read what the model said: its content if that has calls or thoughts, else the fields beside it."""
-        results = {each.get("id"): each for each in dicts_in(record.get("toolCalls")) if type(each.get("id")) is str}
-        calls, thoughts = held_in(parts, "functionCall"), thoughts_in(parts)
+        """Read what the model said: its content if that has calls or thoughts, else the fields
+        beside it.
+        """
+        results = {
+            each.get("id"): each
+            for each in dicts_in(record.get("toolCalls"))
+            if type(each.get("id")) is str
+        }
+        calls = held_in(parts, "functionCall")
+        thoughts = thoughts_in(parts)
         if not calls and not thoughts:
             for each in dicts_in(record.get("thoughts")):
-                subject, thought = text_or_empty(each.get("subject")), text_or_empty(each.get("description"))
+                subject = text_or_empty(each.get("subject"))
+                thought = text_or_empty(each.get("description"))
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
         read.parts = said_parts(parts)
@@ -417,12 +530,23 @@ class GeminiDecoder(FollowingDecoder):
         read.say("agent", as_text=True)
         read.thinking = []
         for call in calls:
-            result = results.get(call.get("id"), {}) if type(call.get("id")) is str else {}
+            if type(call.get("id")) is str:
+                result = results.get(call.get("id"), {})
+            else:
+                result = {}
             if result.get("result"):
                 failed = result.get("status") in ("error", "cancelled")
                 self._answer(read, call["id"], result["result"], is_error=failed)
 
-    def _answer(self, read: RecordEvents, call_id: Any, result: Any, tool: Any = "", *, is_error: bool = False) -> None:
+    def _answer(
+        self,
+        read: RecordEvents,
+        call_id: Any,
+        result: Any,
+        tool: Any = "",
+        *,
+        is_error: bool = False,
+    ) -> None:
         """Add a result. A second one of the same call is not shown."""
         content, has_failed = result_of(result, call_id)
         shown = {} if self.calls.is_open(call_id) else {"shown": False}

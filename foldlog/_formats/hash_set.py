@@ -1,16 +1,22 @@
-"""A set of hashes that takes little memory: it tells whether a record, or a reply, is an earlier one again."""
+"""A set of hashes that takes little memory: it tells whether a record, or a reply, is an earlier
+one again.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
 _SUFFIX: Final = 5
-"""The bytes of a hash that are held. With the ten bits of its bucket they tell millions of hashes apart."""
+"""The bytes of a hash that are held. With the ten bits of its bucket they tell millions of hashes
+apart.
+"""
 _BUCKETS: Final = 0x3FF
 
 
 class HashSet:
-    """A set of hashes of at least seven bytes. Memory: some six bytes for each, and 150 kB for all."""
+    """A set of hashes of at least seven bytes. Memory: some six bytes for each, and 150 kB for
+    all.
+    """
 
     def __init__(self) -> None:
         self._buckets = dict[int, bytearray]()
@@ -21,7 +27,8 @@ class HashSet:
 
     def add(self, hashed: bytes) -> bool:
         """Add a hash. Return whether it is new."""
-        place, suffix = _bucket_of(hashed), _suffix_of(hashed)
+        place = _bucket_of(hashed)
+        suffix = _suffix_of(hashed)
         bucket = self._buckets.get(place)
         if bucket is None:
             self._buckets[place] = bytearray(suffix)
@@ -41,7 +48,9 @@ def _suffix_of(hashed: bytes) -> bytes:
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:
-    """Return which of parts of one length, one behind the other, is the first that is equal; -1 for none."""
+    """Return which of parts of one length, one behind the other, is the first that is equal; -1 for
+    none.
+    """
     place = parts.find(part)
     while place % len(part) > 0 and place >= 0:  # across the border between two parts
         place = parts.find(part, place + 1)

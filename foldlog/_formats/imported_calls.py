@@ -14,11 +14,17 @@ def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCal
     told = _usage_told(format)
     imported = (event for event in events if event.origin is not None)
     for call in (told.calls or calls_of_replies)(imported):
-        yield at_total(call, {**call.usage, "cost": call.cost}) if told.is_copied and call.at else call
+        yield (
+            at_total(call, {**call.usage, "cost": call.cost})
+            if told.is_copied and call.at
+            else call
+        )
 
 
 def counts_on(format: str) -> bool:
-    """Return whether the calls in some events of this format are told without the events before them."""
+    """Return whether the calls in some events of this format are told without the events before
+    them.
+    """
     return _usage_told(format).calls is None
 
 

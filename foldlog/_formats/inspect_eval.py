@@ -1,19 +1,24 @@
-"""Logs of Inspect, ``.eval`` and ``.json``: one history for each sample, in the messages of its agent.
+"""Logs of Inspect, ``.eval`` and ``.json``: one history for each sample, in the messages of its
+agent.
 
     x.eval   a zip of ``header.json`` and ``samples/<id>_epoch_<n>.json``
     x.json   {"version", "status", "eval", …, "samples": [{"id", "epoch", "messages": […], …}]}
 
-The records are the messages, with the texts of its ``attachments`` in their places, and at the end what the log tells
-of the sample without its events. They become:
+The records are the messages, with the texts of its ``attachments`` in their places, and at the end
+what the log tells of the sample without its events. They become:
 
     system                   SystemMessage
-    user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect sends the system's
+    user                     Message; with ``summary`` in its metadata a CondensationAction: Inspect
+                             sends the system's
                              messages, the input and the summary
-    assistant                Message, or an Action for each call; reasoning before them is their thinking
-    tool                     Observation; where it has an error, the error's message, as Inspect sends it
+    assistant                Message, or an Action for each call; reasoning before them is their
+                             thinking
+    tool                     Observation; where it has an error, the error's message, as Inspect
+                             sends it
     the end of the sample    Annotation for each model that the sample used, with its tokens
 
-Inspect's other compactions (trim, edit, native) leave nothing in the messages: the View shows what they left out.
+Inspect's other compactions (trim, edit, native) leave nothing in the messages: the View shows what
+they left out.
 """
 
 from __future__ import annotations
@@ -33,7 +38,16 @@ from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.files.readers import Placed, object_in
 from foldlog._formats.format import Contained, FileReader, Format
 from foldlog._formats.json_text import UnreadableJson, parse
-from foldlog._formats.record import Located, at, dict_or_empty, dicts_in, member, read_time, text_or_empty, within
+from foldlog._formats.record import (
+    Located,
+    at,
+    dict_or_empty,
+    dicts_in,
+    member,
+    read_time,
+    text_or_empty,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._values import replaced
 from foldlog.eventstore import Annotation, SystemMessage
@@ -41,7 +55,18 @@ from foldlog.eventstore import Annotation, SystemMessage
 NAME = "inspect-eval"
 
 _NOT_KEPT = frozenset(
-    ("messages", "events", "events_data", "attachments", "store", "timelines", "input", "output", "files", "setup")
+    (
+        "messages",
+        "events",
+        "events_data",
+        "attachments",
+        "store",
+        "timelines",
+        "input",
+        "output",
+        "files",
+        "setup",
+    )
 )
 """Fields of a sample that repeat its messages, or are no part of the history."""
 _SAMPLE = re.compile(r"samples/.+\.json")
@@ -53,12 +78,15 @@ _REFERENCES = ("attachment://", "tc://")
 _ROLES = ("system", "user", "assistant", "tool")
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 class _Logs(FileReader):
     def holds(self, path: Path, begin: bytes) -> bool:
-        return _ZIP.match(begin) is not None or (_LOG.match(begin) is not None and b'"eval"' in begin)
+        return _ZIP.match(begin) is not None or (
+            _LOG.match(begin) is not None and b'"eval"' in begin
+        )
 
     def histories(self, path: Path) -> Iterator[Contained]:
         with path.open("rb") as file:
@@ -67,7 +95,9 @@ class _Logs(FileReader):
             try:
                 yield from _in_zip(path)
             except zipfile.BadZipFile as error:
-                raise NotAHistory(path, f"is a log of Inspect that is damaged, or not yet finished: {error}") from error
+                raise NotAHistory(
+                    path, f"is a log of Inspect that is damaged, or not yet finished: {error}"
+                ) from error
             return
         log = object_in(path).value
         samples = log.get("samples")
@@ -79,8 +109,10 @@ class _Logs(FileReader):
 
 def _in_zip(path: Path) -> Iterator[Contained]:
     with zipfile.ZipFile(path) as log:
-        entries = {entry.filename: entry for entry in log.infolist()}  # a header may be written again behind the others
-        header = entries.get("header.json", entries.get("_journal/start.json"))  # the latter while it runs
+        # a header may be written again behind the others
+        entries = {entry.filename: entry for entry in log.infolist()}
+        # the latter while it runs
+        header = entries.get("header.json", entries.get("_journal/start.json"))
         about = None if header is None else _read(log, header)[0]
         for name in sorted(filter(_SAMPLE.fullmatch, entries)):
             yield _contained(about, *_read(log, entries[name]), f"{path}/{name}")
@@ -89,7 +121,10 @@ def _in_zip(path: Path) -> Iterator[Contained]:
 def _read(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> tuple[Any, str | None]:
     """Return the value of a file in the log, and the problem with it."""
     try:
-        return parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)), None
+        return (
+            parse(_unpacked(log, entry) if entry.compress_type == _ZSTD else log.read(entry)),
+            None,
+        )
     except (UnreadableJson, zipfile.BadZipFile, zlib.error, NotImplementedError, OSError) as error:
         return None, f"cannot be read: {getattr(error, 'strerror', error)}"
 
@@ -107,16 +142,21 @@ def _unpacked(log: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bytes:
 
 def _contained(log: Any, sample: Any, problem: str | None, place: str) -> Contained:
     """Return the history of a sample."""
-    about, sample = dict_or_empty(within(log, "eval")), dict_or_empty(sample)
+    about = dict_or_empty(within(log, "eval"))
+    sample = dict_or_empty(sample)
     run = about.get("eval_id", about.get("run_id"))
-    name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}" if "id" in sample else None
+    if "id" in sample:
+        name = f"{sample['id']}_epoch_{sample.get('epoch', 1)}"
+    else:
+        name = None
 
     records = Placed(0, partial(_records, sample, problem, place))
     return Contained(f"{run}/{name}" if type(run) is str and name else name, records)
 
 
 def _records(sample: dict[str, Any], problem: str | None, place: str) -> Iterator[Located]:
-    messages, attachments = sample.get("messages", []), dict_or_empty(sample.get("attachments"))
+    messages = sample.get("messages", [])
+    attachments = dict_or_empty(sample.get("attachments"))
     instead = {f"{begin}{key}": text for key, text in attachments.items() for begin in _REFERENCES}
     for message in messages if type(messages) is list else [messages]:
         yield at(place, replaced(message, instead))
@@ -128,29 +168,40 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has what only messages of Inspect have, or is the end of a sample."""
+    """Return whether ``record`` has what only messages of Inspect have, or is the end of a
+    sample.
+    """
     if not _accepts(record):
         return False
-    calls, source = record.get("tool_calls"), record.get("source")
+    calls = record.get("tool_calls")
+    source = record.get("source")
     if "role" not in record:
         return "id" in record and "target" in record
-    is_call = type(calls) is list and any(type(each) is dict and type(each.get("function")) is str for each in calls)
+    is_call = type(calls) is list and any(
+        type(each) is dict and type(each.get("function")) is str for each in calls
+    )
     is_result = record["role"] == "tool" and type(record.get("function")) is str
-    return "content" in record and (is_call or is_result or source in ("input", "generate", "operator"))
+    return "content" in record and (
+        is_call or is_result or source in ("input", "generate", "operator")
+    )
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
-    """Of what is shown it knows whether a summary leaves it: the input, else all up to the first user's message."""
+    """Of what is shown it knows whether a summary leaves it: the input, else all up to the first
+    user's message.
+    """
 
     has_own_ids = True
 
     _asked = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        role, content = record.get("role"), record.get("content")
+        role = record.get("role")
+        content = record.get("content")
         read.known = role == "system" or record.get("source") == "input" or not self._asked
         self._asked = self._asked or role == "user"
         for block in content if type(content) is list else [content]:
@@ -161,9 +212,13 @@ class _Decoder(FollowingDecoder):
             case "system":
                 read.add(SystemMessage, content=_text(read))
             case "tool":
-                said, told = content if type(content) is str else tuple(read.parts), within(record, "error", "message")
-                said, failed = told if type(told) is str else said, bool(record.get("error"))
-                read.answer(record.get("tool_call_id"), said, tool=record.get("function"), is_error=failed)
+                said = content if type(content) is str else tuple(read.parts)
+                told = within(record, "error", "message")
+                said = told if type(told) is str else said
+                failed = bool(record.get("error"))
+                read.answer(
+                    record.get("tool_call_id"), said, tool=record.get("function"), is_error=failed
+                )
             case "user" if type(record.get("metadata")) is dict and "summary" in record["metadata"]:
                 read.condense(bool, _text(read))
             case "assistant":
@@ -189,7 +244,9 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
-    """Add an annotation for each model that the sample used, with its tokens: those of all its calls."""
+    """Add an annotation for each model that the sample used, with its tokens: those of all its
+    calls.
+    """
     for model, usage in dict_or_empty(sample.get("model_usage")).items():
         counts = dict_or_empty(usage)
         read.tell(

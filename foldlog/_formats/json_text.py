@@ -1,7 +1,8 @@
 """Parse JSON text exactly, and name the problem of text that cannot be parsed.
 
-msgspec parses strict JSON. If it fails, the standard library tries: it accepts lone surrogates, ``NaN``, numbers that
-no double holds and a byte order mark, and these are kept. If a key occurs twice, the last value counts.
+msgspec parses strict JSON. If it fails, the standard library tries: it accepts lone surrogates,
+``NaN``, numbers that no double holds and a byte order mark, and these are kept. If a key occurs
+twice, the last value counts.
 """
 
 from __future__ import annotations
@@ -15,10 +16,14 @@ from foldlog.eventstore.codec_json import brackets, plain
 from foldlog.eventstore.errors import InvalidEvent
 
 DEPTH_MAX = 480
-"""Levels of nesting in a record. The store accepts 500, and an event adds some levels around its content."""
+"""Levels of nesting in a record. The store accepts 500, and an event adds some levels around its
+content.
+"""
 
 RECORD_SIZE_MAX = 16 * 2**20
-"""The largest size of one record in bytes or characters: the default limit of a store for one event."""
+"""The largest size of one record in bytes or characters: the default limit of a store for one
+event.
+"""
 
 TOO_LONG = f"longer than {RECORD_SIZE_MAX:,} bytes, the limit for one record"
 TOO_DEEP = f"nested deeper than {DEPTH_MAX} levels, the limit for one record"
@@ -32,7 +37,9 @@ class UnreadableJson(ValueError):
 
 
 def parse(text: bytes) -> Any:
-    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Cost: one pass, or two."""
+    """Return the value of a JSON text in UTF-8. Raises ``UnreadableJson``. Cost: one pass, or
+    two.
+    """
     try:
         value = _strict.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -45,7 +52,9 @@ def parse(text: bytes) -> Any:
 
 
 def parse_stored(text: bytes) -> Any:
-    """Return the value of a text that ``parse`` accepted before it was stored, in half of the time."""
+    """Return the value of a text that ``parse`` accepted before it was stored, in half of the
+    time.
+    """
     try:
         return _strict.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -62,7 +71,8 @@ def parsed(value: Any) -> Any:
 
 def _parse_leniently(text: bytes) -> Any:
     try:
-        return json.loads(text.decode("utf-8-sig"), strict=False)  # as it is: a tab in a text is a tab
+        # as it is: a tab in a text is a tab
+        return json.loads(text.decode("utf-8-sig"), strict=False)
     except UnicodeDecodeError as error:
         raise UnreadableJson(f"not UTF-8 at byte {error.start:,}") from error
     except json.JSONDecodeError as error:
@@ -79,7 +89,9 @@ def fault(error: json.JSONDecodeError) -> str:
 
 
 def check_depth(value: Any) -> None:
-    """Raise ``UnreadableJson`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content, level by level."""
+    """Raise ``UnreadableJson`` if ``value`` nests deeper than ``DEPTH_MAX``. Cost: its content,
+    level by level.
+    """
     level = [value] if type(value) is dict or type(value) is list else []
     for _ in range(DEPTH_MAX):
         level = [
@@ -115,14 +127,19 @@ def json_text(value: Any) -> str:
 
 
 def json_of(value: Any) -> bytes:
-    """Return the JSON text of a record: ASCII where strict JSON cannot hold it. Raises ``InvalidEvent``."""
+    """Return the JSON text of a record: ASCII where strict JSON cannot hold it. Raises
+    ``InvalidEvent``.
+    """
     try:
         text = _encode(value)
-        if _strict.decode(text) == value:  # msgspec writes a value that JSON lacks as null or a text
+        # msgspec writes a value that JSON lacks as null or a text
+        if _strict.decode(text) == value:
             return text
     except (TypeError, ValueError, OverflowError, RecursionError):
         pass
     try:
         return json.dumps(value, separators=(",", ":")).encode("ascii")
     except (TypeError, ValueError, RecursionError) as error:
-        raise InvalidEvent(f"the record is not JSON: {error}; write other values as text") from error
+        raise InvalidEvent(
+            f"the record is not JSON: {error}; write other values as text"
+        ) from error

@@ -1,4 +1,6 @@
-"""The content of a View while records are read or written: what a condensation of a source forgets, and what stays."""
+"""The content of a View while records are read or written: what a condensation of a source forgets,
+and what stays.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +13,15 @@ T = TypeVar("T")
 
 
 class MemberLink(Generic[T]):
-    """The newest member, after those before it: the id of an event or of a summary, and what the format knows of it."""
+    """The newest member, after those before it: the id of an event or of a summary, and what the
+    format knows of it.
+    """
 
     __slots__ = ("before", "member")
 
     def __init__(self, before: MemberLink[T] | None, member: tuple[int, T]) -> None:
-        self.before, self.member = before, member
+        self.before = before
+        self.member = member
 
 
 class Members(Generic[T]):
@@ -44,7 +49,9 @@ class Members(Generic[T]):
         return list(self.newest_first())[::-1]
 
     def follow(self, event: Event, known: T) -> None:
-        """Add an event, or apply its change of the View: then ``known`` is of the summary that it brings."""
+        """Add an event, or apply its change of the View: then ``known`` is of the summary that it
+        brings.
+        """
         if type(event) is CondensationAction:
             self._stages.append((event.id, self.newest))
             self.condensed_at = event.id
@@ -58,7 +65,9 @@ class Members(Generic[T]):
                 self.newest = MemberLink(self.newest, member)
         elif type(event) is Retraction:
             self._stages.append((event.id, self.newest))
-            self.newest = next(newest for event_id, newest in self._stages if event_id >= event.version)
+            self.newest = next(
+                newest for event_id, newest in self._stages if event_id >= event.version
+            )
             while self.newest is not None and self.newest.member[0] >= event.version:
                 self.newest = self.newest.before
         elif event.shown:

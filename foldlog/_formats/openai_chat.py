@@ -6,17 +6,19 @@ The messages, and the events that they become:
     assistant with tool calls       one Action a call; what it says is the first one's thought
     tool, function                  Observation of the call that it answers
     user, assistant                 Message, from the user or the agent
-    exit                            Message from the environment: mini-SWE-agent says so how a run ended
+    exit                            Message from the environment: mini-SWE-agent says so how a run
+                                    ended
 
-A message of any other role is not read, since it does not say whose words it has.
-A call without an id has the name of its tool as its id. A result without an id is of the first open call of the newest
-reply, of the tool that it names.
-A message may also tell its time, and one of the assistant its ``model``, ``usage`` and ``cost``: in mini-SWE-agent's
-``extra``, where a result has the exit code of its command.
-Call ids may be used again within a history: a result is for the newest reply with an open call of its id, and there
-for the first of them. Messages have no ids of their own, so an event's ``origin.id`` is None.
+A message of any other role is not read, since it does not say whose words it has. A call without an
+id has the name of its tool as its id. A result without an id is of the first open call of the
+newest reply, of the tool that it names. A message may also tell its time, and one of the assistant
+its ``model``, ``usage`` and ``cost``: in mini-SWE-agent's ``extra``, where a result has the exit
+code of its command. Call ids may be used again within a history: a result is for the newest reply
+with an open call of its id, and there for the first of them. Messages have no ids of their own, so
+an event's ``origin.id`` is None.
 
-Other agents keep such messages too, with more in them: subclasses of the decoder and the encoder say what.
+Other agents keep such messages too, with more in them: subclasses of the decoder and the encoder
+say what.
 """
 
 from __future__ import annotations
@@ -30,7 +32,13 @@ from foldlog._formats.blocks import kind_of
 from foldlog._formats.event_fields import call_id_of, role_of
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.json_text import bytes_of
-from foldlog._formats.messages import READER, ROLES, is_message_of_anthropic, unknown, with_exit_code
+from foldlog._formats.messages import (
+    READER,
+    ROLES,
+    is_message_of_anthropic,
+    unknown,
+    with_exit_code,
+)
 from foldlog._formats.record import (
     NotAnEvent,
     SourceTime,
@@ -62,21 +70,40 @@ _SAID = ("role", "content", "tool_calls", "function_call", "tool_call_id")
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also names its agent."""
-    return accepts(record) and ("content" in record or "tool_calls" in record) and type(record.get("agent")) is not str
+    """Return whether ``record`` has a role and a content or calls. A message of SWE-agent also
+    names its agent.
+    """
+    return (
+        accepts(record)
+        and ("content" in record or "tool_calls" in record)
+        and type(record.get("agent")) is not str
+    )
 
 
-_has_role, EXPECTED = has(role=str), "a chat message with a text under 'role'"
+_has_role = has(role=str)
+EXPECTED = "a chat message with a text under 'role'"
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a role that is known, or ``exit``, with which mini-SWE-agent ends a run."""
+    """Return whether ``record`` has a role that is known, or ``exit``, with which mini-SWE-agent
+    ends a run.
+    """
     return _has_role(record) and (record["role"] in ROLES or record["role"] == "exit")
 
 
 _PARTS = frozenset(
     (
-        *("text", "refusal", "image_url", "image", "input_audio", "audio_url", "video_url", "file", "document"),
+        *(
+            "text",
+            "refusal",
+            "image_url",
+            "image",
+            "input_audio",
+            "audio_url",
+            "video_url",
+            "file",
+            "document",
+        ),
         *("input_text", "output_text", "input_image", "input_file", "thinking", "reasoning"),
     )
 )
@@ -84,7 +111,9 @@ _PARTS = frozenset(
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of the parts of a message that no chat has: those of other programs, such as calls in parts."""
+    """Return the types of the parts of a message that no chat has: those of other programs, such as
+    calls in parts.
+    """
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
     kinds = [kind_of(part) for part in dicts_in(record.get("content"))]
@@ -94,7 +123,9 @@ def parts_of_others(record: Any) -> list[str]:
 def _is_of_another(record: Any) -> bool:
     """Return whether a message has a role, parts or an id that no chat message has."""
     is_message = _has_role(record) and "content" in record
-    return is_message and (not accepts(record) or "messageId" in record or bool(parts_of_others(record)))
+    return is_message and (
+        not accepts(record) or "messageId" in record or bool(parts_of_others(record))
+    )
 
 
 def _calls_or_answers(record: Any) -> bool:
@@ -104,19 +135,29 @@ def _calls_or_answers(record: Any) -> bool:
 
 
 def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
-    """Return the answer and the usage in the ``response`` of a log of one call, and the usage in SWE-agent's ``info``.
+    """Return the answer and the usage in the ``response`` of a log of one call, and the usage in
+    SWE-agent's ``info``.
 
     Of several choices the first is the answer. It is left out where the messages end with it.
     """
-    response, cost = fields.get("response"), fields.get("cost")
-    response = {"role": "assistant", "content": response} if type(response) is str else dict_or_empty(response)
+    response = fields.get("response")
+    cost = fields.get("cost")
+    if type(response) is str:
+        response = {"role": "assistant", "content": response}
+    else:
+        response = dict_or_empty(response)
     choices = dicts_in(response.get("choices"))
     answer = choices[0].get("message") if choices else response
     stats = dict_or_empty(dict_or_empty(fields.get("info")).get("model_stats"))
-    tokens = {"prompt_tokens": stats.get("tokens_sent"), "completion_tokens": stats.get("tokens_received")}
+    tokens = {
+        "prompt_tokens": stats.get("tokens_sent"),
+        "completion_tokens": stats.get("tokens_received"),
+    }
     told = usage_told(tokens, cost=stats.get("instance_cost") or None, calls=stats.get("api_calls"))
     if not told:
-        told = usage_told(response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost)
+        told = usage_told(
+            response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost
+        )
         at = time_at(fields.get("timestamp")) if told else None
         told |= {} if at is None else {"at": at.isoformat()}
     is_new = accepts(answer) and not (records and alike(records[-1], answer))
@@ -124,23 +165,34 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return when a message was sent, as far as it tells. The form has no field for that: programs add one of these."""
+    """Return when a message was sent, as far as it tells. The form has no field for that: programs
+    add one of these.
+    """
     return time_told(message, "timestamp", "created_at", "created")
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Return whether two messages say and call the same, and differ at most in fields that one of them leaves empty."""
+    """Return whether two messages say and call the same, and differ at most in fields that one of
+    them leaves empty.
+    """
     if not (accepts(one) and accepts(other)):
         return False
-    pairs = ((key, one.get(key) or None, other.get(key) or None) for key in one.keys() | other.keys())
-    return all(bytes_of(a) == bytes_of(b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs)
+    pairs = (
+        (key, one.get(key) or None, other.get(key) or None) for key in one.keys() | other.keys()
+    )
+    return all(
+        bytes_of(a) == bytes_of(b) or (key not in _SAID and None in (a, b)) for key, a, b in pairs
+    )
 
 
-# -- messages to events -----------------------------------------------------------------------------------------------
+# -- messages to events
+# -----------------------------------------------------------------------------------------------
 
 
 class OpenAIChatDecoder(FollowingDecoder):
-    """Messages of one history to events: one, or one for each call that a message makes or answers."""
+    """Messages of one history to events: one, or one for each call that a message makes or
+    answers.
+    """
 
     keeps_shown = False
 
@@ -156,21 +208,26 @@ class OpenAIChatDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         if kinds := parts_of_others(record):
             self.options.findings.append(
-                f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message has; it is kept, and "
-                f"calls and results in it are not shown"
+                f"has parts of the type {' and '.join(map(repr, kinds))}, which no chat message"
+                " has; it is kept, and calls and results in it are not shown"
             )
         extra = dict_or_empty(record.get("extra"))
         if record["role"] == "assistant":
             told = {**dict_or_empty(extra.get("response")), **record}
             cost = record.get("cost", within(told, "usage", "cost"))
-            read.tell(told.get("model"), extra.get("cost") or None if cost is None else cost, told.get("usage"))
+            read.tell(
+                told.get("model"),
+                extra.get("cost") or None if cost is None else cost,
+                told.get("usage"),
+            )
         for message in self.given(record):
             for event in READER.chat(message, f"message-{self.next_id}"):
                 read.take(with_exit_code(event, record))
         read.close("reply", None)
 
 
-# -- events to messages -----------------------------------------------------------------------------------------------
+# -- events to messages
+# -----------------------------------------------------------------------------------------------
 
 
 class OpenAIChatEncoder(RepliesEncoder):
@@ -185,31 +242,46 @@ class OpenAIChatEncoder(RepliesEncoder):
 
     def records(self, event: Event) -> Sequence[Any] | None:
         is_reasoning = isinstance(event, Annotation) and event.name == "reasoning"
-        return self.say(event, ends_reply=True) if is_reasoning else super().records(event)
+        if is_reasoning:
+            return self.say(event, ends_reply=True)
+        return super().records(event)
 
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
-        message = message_of(events if self.has_all_fields else [replace(event, meta={}) for event in events])
+        message = message_of(
+            events if self.has_all_fields else [replace(event, meta={}) for event in events]
+        )
         return [] if message is None else [self.shaped(message)]
 
 
 def message_of(events: Sequence[Event]) -> dict[str, Any] | None:
-    """Return the message of ``events``; None if no message has this content. What the message was that they were read
-    of is in ``meta``.
+    """Return the message of ``events``; None if no message has this content. What the message was
+    that they were read of is in ``meta``.
     """
-    event, role = events[0], role_of(events[0])
+    event = events[0]
+    role = role_of(events[0])
     calls = [call for call in events if isinstance(call, Action)]
     match event:
         case Action():
-            content, thinking = said_before(calls), thinking_before(calls)
+            content = said_before(calls)
+            thinking = thinking_before(calls)
         case Message(content=content, thinking=thinking):
             pass
-        case Observation(content=content) | SystemMessage(content=content) | CondensationSummary(content=content):
+        case (
+            Observation(content=content)
+            | SystemMessage(content=content)
+            | CondensationSummary(content=content)
+        ):
             thinking = ()
         case Annotation(name="reasoning", data=list(blocks)):
-            role, content, thinking = "assistant", "", tuple(dicts_in(blocks))
+            role = "assistant"
+            content = ""
+            thinking = tuple(dicts_in(blocks))
         case _:
             return None
-    message: dict[str, Any] = {"role": role, "content": content if isinstance(content, str) else [*content]}
+    message: dict[str, Any] = {
+        "role": role,
+        "content": content if isinstance(content, str) else [*content],
+    }
     if isinstance(event, Action | Annotation):
         message["content"] = message["content"] or None
     message |= thought(thinking)
@@ -230,11 +302,24 @@ def thought(thinking: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _call(action: Action) -> dict[str, Any]:
-    call, known = dict_or_empty(action.meta.get("call")), {"id": call_id_of(action)}
+    call = dict_or_empty(action.meta.get("call"))
+    known = {"id": call_id_of(action)}
     if "custom_tool" in action.meta and type(action.arguments) is dict:
-        return call | known | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
-    arguments = action.arguments if isinstance(action.arguments, str) else arguments_of(action)
-    return call | known | {"type": "function", "function": {"name": action.tool, "arguments": arguments}}
+        return (
+            call | known | {"type": "custom", "custom": {"name": action.tool, **action.arguments}}
+        )
+    if isinstance(action.arguments, str):
+        arguments = action.arguments
+    else:
+        arguments = arguments_of(action)
+    return (
+        call
+        | known
+        | {
+            "type": "function",
+            "function": {"name": action.tool, "arguments": arguments},
+        }
+    )
 
 
 class _Encoder(OpenAIChatEncoder):

@@ -4,19 +4,23 @@ The items, and the events that they become:
 
     message of the system, a developer      SystemMessage
     message of the user or the assistant    Message; one of a role that is not known is not read
-    message of the role exit                Message from the environment: mini-SWE-agent says so how a run ended
+    message of the role exit                Message from the environment: mini-SWE-agent says so how
+                                            a run ended
     function_call, custom_tool_call, and every other call that the client answers   Action
     function_call_output, and every other such output                               Observation
-    reasoning                               Annotation that stays with the next item: a server refuses one without it
-    compaction                              CondensationAction of all but what the system and the user said; the item is
-                                            a part of a Message, which goes back to the server as it is
+    reasoning                               Annotation that stays with the next item: a server
+                                            refuses one without it
+    compaction                              CondensationAction of all but what the system and the
+                                            user said; the item is
+                                            a part of a Message, which goes back to the server as it
+                                            is
     every other type, such as the server's own tools, and an encrypted item   Annotation
-    a whole response, as mini-SWE-agent keeps it            the events of its ``output``, with its usage
+    a whole response, as mini-SWE-agent keeps it    the events of its ``output``, with its usage
 
-Any part of a history can be written. Items do not tell which calls are of one response:
-calls are, up to a result or the words of others, and so is what the model says before them in the phase "commentary".
-The id of an item_reference is that of another item.
-Every annotation is shown: it keeps its place in the View.
+Any part of a history can be written. Items do not tell which calls are of one response: calls are,
+up to a result or the words of others, and so is what the model says before them in the phase
+"commentary". The id of an item_reference is that of another item. Every annotation is shown: it
+keeps its place in the View.
 """
 
 from __future__ import annotations
@@ -25,7 +29,15 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from foldlog._formats.blocks import kind_of
-from foldlog._formats.event_fields import arguments_of, call_id_of, file_in, input_at, parts_as, parts_in, role_of
+from foldlog._formats.event_fields import (
+    arguments_of,
+    call_id_of,
+    file_in,
+    input_at,
+    parts_as,
+    parts_in,
+    role_of,
+)
 from foldlog._formats.format import Format
 from foldlog._formats.messages import (
     CALLS,
@@ -43,14 +55,29 @@ from foldlog._formats.openai_chat import beside
 from foldlog._formats.record import NotAnEvent, dicts_in, has, joined_text, within
 from foldlog._formats.record_events import COMMENTARY, FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder
-from foldlog.eventstore import Action, Annotation, Content, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.projections import arguments_of as arguments_shown
 
 NAME = "openai-responses"
 
 _OTHERS = frozenset(
     (
-        *("reasoning", "item_reference", "compaction", "web_search_call", "file_search_call", "image_generation_call"),
+        *(
+            "reasoning",
+            "item_reference",
+            "compaction",
+            "web_search_call",
+            "file_search_call",
+            "image_generation_call",
+        ),
         *("code_interpreter_call", "mcp_call", "mcp_list_tools", "program", "program_output"),
     )
 )
@@ -58,7 +85,9 @@ _PARTS = frozenset(("input_text", "output_text", "input_image", "input_file", "r
 
 
 def matches(record: Any) -> bool:
-    """Return whether ``record`` is an item and nothing else: a typed call, an output, or a message of typed parts."""
+    """Return whether ``record`` is an item and nothing else: a typed call, an output, or a message
+    of typed parts.
+    """
     if type(record) is not dict or "payload" in record:
         return False
     if _is_response(record):
@@ -71,34 +100,47 @@ def matches(record: Any) -> bool:
     if type(kind) is str and kind in CALLS | OUTPUTS | _OTHERS:
         return any(key in record for key in IDS)
     content = record.get("content") if is_message_item(record) else None
-    parts = [part.get("type") for part in content if type(part) is dict] if type(content) is list else []
+    if type(content) is list:
+        parts = [part.get("type") for part in content if type(part) is dict]
+    else:
+        parts = []
     return any(type(part) is str and part in _PARTS for part in parts)
 
 
-_is_typed, _has_role = has(type=str), has(role=str)
+_is_typed = has(type=str)
+_has_role = has(role=str)
 _is_response = has(object=str, output=list, type=type(None))
 
 
 def accepts(record: Any) -> bool:
-    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is a whole response, or
-    an item that the SDK's ``EncryptedSession`` wrote.
+    """Return whether ``record`` has a type or a role, if it is a message one that is known, or is a
+    whole response, or an item that the SDK's ``EncryptedSession`` wrote.
     """
     is_item = _is_typed(record) or _has_role(record)
-    return (is_item and not _is_of_unknown(record)) or _is_response(record) or within(record, "__enc__") == 1
+    return (
+        (is_item and not _is_of_unknown(record))
+        or _is_response(record)
+        or within(record, "__enc__") == 1
+    )
 
 
 def _is_of_unknown(record: Any) -> bool:
-    return type(record) is dict and is_message_item(record) and record["role"] not in (*ROLES, "exit")
+    return (
+        type(record) is dict and is_message_item(record) and record["role"] not in (*ROLES, "exit")
+    )
 
 
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
     def known(self, event: Event, read: RecordEvents) -> bool:
-        """Return whether an event stays where the server compacted: a system prompt, or words of the user. A compaction
-        on request comes with the user's messages, and items do not tell which kind it was.
+        """Return whether an event stays where the server compacted: a system prompt, or words of
+        the user. A compaction on request comes with the user's messages, and items do not tell
+        which kind it was.
         """
-        return isinstance(event, SystemMessage) or (isinstance(event, Message) and event.source == "user")
+        return isinstance(event, SystemMessage) or (
+            isinstance(event, Message) and event.source == "user"
+        )
 
     def check(self, record: Any) -> None:
         if _is_of_unknown(record):
@@ -124,13 +166,25 @@ class ResponsesDecoder(FollowingDecoder):
             return
         kind = record["type"] if type(record.get("type")) is str else "item"
         is_own = read.origin.id is not None and read.origin.id == record.get("id")
-        data = {key: value for key, value in record.items() if key != "type" and not (key == "id" and is_own)}
-        read.add(Annotation, name=kind, data=data, source="agent", shown=True, stays_with_next=kind == "reasoning")
+        data = {
+            key: value
+            for key, value in record.items()
+            if key != "type" and not (key == "id" and is_own)
+        }
+        read.add(
+            Annotation,
+            name=kind,
+            data=data,
+            source="agent",
+            shown=True,
+            stays_with_next=kind == "reasoning",
+        )
 
 
 class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes a text, in a form of
-    their own. A server refuses the output of a custom tool's call in another form than its call.
+    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes
+    a text, in a form of their own. A server refuses the output of a custom tool's call in another
+    form than its call.
     """
 
     def __init__(self) -> None:
@@ -150,12 +204,19 @@ class _CallItems:
         return item | {"arguments": arguments_shown(call)}
 
     def result(self, result: Observation, output: Any) -> dict[str, Any]:
-        kind = "custom_tool_call_output" if call_id_of(result) in self._custom else "function_call_output"
+        if call_id_of(result) in self._custom:
+            kind = "custom_tool_call_output"
+        else:
+            kind = "function_call_output"
         return {"type": kind, "call_id": call_id_of(result), "output": output}
 
 
 def _is_custom(call: Action) -> bool:
-    return "custom_tool" in call.meta and isinstance(call.arguments, dict) and call.arguments.keys() == {"input"}
+    return (
+        "custom_tool" in call.meta
+        and isinstance(call.arguments, dict)
+        and call.arguments.keys() == {"input"}
+    )
 
 
 class _Encoder(RepliesEncoder):
@@ -174,11 +235,21 @@ class _Encoder(RepliesEncoder):
     def _items(self, event: Any) -> list[Any]:
         match event:
             case Action():
-                said = [{**_message_of(event.thought, "assistant"), "phase": COMMENTARY}] if event.thought else []
-                return [*_reasoning(event), *said, {**self._calls.call(event), "status": "completed"}]
+                if event.thought:
+                    said = [{**_message_of(event.thought, "assistant"), "phase": COMMENTARY}]
+                else:
+                    said = []
+                return [
+                    *_reasoning(event),
+                    *said,
+                    {**self._calls.call(event), "status": "completed"},
+                ]
             case Observation():
                 has_files = any(map(file_in, parts_in(event.content)))
-                output = _message_of(event.content, "tool")["content"] if has_files else joined_text(event.content)
+                if has_files:
+                    output = _message_of(event.content, "tool")["content"]
+                else:
+                    output = joined_text(event.content)
                 return [self._calls.result(event, output)]
         compacted = [part for part in parts_in(event.content) if compaction_in(part)]
         return compacted or [*_reasoning(event), _message_of(event.content, role_of(event))]
@@ -195,7 +266,10 @@ def _message_of(content: Content, role: str) -> dict[str, Any]:
             return {"annotations": [], "text": said, "type": "output_text"}
         return {"text": said, "type": "input_text"}
 
-    return {"content": content if isinstance(content, str) else parts_as(content, text, input_at), "role": role}
+    return {
+        "content": content if isinstance(content, str) else parts_as(content, text, input_at),
+        "role": role,
+    }
 
 
 FORMAT = Format(

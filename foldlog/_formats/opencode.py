@@ -1,14 +1,15 @@
-"""OpenCode: messages with their parts, from its storage folder, its database, or what ``opencode export`` writes.
+"""OpenCode: messages with their parts, from its storage folder, its database, or what ``opencode
+export`` writes.
 
 The records of a session are those of an export, in the order in which OpenCode reads its messages:
 
-    {"info": {"id", "projectID", …}}                          the session: what it keeps from its beginning on
+    {"info": {"id", "projectID", …}}                          the session, as it began
     {"info": {"id", "sessionID", "role", …}, "parts": […]}    a message
     {"info": {"id", "projectID", "revert": {…}}}              where it is reverted, if it is
 
-docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in other words. A message
-without an event is an Annotation, and so are an answer that failed and the session, with its title. A session that was
-reverted takes back the messages from ``revert`` on.
+docs/IMPORTING.md says what the parts become, and the tables below which parts a model is told in
+other words. A message without an event is an Annotation, and so are an answer that failed and the
+session, with its title. A session that was reverted takes back the messages from ``revert`` on.
 """
 
 from __future__ import annotations
@@ -36,11 +37,16 @@ from foldlog.eventstore import Retraction
 
 _Part = dict[str, Any]
 
-_has_info, _is_message = has(info=dict), has(info=dict, parts=list)
+_has_info = has(info=dict)
+_is_message = has(info=dict, parts=list)
 
 
 def _is_session(record: Any) -> bool:
-    return _has_info(record) and record.keys().isdisjoint(("parts", "messages")) and "sessionID" not in record["info"]
+    return (
+        _has_info(record)
+        and record.keys().isdisjoint(("parts", "messages"))
+        and "sessionID" not in record["info"]
+    )
 
 
 def _session_in(record: Any) -> str | None:
@@ -48,12 +54,18 @@ def _session_in(record: Any) -> str | None:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a message that names its session, or a session that names its project."""
-    named = has(id=str, projectID=str) if _is_session(record) else has(sessionID=str, role=str)
+    """Return whether a record is a message that names its session, or a session that names its
+    project.
+    """
+    if _is_session(record):
+        named = has(id=str, projectID=str)
+    else:
+        named = has(sessionID=str, role=str)
     return (_is_session(record) or _is_message(record)) and named(record["info"])
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 _UNTOLD = ("agent", "snapshot", "patch", "retry", "compaction", "subtask")
 _WORDS = {
@@ -61,7 +73,9 @@ _WORDS = {
     "compaction": "What did we do so far?",
     "subtask": "The following tool was executed by the user",
 }
-"""What OpenCode tells its model in the place of a part that a user has. Untold are those of an answer."""
+"""What OpenCode tells its model in the place of a part that a user has. Untold are those of an
+answer.
+"""
 _USAGE = {
     "prompt_tokens": ("input", "read", "write"),
     "cached_tokens": ("read",),
@@ -82,22 +96,30 @@ class _Decoder(FollowingDecoder):
         """The version before each message, and its part that asks for a compaction."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
-        info, parts = record["info"], dicts_in(record.get("parts"))
+        info = record["info"]
+        parts = dicts_in(record.get("parts"))
         read.known = read.origin.id or ""
-        role = "session" if _is_session(record) else info.get("role") or "message"
+        if _is_session(record):
+            role = "session"
+        else:
+            role = info.get("role") or "message"
         if role == "session":
             if parent := text_or_empty(info.get("parentID")):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"
             if reverted := self._messages.get(text_or_none(within(info, "revert", "messageID"))):
                 read.add(Retraction, version=reverted[0])
-            read.meta |= {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
+            read.meta |= (
+                {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
+            )
         elif read.known:
             asked = next((part for part in parts if part.get("type") == "compaction"), None)
             self._messages[read.known] = self.next_id, asked
         if role == "assistant":
             read.meta |= _usage(info, parts)
             is_aborted = within(info, "error", "name") == "MessageAbortedError"
-            is_said = is_aborted and any(part.get("type") not in ("step-start", "reasoning") for part in parts)
+            is_said = is_aborted and any(
+                part.get("type") not in ("step-start", "reasoning") for part in parts
+            )
             if not self._condense(read, info, parts) and (is_said or not info.get("error")):
                 _read_response(read, [part for part in parts if kind_of(part) not in _UNTOLD])
         elif role == "user":
@@ -111,11 +133,14 @@ class _Decoder(FollowingDecoder):
         parent = text_or_empty(info.get("parentID"))
         _, asked = self._messages.get(parent, (0, None))
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
-        summary = "\n".join(text_or_empty(part.get("text")) for part in parts if part.get("type") == "text")
+        summary = "\n".join(
+            text_or_empty(part.get("text")) for part in parts if part.get("type") == "text"
+        )
         if not done or asked is None or not summary:
             return False
         names = [*dict.fromkeys(known for _, known in self.shown.all()), parent]
-        end, tail = names.index(parent), asked.get("tail_start_id")
+        end = names.index(parent)
+        tail = asked.get("tail_start_id")
         kept = names[names.index(tail) : end] if tail in names else []
         reason = "tokens" if asked.get("auto") is True else "request"
         read.condense(kept.__contains__, summary, {"reason": reason}, offset=0)
@@ -123,14 +148,18 @@ class _Decoder(FollowingDecoder):
 
 
 def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
-    """Add what a model says in each step, its calls, and their results. Thinking that nothing follows is that of the
-    next step.
+    """Add what a model says in each step, its calls, and their results. Thinking that nothing
+    follows is that of the next step.
     """
-    name, steps = read.response, 0
+    name = read.response
+    steps = 0
     for are_calls, some in groupby(parts, lambda part: part.get("type") == "tool"):
         if are_calls:
             tools = [*some]
-            calls = [read.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID")) for tool in tools]
+            calls = [
+                read.call(tool.get("tool"), within(tool, "state", "input"), tool.get("callID"))
+                for tool in tools
+            ]
             for call, tool in zip(calls, tools, strict=True):
                 read.answer(call, **_result(dict_or_empty(tool.get("state"))))
             steps += 1
@@ -142,7 +171,9 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
             elif part.get("type") == "reasoning":
                 signed = dict_or_empty(within(part, "metadata", "anthropic"))
                 text = text_or_empty(part.get("text"))
-                read.thinking.append(thinking_of(text, signed.get("signature"), signed.get("redactedData")))
+                read.thinking.append(
+                    thinking_of(text, signed.get("signature"), signed.get("redactedData"))
+                )
             else:
                 read.parts += _told([part])
     read.say("agent", as_text=True)
@@ -150,7 +181,9 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 def _told(parts: list[_Part]) -> list[_Part]:
     """Return the parts of a content that a model is told."""
-    return said_in([_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True])
+    return said_in(
+        [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
+    )
 
 
 def _result(state: _Part) -> _Part:
@@ -159,7 +192,11 @@ def _result(state: _Part) -> _Part:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}
         case {"status": "completed"}:
-            return {"content": said([*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))])}
+            return {
+                "content": said(
+                    [*said_in(state.get("output")), *_told(dicts_in(state.get("attachments")))]
+                )
+            }
         case {"status": "error", "metadata": {"interrupted": True, "output": str(told)}}:
             return {"content": told}
         case {"status": "error"}:
@@ -168,10 +205,17 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response: that of its steps together, or if none tells it that of the message."""
+    """Return the usage of a response: that of its steps together, or if none tells it that of the
+    message.
+    """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
-    flat = [{**each, **dict_or_empty(each.get("cache"))} for each in steps or dicts_in([info.get("tokens")])]
-    counts = {ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()}
+    flat = [
+        {**each, **dict_or_empty(each.get("cache"))}
+        for each in steps or dicts_in([info.get("tokens")])
+    ]
+    counts = {
+        ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()
+    }
     told = {"model": info.get("modelID"), "reply": info.get("id"), "cost": info.get("cost") or None}
     return usage_told(counts, **told, calls=len(flat) if len(flat) > 1 else None)
 
@@ -188,5 +232,8 @@ FORMAT = Format(
     told_usage=ToldUsage(is_copied=True),
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
-    where=lambda record: {"cwd": within(record, "info", "path", "cwd"), "model": within(record, "info", "modelID")},
+    where=lambda record: {
+        "cwd": within(record, "info", "path", "cwd"),
+        "model": within(record, "info", "modelID"),
+    },
 )

@@ -1,15 +1,19 @@
-"""Where OpenCode keeps its sessions, and the messages of OpenCode 2 as those that ``opencode.py`` reads.
+"""Where OpenCode keeps its sessions, and the messages of OpenCode 2 as those that ``opencode.py``
+reads.
 
     storage/        a file for each session, message and part
-    an export       what ``opencode export`` writes: the session under ``info``, its messages under ``messages``
-    opencode.db     tables of these; OpenCode 2 leaves them as they are, and goes on in ``session_v2`` and
+    an export       what ``opencode export`` writes: the session under ``info``, its messages under
+                    ``messages``
+    opencode.db     tables of these; OpenCode 2 leaves them as they are, and goes on in
+                    ``session_v2`` and
                     ``session_message``, which begins with copies of what it found, in other words
 
 So of a session that is in both, the older tables have its past, and the newer ones what came then.
 
-What OpenCode writes again while a session goes on is left out of its records, or each import would find another source:
-of the session its title, its times and its sums, of what a user said the files that changed then. A session that is
-reverted says so in a record behind its messages, until OpenCode goes on without those.
+What OpenCode writes again while a session goes on is left out of its records, or each import would
+find another source: of the session its title, its times and its sums, of what a user said the files
+that changed then. A session that is reverted says so in a record behind its messages, until
+OpenCode goes on without those.
 """
 
 from __future__ import annotations
@@ -36,29 +40,40 @@ Read = Callable[[str, str], Iterator[Located]]
 """Reads the rows of a table that belong to a session or a message."""
 
 _SESSIONS = (
-    """SELECT id, time_created, (SELECT total(length(data)) FROM part WHERE session_id = session.id) AS size
+    """SELECT id, time_created,
+    (SELECT total(length(data)) FROM part WHERE session_id = session.id) AS size
 FROM session""",
-    """SELECT id, time_created, (SELECT total(length(data)) FROM session_message WHERE session_id = newer.id) AS size
+    """SELECT id, time_created,
+    (SELECT total(length(data)) FROM session_message WHERE session_id = newer.id) AS size
 FROM session_v2 AS newer""",
 )
 _SELECT = {
     "session": "SELECT * FROM session WHERE id = ?",
-    "message": "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id",
+    "message": (
+        "SELECT id, session_id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+    ),
     "part": "SELECT id, session_id, message_id, data FROM part WHERE message_id = ? ORDER BY id",
     "session_v2": "SELECT * FROM session_v2 WHERE id = ?",
-    "session_message": """SELECT id, session_id, type, data FROM session_message
-WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq""",
+    "session_message": (
+        """SELECT id, session_id, type, data FROM session_message
+WHERE session_id = ? AND session_id IN (SELECT id FROM session_v2) ORDER BY seq"""
+    ),
 }
 _JSON = frozenset(("revert", "permission", "model", "metadata", "summary_diffs", "fork_boundary"))
-_UNREAD = "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import again"
+_UNREAD = (
+    "OpenCode has not yet moved this into its database, so it is not read; quit OpenCode and import"
+    " again"
+)
 _EXPORT = re.compile(rb'\s*\{\s*"info"\s*:\s*\{')
 _ID = 16
-"""How many characters of an id tell which message it is: a copy of what OpenCode itself said there has others then."""
+"""How many characters of an id tell which message it is: a copy of what OpenCode itself said there
+has others then.
+"""
 
 
 class Sessions(FileReader):
-    """Finds sessions in databases, in storage folders, there without those that moved to the database beside it, and in
-    exports.
+    """Finds sessions in databases, in storage folders, there without those that moved to the
+    database beside it, and in exports.
     """
 
     def holds(self, path: Path, begin: bytes) -> bool:
@@ -77,9 +92,12 @@ class Sessions(FileReader):
 
 
 def _in_export(path: Path) -> Iterator[Contained]:
-    """Yield the session of an export: a document with the session under ``info``, and its messages."""
+    """Yield the session of an export: a document with the session under ``info``, and its
+    messages.
+    """
     document = object_in(path)
-    info, messages = document.value.get("info"), document.value.get("messages")
+    info = document.value.get("info")
+    messages = document.value.get("messages")
     if type(messages) is not list:
         raise NotAHistory(path, "holds no array under 'messages', where its history would be")
     reverted = revert_record(info)
@@ -98,14 +116,18 @@ def _title_of(info: Any) -> str:
 
 
 def _sessions_in(path: Path) -> str:
-    """Return the query for all sessions in a database; one that fails where it has no table of them."""
+    """Return the query for all sessions in a database; one that fails where it has no table of
+    them.
+    """
     kept = [query for query in _SESSIONS if rows_in(path, f"EXPLAIN {query}")]
     tables = " UNION ALL ".join(kept or _SESSIONS)
     return f"SELECT id, total(size) FROM ({tables}) GROUP BY id ORDER BY min(time_created), id"
 
 
 def _in_storage(storage: Path) -> Iterator[Contained]:
-    """Yield the sessions of a storage. Messages of one that is gone are not read, as OpenCode reads none."""
+    """Yield the sessions of a storage. Messages of one that is gone are not read, as OpenCode reads
+    none.
+    """
     database = storage.absolute().parent / "opencode.db"
     moved = {name for name, _ in rows_in(database, _sessions_in(database))}
     for session in sorted((storage / "session").glob("*/*.json")):
@@ -115,12 +137,18 @@ def _in_storage(storage: Path) -> Iterator[Contained]:
 
 
 def _files(storage: Path, session: Path, table: str, of: str) -> Iterator[Located]:
-    return map(record_in, [session] if table == "session" else sorted((storage / table / of).glob("*.json")))
+    return map(
+        record_in,
+        [session] if table == "session" else sorted((storage / table / of).glob("*.json")),
+    )
 
 
 def _in_database(path: Path) -> Iterator[Contained]:
     log = path.with_name(f"{path.name}-wal")
-    unread = [at(str(log), None, _UNREAD)] if log.is_file() and log.stat().st_size else []
+    if log.is_file() and log.stat().st_size:
+        unread = [at(str(log), None, _UNREAD)]
+    else:
+        unread = []
     with opened(path) as database:
         read = _reading(path, database)
         for session, size in database.execute(_sessions_in(path)).fetchall():
@@ -138,7 +166,9 @@ def _in_tables(path: Path, session: str, unread: list[Located]) -> Iterator[Loca
 
 def _reading(path: Path, database: sqlite3.Connection) -> Read:
     """Return what reads the rows of a table that belong to a session or a message."""
-    tables = {name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    tables = {
+        name for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")
+    }
     database.row_factory = sqlite3.Row
     select = {table: query for table, query in _SELECT.items() if table in tables}
     if "session_v2" not in tables:
@@ -146,8 +176,12 @@ def _reading(path: Path, database: sqlite3.Connection) -> Read:
     return partial(_rows, path, database, select)
 
 
-def _rows(path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str) -> Iterator[Located]:
-    """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in ``time``."""
+def _rows(
+    path: Path, database: sqlite3.Connection, select: _Part, table: str, of: str
+) -> Iterator[Located]:
+    """Yield rows as an export has them: ``parent_id`` is ``parentID``, and ``time_created`` in
+    ``time``.
+    """
     for row in map(dict, database.execute(select[table], (of,)) if table in select else ()):
         told: _Part = {}
         data = parsed(str(row.pop("data", "{}")).encode(), 0, 0, f"{path}, {table} {row['id']}")
@@ -162,12 +196,14 @@ def _rows(path: Path, database: sqlite3.Connection, select: _Part, table: str, o
 
 def _session(read: Read, session: str) -> Located | None:
     """Return what is stored of a session, by the newest OpenCode."""
-    return next((told for table in ("session_v2", "session") for told in read(table, session)), None)
+    return next(
+        (told for table in ("session_v2", "session") for told in read(table, session)), None
+    )
 
 
 def _records(read: Read, session: str) -> Iterator[Located]:
-    """Yield what does not change of a session, its messages, each with the parts that can be read, and where it is
-    reverted.
+    """Yield what does not change of a session, its messages, each with the parts that can be read,
+    and where it is reverted.
     """
     about = _session(read, session)
     if about is not None:
@@ -203,7 +239,9 @@ def session_record(info: Any) -> _Part:
 
 
 def revert_record(info: Any) -> _Part | None:
-    """Return the record that says from which message on a session is reverted; None for one that is not."""
+    """Return the record that says from which message on a session is reverted; None for one that is
+    not.
+    """
     told = dict_or_empty(info)
     if type(told.get("revert")) is not dict:
         return None
@@ -211,46 +249,61 @@ def revert_record(info: Any) -> _Part | None:
 
 
 def _without_summary(info: Any) -> _Part:
-    """Return a message without the files that changed in its turn: OpenCode adds these to what a user said when the
-    turn ends.
+    """Return a message without the files that changed in its turn: OpenCode adds these to what a
+    user said when the turn ends.
     """
     told = dict_or_empty(info)
     is_sum = told.get("role") == "user" and type(told.get("summary")) is dict
     return {key: value for key, value in told.items() if not (is_sum and key == "summary")}
 
 
-# -- OpenCode 2 -------------------------------------------------------------------------------------------------------
+# -- OpenCode 2
+# --------------------------------------------------------------------------------------------------
 
 IN_WORDS = ("text/plain", "application/x-directory")
 """Types of files whose words are texts beside them."""
 
 
 def _message(info: _Part) -> _Part:
-    """Return a message of OpenCode 2 with its contents as parts; what it has beside these stays in ``info``. What is
-    said in the place of a user is ``synthetic``. An answer is told also if it failed, as one that the user stopped.
+    """Return a message of OpenCode 2 with its contents as parts; what it has beside these stays in
+    ``info``. What is said in the place of a user is ``synthetic``. An answer is told also if it
+    failed, as one that the user stopped.
     """
-    role, parts, words = text_or_empty(info.get("type")), list[_Part](), None
+    role = text_or_empty(info.get("type"))
+    parts = list[_Part]()
+    words = None
     match info:
         case {"type": "user"}:
             texts = [each.get("text") for each in dicts_in(info.get("skills"))]
-            parts = [*map(_text, (*texts, info.pop("text", ""))), *map(_file, _taken(info, "files"))]
+            parts = [
+                *map(_text, (*texts, info.pop("text", ""))),
+                *map(_file, _taken(info, "files")),
+            ]
         case {"type": "assistant"}:
             parts = [*map(_answer, _taken(info, "content"))]
-            info |= {"error": {"name": "MessageAbortedError", "data": info["error"]}} if info.get("error") else {}
+            info |= (
+                {"error": {"name": "MessageAbortedError", "data": info["error"]}}
+                if info.get("error")
+                else {}
+            )
         case {"type": "compaction", "status": "completed"}:
             parts = [_text(info.pop(key, "")) for key in ("summary", "recent")]
             parts.append({"type": "compaction", "auto": info.get("reason") == "auto"})
-            role, info = "assistant", {**info, "parentID": info.get("id"), "summary": True, "finish": "stop"}
+            role = "assistant"
+            info = {**info, "parentID": info.get("id"), "summary": True, "finish": "stop"}
         case {"type": "synthetic" | "system" | "skill", "text": str()}:
             words = info.pop("text")
-        case {"type": "shell", "command": str(command)} if within(info, "metadata", "background") is not True:
+        case {"type": "shell", "command": str(command)} if (
+            within(info, "metadata", "background") is not True
+        ):
             words = f"$ {command}\n{text_or_empty(within(info, 'output', 'output'))}"
         case {"type": "location-switched", "location": {"directory": str(folder)}}:
             words = f"The working directory is {folder}"
     if role == "assistant":
         info["modelID"] = within(info, "model", "id")
     if words is not None:
-        role, parts = "user", [{**_text(words), "synthetic": True}]
+        role = "user"
+        parts = [{**_text(words), "synthetic": True}]
     return {"info": {**info, "role": role}, "parts": parts}
 
 
@@ -287,6 +340,14 @@ def _file(file: _Part) -> _Part:
         return file
     if kind in IN_WORDS and data:
         with suppress(ValueError):
-            return {**_text(f"{name}\n\n{b64decode(data).decode('utf-8', 'replace')}"), "file": file}
+            return {
+                **_text(f"{name}\n\n{b64decode(data).decode('utf-8', 'replace')}"),
+                "file": file,
+            }
     url = text_or_empty(file.get("uri")) or f"data:{kind};base64,{data}"
-    return {**{key: file[key] for key in file if key != "data"}, "type": "file", "filename": name, "url": url}
+    return {
+        **{key: file[key] for key in file if key != "data"},
+        "type": "file",
+        "filename": name,
+        "url": url,
+    }

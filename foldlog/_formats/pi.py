@@ -4,17 +4,22 @@ The entries, and the events that they become:
 
     message of a user, an assistant   Message; of an assistant with calls an Action, one a call
     message of a toolResult           Observation
-    message of a bashExecution        Message from the environment, in the words that pi's model is told
+    message of a bashExecution        Message from the environment, in the words that pi's model is
+                                      told
     custom_message, branch_summary, and the same as a message   Message from the environment
     message of a system               SystemMessage: first the prompt, then what changes in it
-    context_edit                      CondensationAction: an entry is left out, or other words take its place
-    compaction                        CondensationAction: its model is sent the summary and what comes from
-                                      ``firstKeptEntryId`` on, which may be before an earlier compaction
+    context_edit                      CondensationAction: an entry is left out, or other words take
+                                      its place
+    compaction                        CondensationAction: its model is sent the summary and what
+                                      comes from
+                                      ``firstKeptEntryId`` on, which may be before an earlier
+                                      compaction
     every other type                  Annotation; the name in ``session_info`` is the title
 
-The View is the branch that ends in the last entry: where an entry does not follow the one before it, a Retraction takes
-the branch back that it leaves. An entry whose parent is missing follows the one before it, as all do before version 2:
-there they have no ids, and ``firstKeptEntryIndex`` counts lines. pi writes a session again to bring it to version 3.
+The View is the branch that ends in the last entry: where an entry does not follow the one before
+it, a Retraction takes the branch back that it leaves. An entry whose parent is missing follows the
+one before it, as all do before version 2: there they have no ids, and ``firstKeptEntryIndex``
+counts lines. pi writes a session again to bring it to version 3.
 """
 
 from __future__ import annotations
@@ -26,17 +31,31 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import kind_of, said, said_in, texts_of, thinking_of
 from foldlog._formats.format import Format, Options, first_named
 from foldlog._formats.messages import spoken
-from foldlog._formats.record import dict_or_empty, dicts_in, has, member, text_or_empty, text_or_none, within
+from foldlog._formats.record import (
+    dict_or_empty,
+    dicts_in,
+    has,
+    member,
+    text_or_empty,
+    text_or_none,
+    within,
+)
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Retraction, Source
 
 NAME = "pi"
 
 _FIELDS = {
-    "session": "cwd", "compaction": "tokensBefore", "branch_summary": "fromId", "model_change": "modelId",
-    "thinking_level_change": "thinkingLevel", "custom": "customType", "custom_message": "customType",
-    "label": "targetId", "session_info": "parentId",
-}  # fmt: skip
+    "session": "cwd",
+    "compaction": "tokensBefore",
+    "branch_summary": "fromId",
+    "model_change": "modelId",
+    "thinking_level_change": "thinkingLevel",
+    "custom": "customType",
+    "custom_message": "customType",
+    "label": "targetId",
+    "session_info": "parentId",
+}
 """A field of each type of entries that others with such a type do not have."""
 _ONLY_MESSAGES = ("timestamp", "provider", "toolCallId", "command", "customType")
 
@@ -50,18 +69,28 @@ def _matches(record: Any) -> bool:
         return False
     message = record.get("message")
     if record["type"] == "message":
-        return type(message) is dict and "role" in message and any(key in message for key in _ONLY_MESSAGES)
+        return (
+            type(message) is dict
+            and "role" in message
+            and any(key in message for key in _ONLY_MESSAGES)
+        )
     return _FIELDS.get(record["type"], "") in record
 
 
 def _session(record: Any) -> str | None:
-    return text_or_none(record.get("id")) if _accepts(record) and record["type"] == "session" else None
+    if _accepts(record) and record["type"] == "session":
+        return text_or_none(record.get("id"))
+    return None
 
 
 _SUMMED_UP = (
-    "The conversation history before this point was compacted into the following summary:\n\n<summary>\n{}\n</summary>"
+    "The conversation history before this point was compacted into the following"
+    " summary:\n\n<summary>\n{}\n</summary>"
 )
-_CAME_BACK = "The following is a summary of a branch that this conversation came back from:\n\n<summary>\n{}</summary>"
+_CAME_BACK = (
+    "The following is a summary of a branch that this conversation came back"
+    " from:\n\n<summary>\n{}</summary>"
+)
 """The words in which pi tells its model a summary."""
 _PROMPT = 2**63
 _NOT_SENT = ("error", "aborted")
@@ -69,7 +98,9 @@ _ENVELOPE = ("type", "id", "parentId", "timestamp")
 
 
 class _Place(NamedTuple):
-    """An entry: its number among the records, the version after it, and the entry that it follows."""
+    """An entry: its number among the records, the version after it, and the entry that it
+    follows.
+    """
 
     number: int
     version: int
@@ -79,7 +110,8 @@ class _Place(NamedTuple):
 class PiDecoder(FollowingDecoder):
     """Entries of one session to events, of which the branch of the newest one is shown.
 
-    Of what is shown it knows the number of the entry. pi never keeps a summary, and always what the system says.
+    Of what is shown it knows the number of the entry. pi never keeps a summary, and always what the
+    system says.
     """
 
     has_own_ids = True
@@ -91,12 +123,19 @@ class PiDecoder(FollowingDecoder):
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        above, kind, read.known = self._followed(record), record["type"], self._count
+        above = self._followed(record)
+        kind = record["type"]
+        read.known = self._count
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
-        message = message if kind == "message" and type(message) is dict else record
-        read.shown = message.get("stopReason") not in _NOT_SENT and not message.get("excludeFromContext")
+        if kind == "message" and type(message) is dict:
+            message = message
+        else:
+            message = record
+        read.shown = message.get("stopReason") not in _NOT_SENT and not message.get(
+            "excludeFromContext"
+        )
         read.tell(
             message.get("model"),
             within(message, "usage", "cost", "total") or None,
@@ -107,7 +146,8 @@ class PiDecoder(FollowingDecoder):
             completion_tokens="output",
         )
         if "usage" in read.meta and message.get("stopReason") in _NOT_SENT:
-            read.meta["begun"] = True  # Anthropic's server tells a reply's tokens in its beginning and at its end
+            # Anthropic's server tells a reply's tokens in its beginning and at its end
+            read.meta["begun"] = True
         if kind == "session_info" and (named := text_or_none(message.get("name"))):
             read.meta["title"] = named
         self._read_message(read, kind, message, above)
@@ -123,20 +163,30 @@ class PiDecoder(FollowingDecoder):
         parent = record.get("parentId", self)
         if parent is None and self._newest is not None and type(record.get("id")) is str:
             return None
-        return self._places.get(parent, self._newest) if type(parent) is str else self._newest
+        if type(parent) is str:
+            return self._places.get(parent, self._newest)
+        return self._newest
 
-    def _read_message(self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None) -> None:
+    def _read_message(
+        self, read: RecordEvents, kind: str, message: dict[str, Any], above: _Place | None
+    ) -> None:
         """Read what an entry says. ``message`` is its message, or the entry itself."""
         source: Source = "environment"
-        content, summary = message.get("content"), message.get("summary")
+        content = message.get("content")
+        summary = message.get("summary")
         match message.get("role") if kind == "message" else kind:
             case "system":
-                sections, read.known = filter(None, dict_or_empty(message.get("sections")).values()), _PROMPT
+                sections = filter(None, dict_or_empty(message.get("sections")).values())
+                read.known = _PROMPT
                 event = spoken("system", said([*said_in(content), *said_in([*sections])]))
-                tools = [{"type": "function", "function": each} for each in dicts_in(message.get("toolsAdded"))]
+                tools = [
+                    {"type": "function", "function": each}
+                    for each in dicts_in(message.get("toolsAdded"))
+                ]
                 read.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
-                words, read.known = said(said_in(within(message, "replacement", "content"))), edited.number
+                words = said(said_in(within(message, "replacement", "content")))
+                read.known = edited.number
                 if read.known in (numbers := [number for _, number in self.shown.all()]):
                     place = numbers.index(read.known)
                     read.condense(read.known.__ne__, "\n".join(texts_of(words)), offset=place)
@@ -145,7 +195,9 @@ class PiDecoder(FollowingDecoder):
             case "toolResult":
                 told = content if type(content) is str else tuple(said_in(content))
                 failed = message.get("isError") is True
-                read.answer(message.get("toolCallId"), told, is_error=failed, tool=message.get("toolName"))
+                read.answer(
+                    message.get("toolCallId"), told, is_error=failed, tool=message.get("toolName")
+                )
             case "assistant":
                 source = "agent"
                 self._read_response(read, message)
@@ -172,32 +224,52 @@ class PiDecoder(FollowingDecoder):
             else:
                 read.parts += said_in(block)
 
-    def _read_compaction(self, read: RecordEvents, record: dict[str, Any], above: _Place | None) -> None:
-        """Forget what comes before the first entry that is kept; all of it where that is not on this branch."""
-        named, number = record.get("firstKeptEntryId"), record.get("firstKeptEntryIndex")
+    def _read_compaction(
+        self, read: RecordEvents, record: dict[str, Any], above: _Place | None
+    ) -> None:
+        """Forget what comes before the first entry that is kept; all of it where that is not on
+        this branch.
+        """
+        named = record.get("firstKeptEntryId")
+        number = record.get("firstKeptEntryIndex")
         if type(named) is str and named in self._places:
             number = self._places[named].number
         place = above
         while place is not None and place.number != number:
             place = place.above
         first = self._count if place is None else place.number
-        tokens = {"tokens_before": tokens} if type(tokens := record.get("tokensBefore")) is int else {}
+        if type(tokens := record.get("tokensBefore")) is int:
+            tokens = {"tokens_before": tokens}
+        else:
+            tokens = {}
         kept = [number for _, number in self.shown.all() if number >= first]
-        prompts, read.known = next((n for n, each in enumerate(kept) if each != _PROMPT), len(kept)), -1
+        prompts = next((n for n, each in enumerate(kept) if each != _PROMPT), len(kept))
+        read.known = -1
         read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
 
 
 def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
-    """Return thinking as Anthropic's blocks, which is the form that events have. Signatures of others are opaque."""
-    signature = text_or_empty(block.get("thinkingSignature")) if is_signed else ""
-    redacted = signature if is_signed and block.get("redacted") is True else None
+    """Return thinking as Anthropic's blocks, which is the form that events have. Signatures of
+    others are opaque.
+    """
+    if is_signed:
+        signature = text_or_empty(block.get("thinkingSignature"))
+    else:
+        signature = ""
+    if is_signed and block.get("redacted") is True:
+        redacted = signature
+    else:
+        redacted = None
     return thinking_of(text_or_empty(block.get("thinking")), signature or None, redacted)
 
 
 def _ran(message: dict[str, Any]) -> str:
     """Return what pi tells its model of a command that the user ran."""
-    output, code = message.get("output"), message.get("exitCode")
-    told = f"Ran `{text_or_empty(message.get('command'))}`\n" + (f"```\n{output}\n```" if output else "(no output)")
+    output = message.get("output")
+    code = message.get("exitCode")
+    told = f"Ran `{text_or_empty(message.get('command'))}`\n" + (
+        f"```\n{output}\n```" if output else "(no output)"
+    )
     if message.get("cancelled"):
         told += "\n\n(command cancelled)"
     elif code:

@@ -1,6 +1,7 @@
 """Which events came of one record: the later ones say how many of its events stand before them.
 
-``origin.rest`` has that number; it is None for the first event, and for a step to another branch, which has no record.
+``origin.rest`` has that number; it is None for the first event, and for a step to another branch,
+which has no record.
 """
 
 from __future__ import annotations
@@ -14,7 +15,9 @@ from foldlog.eventstore import CondensationAction, Event, Origin, Retraction
 
 def number(events: Sequence[Event], format: str) -> None:
     """Give the events of one record, which no other code has yet, their format and their places."""
-    of_record = [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
+    of_record = (
+        [event for event in events if not is_step_aside(event)] if len(events) > 1 else events
+    )
     for event in events:
         if event.origin is None:
             force_setattr(event, "origin", Origin(format=format))
@@ -35,8 +38,8 @@ def is_of(event: Event, format: str) -> bool:
 
 
 def is_step_aside(event: Event) -> bool:
-    """Return whether an imported event has no record: a retraction, or the condensation that declines the request of
-    the branch that was left.
+    """Return whether an imported event has no record: a retraction, or the condensation that
+    declines the request of the branch that was left.
     """
     return event.redacted is None and (is_declined(event) or isinstance(event, Retraction))
 

@@ -1,19 +1,23 @@
-"""Qwen Code: the lines of a session in ``chats/SESSION.jsonl``, each of which names the line that it follows.
+"""Qwen Code: the lines of a session in ``chats/SESSION.jsonl``, each of which names the line that
+it follows.
 
-    {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of Google's API
+    {"uuid", "parentUuid", "sessionId", "type": …, "message": {"role", "parts"}}    a content of
+                                                                                    Google's API
 
     user                 Message; from the environment where Qwen Code wrote it
     assistant            a Message, or an Action for each call; with its thinking
     tool_result          an Observation for each result
     system               an Annotation, by its ``subtype``:
-        chat_compression     CondensationAction of all that was shown, after the events of the contents that it kept
+        chat_compression     CondensationAction of all that was shown, after the events of the
+                             contents that it kept
         custom_title         the title; ``parent_session`` names the session that started this one
         agent_bootstrap      the events of the contents with which a sub-agent began, as copies
         slash_command        takes back the words of a user that were a command, and not sent
 
-The View is the branch that ends in the last line: where a line does not follow the one before it, a Retraction takes
-the branch back that it leaves. A line whose parent is missing follows the one before it. Lines that no model reads,
-such as a title, are beside the branch. The lines of sub-agents in the file of a session are kept and not shown.
+The View is the branch that ends in the last line: where a line does not follow the one before it, a
+Retraction takes the branch back that it leaves. A line whose parent is missing follows the one
+before it. Lines that no model reads, such as a title, are beside the branch. The lines of
+sub-agents in the file of a session are kept and not shown.
 """
 
 from __future__ import annotations
@@ -23,7 +27,14 @@ from typing import Any
 from foldlog._formats.blocks import thinking_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, first_named
-from foldlog._formats.gemini_cli import content_of, held_in, parts_of, result_of, said_parts, thoughts_in
+from foldlog._formats.gemini_cli import (
+    content_of,
+    held_in,
+    parts_of,
+    result_of,
+    said_parts,
+    thoughts_in,
+)
 from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message, Retraction, Source
@@ -54,7 +65,9 @@ def _accepts(record: Any) -> bool:
 
 
 def _matches(record: Any) -> bool:
-    """Return whether a record is a line with a content of Google's API, or with a payload of Qwen Code."""
+    """Return whether a record is a line with a content of Google's API, or with a payload of Qwen
+    Code.
+    """
     if not _accepts(record):
         return False
     if record["type"] == "system":
@@ -65,7 +78,8 @@ def _matches(record: Any) -> bool:
 def _session_in(record: Any) -> str | None:
     if not _accepts(record):
         return None
-    session, agent = record["sessionId"], text_or_empty(record.get("agentId"))
+    session = record["sessionId"]
+    agent = text_or_empty(record.get("agentId"))
     return f"{session}/agent-{agent}" if record.get("isSidechain") is True and agent else session
 
 
@@ -99,7 +113,8 @@ class _Decoder(FollowingDecoder):
         changes_view = any(event.shown or event.structural for event in read.events)
         read.close(_kind_of(record), record.get("systemPayload"))
         self._tip = read.version if changes_view else self._tip
-        self._ends[record["uuid"]] = self._tip  # a line may go on with the one before it, under its id
+        # a line may go on with the one before it, under its id
+        self._ends[record["uuid"]] = self._tip
         is_said = record["type"] == "user" and record.get("subtype") is None
         words = joined_text(content_of(within(record, "message", "parts")))
         if record.get("type") != "system" or record.get("subtype") == "slash_command":
@@ -119,7 +134,9 @@ class _Decoder(FollowingDecoder):
         read.add(Retraction, version=version, timestamp=None)
 
     def _read_line(self, read: RecordEvents, record: _Part) -> None:
-        kind, subtype, payload = record["type"], record.get("subtype"), record.get("systemPayload")
+        kind = record["type"]
+        subtype = record.get("subtype")
+        payload = record.get("systemPayload")
         if kind == "system":
             self._read_system(read, subtype, payload if type(payload) is dict else {})
             return
@@ -150,19 +167,27 @@ class _Decoder(FollowingDecoder):
                 read.meta = {"parent": f"{self.options.prefix}{parent}"}
 
     def _compress(self, read: RecordEvents, history: list[_Part]) -> None:
-        """Forget all that is shown, after the events of the contents that stay. The first of them is the summary."""
+        """Forget all that is shown, after the events of the contents that stay. The first of them
+        is the summary.
+        """
         gone = {event_id for event_id, _ in self.shown.all()}
         self.calls = OpenCalls()
-        first = history[0] if history and history[0].get("role") == "user" else {}
+        if history and history[0].get("role") == "user":
+            first = history[0]
+        else:
+            first = {}
         summary = joined_text(content_of(first.get("parts")))
-        time, read.timestamp = read.timestamp, None
+        time = read.timestamp
+        read.timestamp = None
         for content in history[1:] if summary else history:
             self._read_content(read, content, "user")
         read.timestamp = time
         kept = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
         read.change([*([summary] if summary else ()), *kept], "compaction", {"reason": "tokens"})
 
-    def _read_content(self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False) -> None:
+    def _read_content(
+        self, read: RecordEvents, content: _Part, source: Source, *, failed: bool = False
+    ) -> None:
         parts = parts_of(content.get("parts"))
         if content.get("role") == "model":
             _read_reply(read, parts)
@@ -170,9 +195,13 @@ class _Decoder(FollowingDecoder):
         responses = held_in(parts, "functionResponse")
         for response in responses:
             call_id = response.get("id")
-            told, has_failed = result_of(parts if call_id else [{"functionResponse": response}], call_id)
+            told, has_failed = result_of(
+                parts if call_id else [{"functionResponse": response}], call_id
+            )
             shown = {} if self.calls.is_open(call_id) else {"shown": False}
-            read.answer(call_id, told, is_error=failed or has_failed, tool=response.get("name"), **shown)
+            read.answer(
+                call_id, told, is_error=failed or has_failed, tool=response.get("name"), **shown
+            )
         said = content_of(parts)
         if said and not responses:
             read.add(Message, content=said, source=source)
@@ -188,7 +217,9 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
-    """Return whether a result is that of the command that a user wrote last, of which no model was told."""
+    """Return whether a result is that of the command that a user wrote last, of which no model was
+    told.
+    """
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)
     is_result = payload.get("phase") == "result" and payload.get("sentToModel") is not True

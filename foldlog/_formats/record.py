@@ -1,4 +1,6 @@
-"""Types that the formats share: records in their places, errors of records, and times of a source."""
+"""Types that the formats share: records in their places, errors of records, and times of a
+source.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,9 @@ from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 INCOMPLETE = "incomplete"
 """The attribute that says in words which records of the source of an import could not be read."""
 UNREAD = "unread records"
-"""The document with the number of readable records before each of them, and the id of the event after it."""
+"""The document with the number of readable records before each of them, and the id of the event
+after it.
+"""
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,8 +30,8 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and its problem. ``before``: how many records were read
-    before a record that could not be read, and the id of the event after it.
+    """A part of a source that could not be imported: its place, and its problem. ``before``: how
+    many records were read before a record that could not be read, and the id of the event after it.
     """
 
     place: str
@@ -39,9 +43,9 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value, or the problem in its place, with the rest of the value where that can be read. ``source`` is a
-    file in which it is on a line, or says the place. ``text`` is the value as it stands there, where that is known:
-    at ``offset`` in the file, or in the text of its document.
+    """A JSON value, or the problem in its place, with the rest of the value where that can be read.
+    ``source`` is a file in which it is on a line, or says the place. ``text`` is the value as it
+    stands there, where that is known: at ``offset`` in the file, or in the text of its document.
     """
 
     line: int
@@ -71,7 +75,14 @@ class RecordReader(Protocol):
     def __iter__(self) -> Iterator[Located]: ...
 
 
-_JSON_NAMES = {dict: "object", list: "array", str: "string", bool: "boolean", int: "number", float: "number"}
+_JSON_NAMES = {
+    dict: "object",
+    list: "array",
+    str: "string",
+    bool: "boolean",
+    int: "number",
+    float: "number",
+}
 
 
 def described(value: Any) -> str:
@@ -93,7 +104,9 @@ def text_or_none(value: Any) -> str | None:
 
 
 def time_in(text: Any) -> EventTime | None:
-    """Return the time in a text, to compare with others: see ``in_utc``; None for another text or value."""
+    """Return the time in a text, to compare with others: see ``in_utc``; None for another text or
+    value.
+    """
     at = parse_event_time(text)
     return None if at is None else in_utc(at)
 
@@ -109,13 +122,18 @@ def member(*names: str) -> Callable[[Any], Any]:
 
 
 def has(**types: type) -> Callable[[Any], bool]:
-    """Return a function that returns whether a value is an object whose members of these names have these types."""
-    names, kinds = list(types), list(types.values())
+    """Return a function that returns whether a value is an object whose members of these names have
+    these types.
+    """
+    names = list(types)
+    kinds = list(types.values())
     return lambda value: type(value) is dict and [type(value.get(name)) for name in names] == kinds
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return what an object in a record has under these names, one inside the other; None where one is missing."""
+    """Return what an object in a record has under these names, one inside the other; None where one
+    is missing.
+    """
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
@@ -123,37 +141,50 @@ def within(record: Any, *names: str) -> Any:
 
 def strings_in(value: Any) -> list[str]:
     """Return the texts in an array of a record; none of another value."""
-    return [each for each in value if type(each) is str] if type(value) is list else []
+    if type(value) is list:
+        return [each for each in value if type(each) is str]
+    return []
 
 
 def refused(expected: str, value: Any) -> NotAnEvent:
     """Return the error for a value that is not the ``expected`` record."""
-    return NotAnEvent(f"expected {expected}, found {'another object' if type(value) is dict else described(value)}")
+    return NotAnEvent(
+        f"expected {expected}, found"
+        f" {'another object' if type(value) is dict else described(value)}"
+    )
 
 
 def joined_text(content: Content) -> str:
-    """Return the texts of a content with a blank line between them, as Views join them, without its images."""
+    """Return the texts of a content with a blank line between them, as Views join them, without its
+    images.
+    """
     if isinstance(content, str):
         return content
     texts = strings_in([part.get("text") for part in content])
     return "\n\n".join(filter(None, texts))
 
 
-_SECONDS_LEAST, _MILLISECONDS_LEAST = 10**8, 10**11
-"""The least numbers that are taken for such a time: of 1973, and of the year 5138 if they were seconds."""
+_SECONDS_LEAST = 10**8
+_MILLISECONDS_LEAST = 10**11
+"""The least numbers that are taken for such a time: of 1973, and of the year 5138 if they were
+seconds.
+"""
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
 """What programs write where they have no time, with a zone and without."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record as an event has it: a timestamp if the source names its zone, else the ``origin.time``."""
+"""The time of a record as an event has it: a timestamp if the source names its zone, else the
+``origin.time``.
+"""
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source; none for another text, and for the first moment of 1970, which stands for
-    none.
+    """Return the time in a text of a source; none for another text, and for the first moment of
+    1970, which stands for none.
     """
     time = parse_event_time(text)
-    if time is None or (time.year == 1970 and time in _NO_TIMES):  # comparing takes longer than reading
+    # comparing takes longer than reading
+    if time is None or (time.year == 1970 and time in _NO_TIMES):
         return None, None
     if time.tzinfo is None:
         return None, text
@@ -162,51 +193,80 @@ def read_time(text: Any) -> SourceTime:
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
     """Return the objects in an array of a record; none of another value."""
-    return [each for each in value if type(each) is dict] if type(value) is list else []
+    if type(value) is list:
+        return [each for each in value if type(each) is dict]
+    return []
 
 
 def count_in(counts: Any, *names: str) -> float | None:
-    """Return the sum of these counts of a record: no number where one cannot be read, None where it has none."""
-    told = [counts[name] for name in names if counts.get(name) is not None] if type(counts) is dict else []
+    """Return the sum of these counts of a record: no number where one cannot be read, None where it
+    has none.
+    """
+    if type(counts) is dict:
+        told = [counts[name] for name in names if counts.get(name) is not None]
+    else:
+        told = []
     known = [count_of(each) for each in told]
     return nan if None in known else sum(filter(None, known)) if known else None
 
 
 def usage_told(
-    counts: Any, named: Mapping[str, str | Sequence[str]] | None = None, *, cost: Any = None, **told: Any
+    counts: Any,
+    named: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    cost: Any = None,
+    **told: Any,
 ) -> dict[str, Any]:
-    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost``, ``reply`` and ``calls`` as far
-    as they are told; empty where neither a token nor a cost is. ``counts``: see ``usage_of``; with ``named``, each of
-    ours is their count of this name, or the sum of those of these names, unless their total says that the first has the
-    others in it. Give no cost of 0 of a program that writes 0 for a model without a price.
+    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost``, ``reply``
+    and ``calls`` as far as they are told; empty where neither a token nor a cost is. ``counts``:
+    see ``usage_of``; with ``named``, each of ours is their count of this name, or the sum of those
+    of these names, unless their total says that the first has the others in it. Give no cost of 0
+    of a program that writes 0 for a model without a price.
     """
     if named is not None:
-        names = {ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()}
-        sums, firsts = ({ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()} for n in (None, 1))
-        *parts, reasoning = [firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")]
-        counts = firsts if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning) else sums
-    usage, paid = usage_of(counts), cost_of(cost)
+        names = {
+            ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()
+        }
+        sums, firsts = (
+            {ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()}
+            for n in (None, 1)
+        )
+        *parts, reasoning = [
+            firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")
+        ]
+        if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning):
+            counts = firsts
+        else:
+            counts = sums
+    usage = usage_of(counts)
+    paid = cost_of(cost)
     known: dict[str, Any] = {
-        name: each for name, each in told.items() if each and type(each) is (int if name == "calls" else str)
+        name: each
+        for name, each in told.items()
+        if each and type(each) is (int if name == "calls" else str)
     }
     known |= {} if paid is None else {"cost": paid}
-    return {**({"usage": usage} if usage else {}), **known} if usage or paid is not None else {}
+    if usage or paid is not None:
+        return {**({"usage": usage} if usage else {}), **known}
+    return {}
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that a number of units after 1970 is, by default seconds; None for what is not such a number, and
-    for 0, which stands for none.
+    """Return the time that a number of units after 1970 is, by default seconds; None for what is
+    not such a number, and for 0, which stands for none.
     """
     try:
         is_time = type(number) in (int, float) and number != 0
-        return datetime.fromtimestamp(number / units_per_second, UTC) if is_time else None
+        if is_time:
+            return datetime.fromtimestamp(number / units_per_second, UTC)
+        return None
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
-    """Return the first time that a record has under these names: a text, or seconds or milliseconds after 1970. A
-    smaller number is passed over: it may be the seconds of a run.
+    """Return the first time that a record has under these names: a text, or seconds or milliseconds
+    after 1970. A smaller number is passed over: it may be the seconds of a run.
     """
     for value in map(record.get, names):
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
@@ -219,7 +279,9 @@ def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """Return the text that ``read_time`` most likely read: naive text unchanged, an aware time in UTC with a Z."""
+    """Return the text that ``read_time`` most likely read: naive text unchanged, an aware time in
+    UTC with a Z.
+    """
     if timestamp is None:
         return None if origin is None else origin.time or None
     aware = timestamp if timestamp.tzinfo is UTC else timestamp.astimezone(UTC)
@@ -227,4 +289,6 @@ def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
     microsecond = aware.microsecond
     if microsecond % 1000:
         return text
-    return text[: -len("000Z")] + "Z" if microsecond else text[: -len("Z")] + ".000Z"
+    if microsecond:
+        return text[: -len("000Z")] + "Z"
+    return text[: -len("Z")] + ".000Z"

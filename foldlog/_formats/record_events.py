@@ -1,4 +1,6 @@
-"""The events of one record, in an order of its own, and what a history knows while its records are read."""
+"""The events of one record, in an order of its own, and what a history knows while its records are
+read.
+"""
 
 from __future__ import annotations
 
@@ -33,11 +35,13 @@ from foldlog.eventstore import (
 )
 
 _AGAIN = (
-    "is the last of records that say all that the ones before them say, and a model is shown both; if the source was "
-    "written twice, import it once"
+    "is the last of records that say all that the ones before them say, and a model is shown both;"
+    " if the source was written twice, import it once"
 )
 COMMENTARY = "commentary"
-"""The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's Responses."""
+"""The ``phase`` of what a model says before calls in the same reply, in items of OpenAI's
+Responses.
+"""
 
 
 def _response_after(event: Event, response: Any) -> Any:
@@ -46,9 +50,12 @@ def _response_after(event: Event, response: Any) -> Any:
         return event.response_id
     if "reply" in event.meta:
         return event.meta["reply"]
-    if type(event) in (CondensationAction, Retraction):  # one of ours may come between the calls of a response
+    # one of ours may come between the calls of a response
+    if type(event) in (CondensationAction, Retraction):
         return response if event.origin is None else None
-    ends = type(event) in (Observation, SystemMessage) or (type(event) is Message and event.source != "agent")
+    ends = type(event) in (Observation, SystemMessage) or (
+        type(event) is Message and event.source != "agent"
+    )
     return None if ends else response
 
 
@@ -61,22 +68,27 @@ def told_by(rules: Format, record: Any) -> Told:
 
 
 def happened_at(told: Told) -> datetime | None:
-    """Return when a record without an id happened: written after what happened later, an equal one is it again."""
+    """Return when a record without an id happened: written after what happened later, an equal one
+    is it again.
+    """
     return told[0][0] if told[1] is None else None
 
 
 class FollowingDecoder(RecordDecoder):
-    """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows (``shown``).
+    """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows
+    (``shown``).
 
-    A subclass says what a record ``read``s as, and of each event that is shown what its compactions ask for. ``rules``
-    is the format.
+    A subclass says what a record ``read``s as, and of each event that is shown what its compactions
+    ask for. ``rules`` is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
-    """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no memory for it."""
+    """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no
+    memory for it.
+    """
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """What tells nothing where it comes again: a record with an id of its own, or only a whole log; else its events are
-    told again.
+    """What tells nothing where it comes again: a record with an id of its own, or only a whole log;
+    else its events are told again.
     """
 
     has_own_ids: ClassVar[bool] = False
@@ -85,7 +97,8 @@ class FollowingDecoder(RecordDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         assert options.format is not None
-        self.rules, self.options = options.format, options
+        self.rules = options.format
+        self.options = options
         self.calls = OpenCalls()
         self.shown = Members[Any]()
         self._repeats = Repeats()
@@ -98,8 +111,8 @@ class FollowingDecoder(RecordDecoder):
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
-        """Return the response of a call whose record does not tell it: that of the calls before it, unless a result,
-        the words of others or a compaction came since.
+        """Return the response of a call whose record does not tell it: that of the calls before it,
+        unless a result, the words of others or a compaction came since.
         """
         return self._response or f"response-{version}"
 
@@ -110,9 +123,11 @@ class FollowingDecoder(RecordDecoder):
     def events(self, record: Any) -> list[Event]:
         self.check(record)
         told = told_by(self.rules, record)
-        read, key = self.begun(record, told), 0 if self.repeat == "events" else key_of(record)
+        read = self.begun(record, told)
+        key = 0 if self.repeat == "events" else key_of(record)
         if key and self._repeats.has(key, happened_at(told)):
-            read.meta, read.shown = {}, False
+            read.meta = {}
+            read.shown = False
             read.close(REPEATED, None)
         else:
             self.read(read, record)
@@ -140,7 +155,9 @@ class FollowingDecoder(RecordDecoder):
     def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
         """Return the record before it is read: its id and its time."""
         (timestamp, time), source_id = told
-        return RecordEvents(self, Origin(format=self.rules.name, id=source_id, time=time), timestamp)
+        return RecordEvents(
+            self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
+        )
 
     @abstractmethod
     def read(self, read: RecordEvents, record: Any) -> None:
@@ -148,13 +165,16 @@ class FollowingDecoder(RecordDecoder):
 
 
 class RecordEvents:
-    """A record while it is read: its events so far, and what was said and thought since the last of them.
+    """A record while it is read: its events so far, and what was said and thought since the last of
+    them.
 
-    ``shown`` is whether its events are, and ``known`` what the format knows of each. ``response`` is the model's
-    response to which its calls belong.
+    ``shown`` is whether its events are, and ``known`` what the format knows of each. ``response``
+    is the model's response to which its calls belong.
     """
 
-    def __init__(self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None) -> None:
+    def __init__(
+        self, decoder: FollowingDecoder, origin: Origin, timestamp: datetime | None
+    ) -> None:
         self.events: list[Event] = []
         self.parts: list[dict[str, Any]] = []
         self.thinking: list[dict[str, Any]] = []
@@ -162,15 +182,20 @@ class RecordEvents:
         """The ``meta`` of the next event."""
         self.shown = True
         self.is_copy = False
-        """Whether its events happened in another history, if at all: no figure counts their calls and requests."""
+        """Whether its events happened in another history, if at all: no figure counts their calls
+        and requests.
+        """
         self.known: Any = None
-        self.response: str | None = origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
+        self.response: str | None = (
+            origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
+        )
         self._decoder = decoder
         self.begin(origin, timestamp)
 
     def begin(self, origin: Origin, timestamp: datetime | None) -> None:
         """Begin the record, or a part of it that has an id of its own."""
-        self.origin, self.timestamp = origin, timestamp
+        self.origin = origin
+        self.timestamp = timestamp
         self.is_empty = True
         """Whether no event stands for it yet."""
 
@@ -180,13 +205,16 @@ class RecordEvents:
         return self._decoder.next_id + len(self.events)
 
     def add(self, kind: Any, **fields: Any) -> Any:
-        """Add an event, and return it. The first one has the id of the record; a step to another branch has none."""
+        """Add an event, and return it. The first one has the id of the record; a step to another
+        branch has none.
+        """
         if not self.shown:
             fields["shown"] = False
         if kind is Retraction or not self.is_empty:
             origin = Origin(format=self.origin.format)
         else:
-            origin, self.is_empty = self.origin, False
+            origin = self.origin
+            self.is_empty = False
         if self.is_copy:
             self.meta[COPIED] = True
         if self.meta and kind is not Retraction:
@@ -200,8 +228,9 @@ class RecordEvents:
         return event
 
     def take(self, event: Event, phase: Any = None) -> None:
-        """Add an event that was read of a message alone. A result without an id is of the newest reply, and a call
-        without a response of the one that goes on, as words in the ``phase`` before calls are.
+        """Add an event that was read of a message alone. A result without an id is of the newest
+        reply, and a call without a response of the one that goes on, as words in the ``phase``
+        before calls are.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -212,19 +241,27 @@ class RecordEvents:
             if phase == COMMENTARY:
                 self.meta["reply"] = self._decoder.response(self.version)
             is_alone = isinstance(event, Action) and event.response_id is None
-            fields = {"response_id": self._decoder.response(self.version)} if is_alone else {}
+            if is_alone:
+                fields = {"response_id": self._decoder.response(self.version)}
+            else:
+                fields = {}
             self.add(partial(replace, event), **fields)
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
-        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts`` has for them: without
-        any, those of servers.
+        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts``
+        has for them: without any, those of servers.
         """
         self.meta |= {"model": model} if type(model) is str else {}
         self.meta |= usage_told(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
-        """Add a call, with what was said and thought before it; ``thought`` is what was said, in another form."""
-        before, thinking, self.parts, self.thinking = said(self.parts), tuple(self.thinking), [], []
+        """Add a call, with what was said and thought before it; ``thought`` is what was said, in
+        another form.
+        """
+        before = said(self.parts)
+        thinking = tuple(self.thinking)
+        self.parts = []
+        self.thinking = []
         return self.add(
             Action,
             tool=text_or_empty(tool),
@@ -245,36 +282,57 @@ class RecordEvents:
         cause: int | None = None,
         **fields: Any,
     ) -> Any:
-        """Add the result of a call. ``tool`` is the name of one that is not known, ``cause`` what the source says."""
+        """Add the result of a call. ``tool`` is the name of one that is not known, ``cause`` what
+        the source says.
+        """
         known, cause, called = self._decoder.calls.close(call_id, cause)
         named = {"tool": called or text_or_empty(tool), "call_id": known, "cause": cause}
         return self.add(Observation, content=content, is_error=is_error, **named, **fields)
 
     def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
-        """Add a message of the parts that no call took, if there are any; a single text as a text on request."""
+        """Add a message of the parts that no call took, if there are any; a single text as a text
+        on request.
+        """
         if self.parts:
-            content, thinking = said(self.parts) if as_text else tuple(self.parts), tuple(self.thinking)
-            self.parts, self.thinking = [], []
+            content = said(self.parts) if as_text else tuple(self.parts)
+            thinking = tuple(self.thinking)
+            self.parts = []
+            self.thinking = []
             if is_blank(content):
                 fields["shown"] = False
             self.add(Message, content=content, source=source, thinking=thinking, **fields)
 
     def condense(
-        self, stays: Callable[[Any], object], summary: str = "", metadata: Any = None, *, offset: int | None = None
+        self,
+        stays: Callable[[Any], object],
+        summary: str = "",
+        metadata: Any = None,
+        *,
+        offset: int | None = None,
     ) -> None:
-        """Forget of what is shown all but what ``stays``, as far as the format knows; the ``summary`` comes after
-        ``offset`` events of that, by default after all.
+        """Forget of what is shown all but what ``stays``, as far as the format knows; the
+        ``summary`` comes after ``offset`` events of that, by default after all.
         """
-        after: list[int | str] = [event_id for event_id, known in self._decoder.shown.all() if stays(known)]
+        after: list[int | str] = [
+            event_id for event_id, known in self._decoder.shown.all() if stays(known)
+        ]
         if summary:
             after.insert(len(after) if offset is None else offset, summary)
         self.change(after, "compaction", metadata)
 
-    def change(self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None) -> None:
-        """Report that the prompt is made of these ids, and of the text of a new summary, from now on."""
+    def change(
+        self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
+    ) -> None:
+        """Report that the prompt is made of these ids, and of the text of a new summary, from now
+        on.
+        """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]
-        self.put(change_of_prompt(before, after, because, condensed_at=shown.condensed_at, metadata=metadata))
+        self.put(
+            change_of_prompt(
+                before, after, because, condensed_at=shown.condensed_at, metadata=metadata
+            )
+        )
 
     def put(self, change: CondensationAction | Retraction | None) -> None:
         """Add a change of the prompt, if there is one."""

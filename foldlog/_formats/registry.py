@@ -1,6 +1,7 @@
 """The formats: ours, those that a program registers, and those of installed packages.
 
-A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a ``Format``:
+A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a
+``Format``:
 
     [project.entry-points."foldlog.formats"]
     my-agent = "my_package.history:FORMAT"
@@ -49,20 +50,32 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""Our formats. Each is ``FORMAT`` in a file or folder of this name beside this one, with ``_`` for ``-``. To add
-a format, add its folder and its name here. A record belongs to the first format that matches it; no record should match
-two.
+"""Our formats. Each is ``FORMAT`` in a file or folder of this name beside this one, with ``_`` for
+``-``. To add a format, add its folder and its name here. A record belongs to the first format that
+matches it; no record should match two.
 """
-_OF_ADAPTERS: Final = ("agent-framework", "google-adk", "langchain", "llama-index", "pydantic-ai", "strands")
+_OF_ADAPTERS: Final = (
+    "agent-framework",
+    "google-adk",
+    "langchain",
+    "llama-index",
+    "pydantic-ai",
+    "strands",
+)
 """Formats of the records that an adapter writes: their files are beside the adapters."""
 REGISTERED: dict[str, Format] = {}
-"""The formats that the program registered, and those of installed packages once they are needed, by their names."""
+"""The formats that the program registered, and those of installed packages once they are needed, by
+their names.
+"""
 
 
 @cache
 def _load(name: str) -> Format:
     """Return one of our formats. Most processes need one or two of them."""
-    room = "foldlog.adapters._records" if name in _OF_ADAPTERS else "foldlog._formats"
+    if name in _OF_ADAPTERS:
+        room = "foldlog.adapters._records"
+    else:
+        room = "foldlog._formats"
     format: Format = import_module(f"{room}.{name.replace('-', '_')}").FORMAT
     return _sent_by_name(format)
 
@@ -77,7 +90,10 @@ _refused: list[str] | None = None
 """Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
 
 
-_OF_PROGRAMS = {**dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"), "claude": "claude-code"}
+_OF_PROGRAMS = {
+    **dict.fromkeys(("cline", "roo", "roo-code"), "anthropic-messages"),
+    "claude": "claude-code",
+}
 """Formats that people ask for by the name of a program."""
 
 
@@ -85,17 +101,23 @@ class UnknownFormat(EventStoreError, ValueError):
     """The format is unknown: choose one of ``FORMATS``."""
 
     def __init__(self, format: str) -> None:
-        theirs = f"; its histories are {_OF_PROGRAMS[format.lower()]}" if format.lower() in _OF_PROGRAMS else ""
-        super().__init__(f"{format!r:.60} is not a format{theirs}; choose one of {', '.join(formats())}")
+        if format.lower() in _OF_PROGRAMS:
+            theirs = f"; its histories are {_OF_PROGRAMS[format.lower()]}"
+        else:
+            theirs = ""
+        super().__init__(
+            f"{format!r:.60} is not a format{theirs}; choose one of {', '.join(formats())}"
+        )
         self.format = format
 
 
 def register(format: Format) -> Format:
-    """Add your own format, for this process, and return it. Adding the same format again changes nothing.
+    """Add your own format, for this process, and return it. Adding the same format again changes
+    nothing.
 
-    Its name is stored in ``origin.format`` of every event that is imported, so it must never change. Raises
-    ``InvalidArgument`` where another format has the name, or ``--format`` cannot take it; ``UnusableFormat`` where it
-    is not a ``Format``.
+    Its name is stored in ``origin.format`` of every event that is imported, so it must never
+    change. Raises ``InvalidArgument`` where another format has the name, or ``--format`` cannot
+    take it; ``UnusableFormat`` where it is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -106,19 +128,22 @@ def _added(place: str, format: object) -> Format:
     name = check_text("the name of a format", format.name)
     if name in ("", AUTO) or name.startswith("-") or " " in name or not name.isprintable():
         raise InvalidArgument(
-            f"{place} has the name {name!r}; use a name without white space that does not begin with '-' and is "
-            f"not {AUTO!r}"
+            f"{place} has the name {name!r}; use a name without white space that does not begin"
+            f" with '-' and is not {AUTO!r}"
         )
     if (_load(name) if name in OURS else REGISTERED.setdefault(name, format)) is not format:
-        raise InvalidArgument(f"{place}: another format has the name {name!r}; register it under another name")
+        raise InvalidArgument(
+            f"{place}: another format has the name {name!r}; register it under another name"
+        )
     return _sent_by_name(format)
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by their names: ours first, then those of installed packages. Cost: installed packages are
-    loaded once.
+    """Return all formats by their names: ours first, then those of installed packages. Cost:
+    installed packages are loaded once.
 
-    Raises ``UnusableFormat``, at each call, where a package has something that cannot be registered.
+    Raises ``UnusableFormat``, at each call, where a package has something that cannot be
+    registered.
     """
     if refused := _load_packages():
         raise UnusableFormat(refused[0])
@@ -126,7 +151,9 @@ def formats() -> Mapping[str, Format]:
 
 
 def each_format() -> Iterator[Format]:
-    """Yield all formats, those of installed packages last: they are loaded when the others are asked in vain."""
+    """Yield all formats, those of installed packages last: they are loaded when the others are
+    asked in vain.
+    """
     yield from map(_load, OURS)
     yield from [*formats().values()][len(OURS) :]
 
@@ -145,12 +172,17 @@ def _load_packages() -> list[str]:
             except (UnusableFormat, InvalidArgument) as error:
                 _refused.append(str(error))
             except Exception as error:  # noqa: BLE001 - whatever the code of a package raises
-                _refused.append(f"{place} cannot be loaded: {error}; correct or uninstall the package that brings it")
+                _refused.append(
+                    f"{place} cannot be loaded: {error}; correct or uninstall the package that"
+                    " brings it"
+                )
     return _refused
 
 
 def format_named(name: str) -> Format:
-    """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it may be the cause."""
+    """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it
+    may be the cause.
+    """
     if check_text("format", name) in OURS or name in _OF_ADAPTERS:
         return _load(name)
     if name not in REGISTERED:

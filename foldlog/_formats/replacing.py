@@ -1,4 +1,6 @@
-"""Events that a source has again, later: its program wrote a part of the log once more. Figures count them once."""
+"""Events that a source has again, later: its program wrote a part of the log once more. Figures
+count them once.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,12 @@ def is_replacing(event: Event) -> bool:
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return whether an event stands: the source does not have it again. What its program had taken back before it
-    wrote the rest again stands: it happened.
+    """Return whether an event stands: the source does not have it again. What its program had taken
+    back before it wrote the rest again stands: it happened.
     """
-    retractions = [each for each in structural if isinstance(each, Retraction) and each.id < version]
+    retractions = [
+        each for each in structural if isinstance(each, Retraction) and each.id < version
+    ]
     replacing = [*filter(is_replacing, retractions)]
     if not replacing:
         return lambda event: True

@@ -1,4 +1,6 @@
-"""Write events for formats of messages: the calls of a reply together, and their results after them."""
+"""Write events for formats of messages: the calls of a reply together, and their results after
+them.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any
 
 from foldlog._formats.event_fields import NOT_WRITTEN, parts_in
 from foldlog._formats.format import RecordEncoder
-from foldlog.eventstore import Action, CondensationSummary, Content, Event, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationSummary,
+    Content,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.projections.units import WaitingCalls
 
 HELD_MAX = 32
@@ -17,8 +27,9 @@ HELD_MAX = 32
 
 
 class RepliesEncoder(RecordEncoder):
-    """Writes the calls of a reply together, and their results after them as a prompt does: servers refuse others. Calls
-    that wait hold back what follows. What changes a View has no record, nor bookkeeping.
+    """Writes the calls of a reply together, and their results after them as a prompt does: servers
+    refuse others. Calls that wait hold back what follows. What changes a View has no record, nor
+    bookkeeping.
     """
 
     def __init__(self) -> None:
@@ -34,7 +45,9 @@ class RepliesEncoder(RecordEncoder):
     def written(self, events: Sequence[Any]) -> Sequence[Any]:
         """Return the records of a message, of the calls of a reply, or of results of such calls."""
 
-    def called(self, calls: Sequence[Action], results: Sequence[Observation | None]) -> Sequence[Any]:
+    def called(
+        self, calls: Sequence[Action], results: Sequence[Observation | None]
+    ) -> Sequence[Any]:
         """Return the records of the calls of a reply, and of their results."""
         told = [result for result in results if result is not None]
         return [*self.written(calls), *(self.answered(told) if told else ())]
@@ -50,7 +63,9 @@ class RepliesEncoder(RecordEncoder):
             case Observation():
                 self._answer(event)
             case Message() | SystemMessage() | CondensationSummary():
-                return self.say(event, ends_reply=isinstance(event, Message) and event.source == "agent")
+                return self.say(
+                    event, ends_reply=isinstance(event, Message) and event.source == "agent"
+                )
         return None if isinstance(event, NOT_WRITTEN) else ()
 
     def say(self, event: Event, *, ends_reply: bool) -> Sequence[Any]:
@@ -86,11 +101,17 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of what waits for no result, and of what is held beyond this number."""
-        held, waiting, records = self._held, self._waiting.waiting, list[Any]()
+        """Return the records of what waits for no result, and of what is held beyond this
+        number.
+        """
+        held = self._held
+        waiting = self._waiting.waiting
+        records = list[Any]()
         while held:
             events = held[0]
-            is_open = events is self._reply or (waiting and any(each.id in waiting for each in events))
+            is_open = events is self._reply or (
+                waiting and any(each.id in waiting for each in events)
+            )
             if is_open and len(held) <= most:
                 break
             held.popleft()
@@ -98,7 +119,9 @@ class RepliesEncoder(RecordEncoder):
                 self._reply = []
             match events[0]:
                 case Action():
-                    records += self.called(events, [self._results.pop(call.id, None) for call in events])
+                    records += self.called(
+                        events, [self._results.pop(call.id, None) for call in events]
+                    )
                     for call in events:
                         waiting.pop(call.id, None)
                 case Observation():
@@ -119,7 +142,9 @@ def joined(contents: Iterable[Content]) -> Content:
     texts = [each for each in said if isinstance(each, str)]
     if len(texts) == len(said):
         return "\n\n".join(texts)
-    return said[0] if len(said) == 1 else tuple(part for each in said for part in parts_in(each))
+    if len(said) == 1:
+        return said[0]
+    return tuple(part for each in said for part in parts_in(each))
 
 
 def thinking_before(calls: Sequence[Action]) -> tuple[dict[str, Any], ...]:

@@ -1,7 +1,8 @@
 """The skeleton of a record: what lists, figures and titles need of it, read in one typed pass.
 
-What a skeleton does not name is never made into Python objects. The same skeleton, with its words taken out, is what
-stays of a redacted record. So no word of a user may be in it but those that ``blank`` takes out.
+What a skeleton does not name is never made into Python objects. The same skeleton, with its words
+taken out, is what stays of a redacted record. So no word of a user may be in it but those that
+``blank`` takes out.
 """
 
 from __future__ import annotations
@@ -33,21 +34,27 @@ _any_json = msgspec.json.Decoder().decode
 
 
 class SourceState(Struct):
-    """What is known of a source without its events. It is stored beside the source, and counted on when that grows.
+    """What is known of a source without its events. It is stored beside the source, and counted on
+    when that grows.
 
     ``conversation``  the name that its records give it; ``parent`` the session that started it
-    ``title``         the title that the program gave; ``asked`` the first request, ``said`` the first words of a user
+    ``title``         the title that the program gave; ``asked`` the first request, ``said`` the
+                      first words of a user
     ``first_at``, ``last_at``  the first and the last time in its records
-    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made; ``reached`` is the
+    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made;
+                        ``reached`` is the
                       time of the last record
-    ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of calls of a tool
+    ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of
+                                                     calls of a tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
-    ``last``          what the last part is: see ``Counts.state``; ``first_error`` the beginning of the first error
+    ``last``          what the last part is: see ``Counts.state``; ``first_error`` the beginning of
+                      the first error
     ``replies``       what the replies of models used
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
     ``extra``         what only the format knows
     ``records``       how many records are counted
-    ``newest``, ``again``, ``is_timed``  what is needed, beside the hashes of these, to recognize one that comes again:
+    ``newest``, ``again``, ``is_timed``  what is needed, beside the hashes of these, to recognize
+                                         one that comes again:
                       see ``Seen``
     """
 
@@ -97,17 +104,19 @@ def beginning_of(text: str) -> str:
 
 
 class Seen:
-    """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory: five or six bytes for each
-    record.
+    """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory: five or
+    six bytes for each record.
 
-    A record is recognized by the first bytes of its hash. Where records have ids, one is the same if it is equal, and
-    one without an id if it follows one that is the same. Where they have none, it is the same if it is the first one,
-    or happened before the newest, or follows one that is the same, in their order.
+    A record is recognized by the first bytes of its hash. Where records have ids, one is the same
+    if it is equal, and one without an id if it follows one that is the same. Where they have none,
+    it is the same if it is the first one, or happened before the newest, or follows one that is the
+    same, in their order.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
         """``hashes`` are those of the records that were counted so far."""
-        self._state, self._was_again = state, False
+        self._state = state
+        self._was_again = False
         self._known = HashSet() if have_ids else None
         self._order = bytearray()
         """The hashes of records without ids, in their order."""
@@ -136,7 +145,9 @@ class Seen:
         return state.is_timed and state.again > 0
 
     def _place_after(self, key: bytes, at: str | None) -> int:
-        """Return the place after that of the record which the next one is again; 0 for a new one."""
+        """Return the place after that of the record which the next one is again; 0 for a new
+        one.
+        """
         start = _KEY_BYTES * self._state.again
         if self._order[start : start + _KEY_BYTES] == key:
             return self._state.again + 1
@@ -146,7 +157,9 @@ class Seen:
 
 
 def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
-    """Return where a source was written, after a record that says this: its first ``cwd``, else the last values."""
+    """Return where a source was written, after a record that says this: its first ``cwd``, else the
+    last values.
+    """
     texts = {name: value for name, value in new.items() if value and isinstance(value, str)}
     if "cwd" in where:
         texts.pop("cwd", None)
@@ -156,8 +169,8 @@ def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
 class Skeleton(ABC):
     """Reads the skeletons of one source, one record after the other, and counts them in ``state``.
 
-    A format names the Struct of its records (``record``), says how one counts (``count``) and what of it are words
-    (``blank``).
+    A format names the Struct of its records (``record``), says how one counts (``count``) and what
+    of it are words (``blank``).
     """
 
     record: ClassVar[type[Struct]]
@@ -166,15 +179,21 @@ class Skeleton(ABC):
     marks_errors: ClassVar[bool] = True
     """Whether records of its program say that a call failed."""
 
-    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
-        """Count on from a state, after the records with these hashes. Replies that are ``left_out`` do not count."""
+    def __init__(
+        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
+    ) -> None:
+        """Count on from a state, after the records with these hashes. Replies that are ``left_out``
+        do not count.
+        """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
     def add(self, record: bytes, hashed: bytes) -> None:
-        """Count a record with this hash. Raises ``msgspec.DecodeError`` for one that is not JSON."""
+        """Count a record with this hash. Raises ``msgspec.DecodeError`` for one that is not
+        JSON.
+        """
         try:
             skeleton = self._decode(record)
         except msgspec.ValidationError:
@@ -198,11 +217,15 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation from which the source goes on without holding it, and how many records of it come before."""
+        """The conversation from which the source goes on without holding it, and how many records
+        of it come before.
+        """
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether a record says that it has this number in its conversation; so it is where none says that."""
+        """Return whether a record says that it has this number in its conversation; so it is where
+        none says that.
+        """
         return True
 
     def encoded(self) -> bytes:
@@ -219,7 +242,8 @@ class Skeleton(ABC):
         self.blank(skeleton)
         return msgspec.json.encode(skeleton)
 
-    # -- for a format -------------------------------------------------------------------------------------------------
+    # -- for a format
+    # ----------------------------------------------------------------------------------------------
 
     @abstractmethod
     def identity(self, skeleton: Any) -> tuple[str | None, str | None]:
@@ -231,17 +255,22 @@ class Skeleton(ABC):
 
     @abstractmethod
     def blank(self, skeleton: Any) -> None:
-        """Take the words out of a skeleton: texts, titles, arguments. Ids, names of tools and figures stay."""
+        """Take the words out of a skeleton: texts, titles, arguments. Ids, names of tools and
+        figures stay.
+        """
 
     @abstractmethod
     def error_in(self, record: bytes) -> str:
         """Return the text of the first result in a record that is an error."""
 
-    def happened(self, at: str | None, *, is_activity: bool = True, is_answer: bool = False) -> None:
-        """Count the time of a record; ``is_activity``: somebody did something, and no compaction was written;
-        ``is_answer``: a model or a tool did.
+    def happened(
+        self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
+    ) -> None:
+        """Count the time of a record; ``is_activity``: somebody did something, and no compaction
+        was written; ``is_answer``: a model or a tool did.
         """
-        state, day = self.state, at[:10] if at else NO_DAY
+        state = self.state
+        day = at[:10] if at else NO_DAY
         state.days[day] = state.days.get(day, 0) + 1
         if at and is_activity:
             if at > state.last_at:

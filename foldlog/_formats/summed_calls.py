@@ -20,21 +20,30 @@ NO_DAY = "(no time)"
 DIGITS = 12
 """Digits of a cost after the point: those beyond come of adding binary fractions."""
 _PRICED = ("prompt_tokens", "completion_tokens")
-USAGE = (*_PRICED, "cached_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens")
+USAGE = (
+    *_PRICED,
+    "cached_tokens",
+    "cache_write_tokens",
+    "cache_write_1h_tokens",
+    "reasoning_tokens",
+)
 """What usage is counted in."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The numbers of tokens of a prompt between which calls are summed: those above which a price of litellm's table is
-another one.
+"""The numbers of tokens of a prompt between which calls are summed: those above which a price of
+litellm's table is another one.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""How many replies may still get other figures: those of parallel sub-agents stand between one another."""
+"""How many replies may still get other figures: those of parallel sub-agents stand between one
+another.
+"""
 
 
 class Calls(NamedTuple):
-    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each has more tokens
-    than ``above``, which is the same for prompts of one price; -1 where each prompt is not known.
+    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each
+    has more tokens than ``above``, which is the same for prompts of one price; -1 where each prompt
+    is not known.
     """
 
     day: str
@@ -58,7 +67,10 @@ class Calls(NamedTuple):
 
 def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
     """Return what a model's call used; ``is_run``: it adds up several."""
-    day = NO_DAY if call.at is None else call.at.astimezone(UTC).date().isoformat()
+    if call.at is None:
+        day = NO_DAY
+    else:
+        day = call.at.astimezone(UTC).date().isoformat()
     usage = whole(call.usage)
     above = -1
     if call.calls == 1 and not is_run:
@@ -67,8 +79,9 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    """Return a hash of a reply: of its id, if that has several parts, such as a message and its request. Some servers
-    give one id alone to many replies, which then differ in their model or tokens.
+    """Return a hash of a reply: of its id, if that has several parts, such as a message and its
+    request. Some servers give one id alone to many replies, which then differ in their model or
+    tokens.
     """
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
@@ -107,7 +120,9 @@ def add_up(each: Iterable[Calls]) -> list[Calls]:
 
 
 class Curve(Struct):
-    """Numbers in their order, of many the highest of ``stride`` each, ``newest`` of them in the last point."""
+    """Numbers in their order, of many the highest of ``stride`` each, ``newest`` of them in the
+    last point.
+    """
 
     points: list[int] = []
     stride: int = 1
@@ -129,8 +144,10 @@ class Curve(Struct):
 class CountedReplies(Struct):
     """What a source tells of the replies of models, as it is stored.
 
-    ``open``    what each of the last ones used: its time, model and tokens. Another line of it may tell more
-    ``calls``   the sums of those before, and ``hashes`` eight bytes for each, by which other sources have it too
+    ``open``    what each of the last ones used: its time, model and tokens. Another line of it may
+                tell more
+    ``calls``   the sums of those before, and ``hashes`` eight bytes for each, by which other
+                sources have it too
     ``last_prompt``  the tokens of the prompt of the last one; ``context`` those of all prompts
     """
 
@@ -142,14 +159,16 @@ class CountedReplies(Struct):
 
 
 class ReplyCounter:
-    """Counts the replies of models in one source, each once: one that comes again later counts as it did at first.
-    Memory: some 14 bytes for each reply.
+    """Counts the replies of models in one source, each once: one that comes again later counts as
+    it did at first. Memory: some 14 bytes for each reply.
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
         """Without the replies with the hashes that are ``left_out``: these are ``others``."""
         self.others = dict[int, Calls]()
-        self._open, self._last_prompt, self._context = state.open, state.last_prompt, state.context
+        self._open = state.open
+        self._last_prompt = state.last_prompt
+        self._context = state.context
         self._sums, self._hashes = Sums(state.calls), bytearray(state.hashes)
         self._left_out, self._known = left_out, HashSet()
         for place in range(0, len(state.hashes), HASH_BYTES):
@@ -179,7 +198,9 @@ class ReplyCounter:
 
     def total(self) -> CountedReplies:
         """Return the figures as if no line came that tells more of an open reply."""
-        sums, hashes, last_prompt = Sums(self._sums.calls()), [bytes(self._hashes)], self._last_prompt
+        sums = Sums(self._sums.calls())
+        hashes = [bytes(self._hashes)]
+        last_prompt = self._last_prompt
         context = Curve([*self._context.points], self._context.stride, self._context.newest)
         for reply, used in self._open.items():
             calls = calls_in(_call_of(reply, *used))
@@ -199,7 +220,9 @@ class ReplyCounter:
             self._context.add(tokens)
 
     def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
-        """Return the hash of a reply, empty for one without an id; None for one that does not count again."""
+        """Return the hash of a reply, empty for one without an id; None for one that does not count
+        again.
+        """
         if reply is None:
             return b""
         number = hash_of_reply(reply, calls)

@@ -1,14 +1,18 @@
 """SWE-agent's history: chat messages that also hold the agent's name, its thought and its action.
 
-A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``, the same steps once
-more with the state of the shell, and ``info`` with the usage of the whole run. The records are those of ``history``.
+A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``,
+the same steps once more with the state of the shell, and ``info`` with the usage of the whole run.
+The records are those of ``history``.
 
 A message becomes the events that ``openai_chat`` makes of it. In addition:
 
     thought, action       parts of what an assistant says, or what a call of its means
-    tool_call_ids         the calls that a tool's message answers: an Observation each, the first with the content
-    user                  behind an assistant's message the environment's answer, as it is without tool calls
-    is_demo               a demonstration: it is shown, as the model was shown it; its calls are no figures
+    tool_call_ids         the calls that a tool's message answers: an Observation each, the first
+                          with the content
+    user                  behind an assistant's message the environment's answer, as it is without
+                          tool calls
+    is_demo               a demonstration: it is shown, as the model was shown it; its calls are no
+                          figures
 """
 
 from __future__ import annotations
@@ -36,9 +40,12 @@ class _Decoder(OpenAIChatDecoder):
 
     def given(self, message: dict[str, Any]) -> list[dict[str, Any]]:
         if message["role"] == "user":
-            is_demo, before = bool(message.get("is_demo")), self._last or {}
+            is_demo = bool(message.get("is_demo"))
+            before = self._last or {}
             is_answer = before.get("role") == "assistant" and is_demo == bool(before.get("is_demo"))
-            return [{**message, "role": "environment"}] if is_demo or is_answer else [message]
+            if is_demo or is_answer:
+                return [{**message, "role": "environment"}]
+            return [message]
         call_ids = message.get("tool_call_ids")
         if type(call_ids) is not list or not all(type(call_id) is str for call_id in call_ids):
             call_ids = []
@@ -57,7 +64,10 @@ FORMAT = Format(
     expected=EXPECTED,
     decoder=_Decoder,
     beside=beside,
-    note="a View of SWE-agent shows the whole history, before SWE-agent's history processors shortened it",
+    note=(
+        "a View of SWE-agent shows the whole history, before SWE-agent's history processors"
+        " shortened it"
+    ),
     source_id=member("id"),
     time=None,
     marks_errors=False,

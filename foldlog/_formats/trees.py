@@ -1,8 +1,10 @@
-"""What exports of chats share: a file with many conversations, each a tree of messages of which one branch is shown.
+"""What exports of chats share: a file with many conversations, each a tree of messages of which one
+branch is shown.
 
-A conversation has a record for each message, and at the end one that says which branch the site shows, where that is
-not the branch of the newest message. The records stand in the order of their times, so a conversation that goes on, or
-is answered again at some message, only gets more of them, and the View at each version is what the model was told then.
+A conversation has a record for each message, and at the end one that says which branch the site
+shows, where that is not the branch of the newest message. The records stand in the order of their
+times, so a conversation that goes on, or is answered again at some message, only gets more of them,
+and the View at each version is what the model was told then.
 """
 
 from __future__ import annotations
@@ -29,7 +31,8 @@ from foldlog.eventstore import Origin, Retraction
 Record = dict[str, Any]
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 _KEY = re.compile(rb'"(\w+)"\s*:')
 
@@ -40,7 +43,8 @@ class Exports(FileReader):
     ``begins``  keys that a file begins with, any of these sets
     ``named``   the keys of a conversation under which its name may be, the first that has a text
     ``held``    the key of the array with the messages
-    ``id title newest``  the keys of a message's id, of the title, and of the id of the newest message that is shown
+    ``id title newest``  the keys of a message's id, of the title, and of the id of the newest
+                         message that is shown
     ``about``   what a record of the conversation has besides its name and the newest message
     """
 
@@ -61,30 +65,43 @@ class Exports(FileReader):
         """Return its messages in their order, damaged ones too; none where nothing was said."""
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return its messages, and what says which branch is shown, where that is not the one of the last message."""
-        messages, newest = self.messages(conversation), text_or_none(conversation.get(self.newest))
+        """Return its messages, and what says which branch is shown, where that is not the one of
+        the last message.
+        """
+        messages = self.messages(conversation)
+        newest = text_or_none(conversation.get(self.newest))
         if not messages or newest in (None, member(self.id)(messages[-1])):
             return messages
         named = {key: conversation[key] for key in self.named if key in conversation}
         return [*messages, {**named, **self.about, self.newest: newest}]
 
     def name_of(self, conversation: Record) -> str | None:
-        return next((name for key in self.named if type(name := conversation.get(key)) is str), None)
+        return next(
+            (name for key in self.named if type(name := conversation.get(key)) is str), None
+        )
 
     def holds(self, path: Path, begin: bytes) -> bool:
         is_begun = any(map(set(_KEY.findall(begin)).issuperset, self.begins))
-        first = [self.has(it.value) for it in islice(_conversations(path), LOOK_AT)] if is_begun else []
+        if is_begun:
+            first = [self.has(it.value) for it in islice(_conversations(path), LOOK_AT)]
+        else:
+            first = []
         return any(first) and 2 * sum(first) >= len(first)
 
     def histories(self, path: Path) -> Iterator[Contained]:
         for located in _conversations(path):
             value = located.value
             if not self.has(value):
-                problem = located.problem or f"expected a conversation, found {described(value)} of another kind"
+                problem = (
+                    located.problem
+                    or f"expected a conversation, found {described(value)} of another kind"
+                )
                 yield Contained(None, Placed(0, partial(iter, [at(located.place, None, problem)])))
             elif records := self.records(value):
                 title = text_or_empty(value.get(self.title)).strip()
-                yield Contained(self.name_of(value), document_of(located, self.held, records), title=title)
+                yield Contained(
+                    self.name_of(value), document_of(located, self.held, records), title=title
+                )
 
 
 def _conversations(path: Path) -> Iterator[Located]:
@@ -101,13 +118,15 @@ def _conversations(path: Path) -> Iterator[Located]:
         yield at(str(path), None, str(error))
 
 
-# -- the order --------------------------------------------------------------------------------------------------------
+# -- the order
+# --------------------------------------------------------------------------------------------------
 
 
 def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | None]) -> list[str]:
     """Return messages in the order of their times, each behind its parent.
 
-    ``parents`` has the parent of each, in their order in the source. One whose parent is missing is a beginning.
+    ``parents`` has the parent of each, in their order in the source. One whose parent is missing is
+    a beginning.
     """
     children: defaultdict[str | None, list[str]] = defaultdict(list)
     for name, parent in parents.items():
@@ -123,15 +142,17 @@ def in_order(parents: Mapping[str, str | None], times: Mapping[str, datetime | N
     return sorted(found, key=found.__getitem__)
 
 
-# -- records to events ------------------------------------------------------------------------------------------------
+# -- records to events
+# ------------------------------------------------------------------------------------------------
 
 
 _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Reads messages. Before one that does not follow the last one, the branch between them is taken back. One that
-    follows a message that is missing follows the last one, unless the first message follows that too.
+    """Reads messages. Before one that does not follow the last one, the branch between them is
+    taken back. One that follows a message that is missing follows the last one, unless the first
+    message follows that too.
     """
 
     keeps_shown = False
@@ -148,16 +169,24 @@ class TreeDecoder(FollowingDecoder):
         return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        rules, is_about, title = self.rules, self.rules.is_about(record), record.get(self.rules.title)
+        rules = self.rules
+        is_about = self.rules.is_about(record)
+        title = record.get(self.rules.title)
         after = record.get(rules.newest if is_about else rules.parent, _NO_PARENT)
         if self._tip is None and not is_about:
             self._root = text_or_none(after)
         if type(after) is not str or after not in self._ends:
-            after = None if not is_about and after in (None, self._root) else self._tip
+            if not is_about and after in (None, self._root):
+                after = None
+            else:
+                after = self._tip
         if after != self._tip:
             read.add(Retraction, version=0 if after is None else self._ends[after])
         if is_about:
-            read.meta = {"title": title} if type(title) is str and title.strip() else {}
+            if type(title) is str and title.strip():
+                read.meta = {"title": title}
+            else:
+                read.meta = {}
         else:
             self.say(read, record)
         read.close("conversation" if is_about else "message", read.meta.get("title"))
@@ -176,7 +205,8 @@ class TreeFormat(Format):
 
     ``is_about``   whether a record is that of a conversation, and not a message
     ``id parent``  the keys of a message for its id and that of the message that it follows
-    ``title newest``  the keys of a conversation for its title and the id of the newest message that is shown
+    ``title newest``  the keys of a conversation for its title and the id of the newest message that
+                      is shown
     """
 
     is_about: Callable[[Any], bool]

@@ -12,7 +12,9 @@ _TAG = re.compile(r"</?[a-z]+(?:-[a-z]+)+>")
 
 
 def asked_in(text: str) -> tuple[str, str]:
-    """Return what a user asks for in these words, without what a runtime added to them, and all that they say."""
+    """Return what a user asks for in these words, without what a runtime added to them, and all
+    that they say.
+    """
     from foldlog.condensers.strategies.digest.words import of_user  # most processes need no digest
 
     text = text[:READ_MAX]

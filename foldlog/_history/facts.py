@@ -1,4 +1,6 @@
-"""Whether the agent knows a fact: some words that the events and summaries that a model is sent have, or have not."""
+"""Whether the agent knows a fact: some words that the events and summaries that a model is sent
+have, or have not.
+"""
 
 from __future__ import annotations
 
@@ -19,13 +21,17 @@ _WORDS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """Whether ``words`` are known at ``version``: an event or a summary that a model is sent has all of them.
+    """Whether ``words`` are known at ``version``: an event or a summary that a model is sent has
+    all of them.
 
     ``known_by``      these events, by id; the id of a summary is below -1
-    ``events``        all events and summaries with the words that were shown once, without those that were taken back
+    ``events``        all events and summaries with the words that were shown once, without those
+                      that were taken back
     ``others``        other events with the words: taken back, or never shown to a model
-    ``unknown_from``  the version from which on the words were last unknown; None if they never were, once they had come
-    ``by``            what made them unknown then: a condensation, for some imported histories a request; or where only
+    ``unknown_from``  the version from which on the words were last unknown; None if they never
+                      were, once they had come
+    ``by``            what made them unknown then: a condensation, for some imported histories a
+                      request; or where only
                       events that were taken back have them, the last retraction
     ``reason``        the answer in words, for people
     """
@@ -64,20 +70,31 @@ class _Span:
 def fact(store: Store, views: Views, conversation: str, words: str, at: int | None = None) -> Fact:
     """Return whether the words are known now, or at a version. See ``foldlog.History.fact``."""
     wanted = SearchTerms(words)
-    view = views.current(conversation) if at is None else views.at(conversation, at)
+    if at is None:
+        view = views.current(conversation)
+    else:
+        view = views.at(conversation, at)
     prompt = sent(store, conversation, view)
     unread = list[str]()
-    with_words = [e for e in events_with(store, conversation, wanted, unread) if e.id < view.version]
-    structural = store.query(conversation, lambda reading: [*reading.structural_events(0, view.version)])
+    with_words = [
+        e for e in events_with(store, conversation, wanted, unread) if e.id < view.version
+    ]
+    structural = store.query(
+        conversation, lambda reading: [*reading.structural_events(0, view.version)]
+    )
     kept = intervals_kept(structural, view.version)
     standing = [
-        event for event in map(_as_shown, with_words) if event is not None and contains(kept, _came(event.id) - 1)
+        event
+        for event in map(_as_shown, with_words)
+        if event is not None and contains(kept, _came(event.id) - 1)
     ]
     shown = {event.id for event in view}
     spans = _spans(standing, shown, [event for event in structural if contains(kept, event.id)])
     sent_events = [prompt.sent[position] for position in prompt.sent.fit_positions]
     ids = {span.event.id for span in spans}
-    known_by = [event.id for event in sent_events if event.id in ids and wanted.stand_in(text_of(event))]
+    known_by = [
+        event.id for event in sent_events if event.id in ids and wanted.stand_in(text_of(event))
+    ]
     gap = _last_gap(spans)
     by = None if gap is None else gap.by
     if not standing and with_words:
@@ -85,7 +102,10 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
     quoted = repr(words[:_WORDS_MAX])
     reason = _reason(quoted, known_by, spans, gap, prompt)
     if not spans and isinstance(by, Retraction):
-        reason = f"{quoted} is not known: only events that were taken back have it, the last by retraction {by.id}"
+        reason = (
+            f"{quoted} is not known: only events that were taken back have it, the last by"
+            f" retraction {by.id}"
+        )
     if unread:
         reason += f"; {len(unread)} events could not be read: {unread[0]}"
     return Fact(
@@ -93,7 +113,11 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
         view.version,
         tuple(known_by),
         tuple(span.event.id for span in spans),
-        tuple(event.id for event in with_words if event.id not in ids and not isinstance(event, CondensationAction)),
+        tuple(
+            event.id
+            for event in with_words
+            if event.id not in ids and not isinstance(event, CondensationAction)
+        ),
         None if gap is None else gap.stop,
         by,
         reason,
@@ -101,7 +125,9 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return the event as a View shows it: the summary of a condensation. None for what no View shows."""
+    """Return the event as a View shows it: the summary of a condensation. None for what no View
+    shows.
+    """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
     return None if is_structural(event) or not event.shown else event
@@ -113,7 +139,9 @@ def _came(event_id: int) -> int:
 
 
 def _spans(events: Iterable[Event], shown: set[int], structural: Sequence[Event]) -> list[_Span]:
-    """Return when each event was shown; without those that never were, since an import had forgotten them before."""
+    """Return when each event was shown; without those that never were, since an import had
+    forgotten them before.
+    """
     forgets = [(one, forgetting(one)) for one in structural]
     spans = []
     for event in events:
@@ -121,7 +149,9 @@ def _spans(events: Iterable[Event], shown: set[int], structural: Sequence[Event]
         if event.id in shown:
             spans.append(_Span(event, start))
             continue
-        by = next((one for one, is_forgotten in forgets if one.id >= start and is_forgotten(event)), None)
+        by = next(
+            (one for one, is_forgotten in forgets if one.id >= start and is_forgotten(event)), None
+        )
         if by is not None:
             spans.append(_Span(event, start, by.id + 1, by))
     return spans
@@ -131,20 +161,32 @@ def _last_gap(spans: Sequence[_Span]) -> _Span | None:
     """Return the span with the last end at which no other span goes on."""
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
-    return next((span for span in ends if not any(other.covers(span.stop or 0) for other in spans)), None)
+    return next(
+        (span for span in ends if not any(other.covers(span.stop or 0) for other in spans)), None
+    )
 
 
-def _reason(quoted: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent) -> str:
+def _reason(
+    quoted: str, known_by: Sequence[int], spans: Sequence[_Span], gap: _Span | None, prompt: Sent
+) -> str:
     if not spans:
         return f"no event that was ever shown has {quoted}"
     until = "" if gap is None else _forgotten(gap)
     if known_by:
         more = f" and {len(known_by) - 1} more" if len(known_by) > 1 else ""
-        return f"{quoted} is known, by {_named(known_by[0])}{more}" + (f"; before that it {until}" if until else "")
+        return f"{quoted} is known, by {_named(known_by[0])}{more}" + (
+            f"; before that it {until}" if until else ""
+        )
     unsent = [span.event.id for span in spans if span.stop is None]
     if unsent:
-        rules = f": {prompt.rules}" if prompt.rules else ", since its call or its result is missing"
-        return f"{quoted} is not known: the View has it in {_named(unsent[-1])}, but no model is sent that{rules}"
+        if prompt.rules:
+            rules = f": {prompt.rules}"
+        else:
+            rules = ", since its call or its result is missing"
+        return (
+            f"{quoted} is not known: the View has it in {_named(unsent[-1])}, but no model is sent"
+            f" that{rules}"
+        )
     return f"{quoted} is not known: it {until}; {_named(spans[-1].event.id)} had it last"
 
 
@@ -153,9 +195,14 @@ def _forgotten(gap: _Span) -> str:
     assert gap.by is not None
     if not isinstance(gap.by, CondensationAction):
         return f"was known until version {gap.by.id}, request {gap.by.id} forgot it"
-    instead = "no summary replaces it" if gap.by.summary is None else "its summary does not contain it"
+    if gap.by.summary is None:
+        instead = "no summary replaces it"
+    else:
+        instead = "its summary does not contain it"
     return f"was known until version {gap.by.id}, condensation {gap.by.id} forgot it; {instead}"
 
 
 def _named(event_id: int) -> str:
-    return f"event {event_id}" if event_id >= 0 else f"the summary of condensation {_came(event_id) - 1}"
+    if event_id >= 0:
+        return f"event {event_id}"
+    return f"the summary of condensation {_came(event_id) - 1}"

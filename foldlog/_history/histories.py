@@ -1,5 +1,5 @@
-"""The face of a store of histories for the author of a runtime; one history is in ``history.py``. No rule of the
-domain is here.
+"""The face of a store of histories for the author of a runtime; one history is in ``history.py``.
+No rule of the domain is here.
 """
 
 from __future__ import annotations
@@ -53,22 +53,28 @@ def open(
     compression: Compression | None = None,
     event_bytes_max: int = EVENT_BYTES_MAX,
 ) -> Histories:
-    """Open a store: a SQLite file, which is made if it does not exist, a PostgreSQL database, or memory.
+    """Open a store: a SQLite file, which is made if it does not exist, a PostgreSQL database, or
+    memory.
 
-    ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash (``"history.db"``), or a URL:
+    ``url``         the path of a file, as a ``Path`` or a text with a dot or a slash
+                    (``"history.db"``), or a URL:
                     ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
-    ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must fit: see ``Histories``
-    ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may lose the newest
+    ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must
+                    fit: see ``Histories``
+    ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may
+                    lose the newest
                     commits, whole ones
     ``clock``       gives the present time, aware; for tests
-    ``keys``        encrypt new events under the first of these keys; ``compression`` is ``"zstd"``, ``"zlib"`` or
+    ``keys``        encrypt new events under the first of these keys; ``compression`` is ``"zstd"``,
+                    ``"zlib"`` or
                     ``"none"``. Where they are not given, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
                     ``FOLDLOG_COMPRESSION`` of the environment count
     ``event_bytes_max``  the largest event that may be appended
 
-    Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description is wrong and
-    ``InvalidOption`` where another argument is, before anything is opened; ``StoreUnavailable`` where the store cannot
-    be opened now, and ``KeyUnavailable`` where a key is missing or malformed.
+    Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description is
+    wrong and ``InvalidOption`` where another argument is, before anything is opened;
+    ``StoreUnavailable`` where the store cannot be opened now, and ``KeyUnavailable`` where a key is
+    missing or malformed.
     """
     chosen = None if condenser is None else _made(condenser)
     if agent_llm is not None:
@@ -89,16 +95,19 @@ def open(
 
 
 class Histories:
-    """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet or not.
+    """The histories of a store, by id: ``histories["c1"]`` is a history whether it has events yet
+    or not.
 
     ``in`` and iteration include only histories with events. Any number of threads may use it.
 
-    ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy (``"digest"``), the
-                    path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None is the one that
-                    needs no model: a digest, by size and on request
-    ``agent_llm``   the model whose room a View must fit, such as ``foldlog.condensers.LLM``; without it events are
-                    counted, and tokens estimated where the condenser has a limit for them. Its ``dialect``, where it
-                    has one, is the form of ``view.to_messages()``
+    ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy
+                    (``"digest"``), the
+                    path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None
+                    is the one that needs no model: a digest, by size and on request
+    ``agent_llm``   the model whose room a View must fit, such as ``foldlog.condensers.LLM``;
+                    without it events are
+                    counted, and tokens estimated where the condenser has a limit for them. Its
+                    ``dialect``, where it has one, is the form of ``view.to_messages()``
     """
 
     def __init__(
@@ -124,20 +133,27 @@ class Histories:
         return default_condenser()
 
     def create(
-        self, conversation: str, attributes: Mapping[str, Any] | None = None, *, replace_erased: bool = False
+        self,
+        conversation: str,
+        attributes: Mapping[str, Any] | None = None,
+        *,
+        replace_erased: bool = False,
     ) -> History:
-        """Begin a history with attributes: texts, whole numbers, booleans and lists of texts by name, such as app,
-        user, project, title, parent and tags. Return it.
+        """Begin a history with attributes: texts, whole numbers, booleans and lists of texts by
+        name, such as app, user, project, title, parent and tags. Return it.
 
-        The history then has one event, which no View shows. With ``replace_erased`` it may use the id of an erased
-        history again, whose tombstone stays; a ``History`` that wrote to the erased one or read it still raises
-        ``ConversationErased``. Raises ``VersionConflict`` if the history has events already, and what
-        ``History.append`` raises. Durability: on disk when it returns.
+        The history then has one event, which no View shows. With ``replace_erased`` it may use the
+        id of an erased history again, whose tombstone stays; a ``History`` that wrote to the erased
+        one or read it still raises ``ConversationErased``. Raises ``VersionConflict`` if the
+        history has events already, and what ``History.append`` raises. Durability: on disk when it
+        returns.
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
         given = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
-        Documents(self.store).append(conversation, (), given, expected_version=0, generation=generation)
+        Documents(self.store).append(
+            conversation, (), given, expected_version=0, generation=generation
+        )
         history._generation.key = generation.key
         return history
 
@@ -149,30 +165,35 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories, or those that have all of these attributes, the last active first. For a
-        list such as tags, give the texts that it must hold.
+        """Return the histories, or those that have all of these attributes, the last active first.
+        For a list such as tags, give the texts that it must hold.
 
-        The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at once. Give ``after`` of
-        one page for the next. Histories of an encrypted store are found with its keys. Raises ``InvalidArgument``,
-        ``StoreUnavailable``, and ``KeyUnavailable`` if the key of a history is not given, which may have the attributes
-        too. Cost: the histories returned; if the list is older than ``age_max_s``, also the histories with newer
-        events; the first list of a store reads each history once.
+        The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at
+        once. Give ``after`` of one page for the next. Histories of an encrypted store are found
+        with its keys. Raises ``InvalidArgument``, ``StoreUnavailable``, and ``KeyUnavailable`` if
+        the key of a history is not given, which may have the attributes too. Cost: the histories
+        returned; if the list is older than ``age_max_s``, also the histories with newer events; the
+        first list of a store reads each history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that no worker drives (``History.lease``) and that have open calls, or a
-        lease that was not given back: what a worker that died left. They come in the order of their UTF-8 bytes.
+        """Yield the ids of the histories that no worker drives (``History.lease``) and that have
+        open calls, or a lease that was not given back: what a worker that died left. They come in
+        the order of their UTF-8 bytes.
 
-        One that cannot be read is left out, and the log is told. Cost: a kept record of each history; of those with
-        new events since the last call, their Views.
+        One that cannot be read is left out, and the log is told. Cost: a kept record of each
+        history; of those with new events since the last call, their Views.
         """
         from foldlog._history.lease import to_resume
 
         unread = partial(tell, "foldlog.resume.finding")
-        return (row.id for row in to_resume(self.store, self.views, self.store.iter_conversations(), unread))
+        return (
+            row.id
+            for row in to_resume(self.store, self.views, self.store.iter_conversations(), unread)
+        )
 
     @cached_property
     def _handler(self) -> CondenseHandler:
@@ -197,14 +218,14 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the newest ``limit`` events that have all the words, those of the newest conversations first, of all
-        conversations or of one; with None all of them.
+        """Return the newest ``limit`` events that have all the words, those of the newest
+        conversations first, of all conversations or of one; with None all of them.
 
-        A word is found at the beginning of words; ``"several words"`` in quotes follow one another. ``kinds`` are
-        ``user``, ``agent``, ``action``, ``observation`` and the other words of ``foldlog._labels.KINDS``. There is no
-        index: the stored records and events are read. Raises ``InvalidArgument`` where there is no word to search for,
-        and ``ConversationNotFound``; one whose key is not given is left out. Cost: about 400 MB a second, up to the
-        last hit.
+        A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
+        ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other words of
+        ``foldlog._labels.KINDS``. There is no index: the stored records and events are read. Raises
+        ``InvalidArgument`` where there is no word to search for, and ``ConversationNotFound``; one
+        whose key is not given is left out. Cost: about 400 MB a second, up to the last hit.
         """
         from foldlog._search import search
 
@@ -223,14 +244,18 @@ class Histories:
             return False
 
     def __len__(self) -> int:
-        """Return the number of histories that have events. Cost: reading the list of conversations."""
+        """Return the number of histories that have events. Cost: reading the list of
+        conversations.
+        """
         return sum(1 for _ in self)
 
     def __bool__(self) -> bool:
         return True
 
     def __iter__(self) -> Iterator[str]:
-        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read page by page."""
+        """Yield the ids of all histories that have events, in the order of their UTF-8 bytes. Read
+        page by page.
+        """
         return (row.id for row in self.store.iter_conversations() if row.erased_at is None)
 
     @cached_property
@@ -250,27 +275,33 @@ class Histories:
         prefix: str = "",
         findings: Callable[[str], object] | None = None,
     ) -> tuple[History, ...]:
-        """Import the histories of other agents in a file, or in a folder and the folders below it. Return them.
+        """Import the histories of other agents in a file, or in a folder and the folders below it.
+        Return them.
 
-        The sources are kept as they are; the events of a history are made at its first use. Importing the same source
-        again adds only new records; one that was written again becomes a fork at the first record that differs. Each
-        history has the name of its source, after ``prefix``; ``conversation`` names a single one. A record that cannot
-        be read is left out: ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+        The sources are kept as they are; the events of a history are made at its first use.
+        Importing the same source again adds only new records; one that was written again becomes a
+        fork at the first record that differs. Each history has the name of its source, after
+        ``prefix``; ``conversation`` names a single one. A record that cannot be read is left out:
+        ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
 
-        Raises ``formats.UnknownFormat``; ``ValueError`` where the path holds no history, or several for one
-        ``conversation``; after the others were imported, what kept a source from it, such as ``formats.SourceRefused``
-        where redacted content would come back. Durability: on disk when it returns. Cost: the bytes.
+        Raises ``formats.UnknownFormat``; ``ValueError`` where the path holds no history, or several
+        for one ``conversation``; after the others were imported, what kept a source from it, such
+        as ``formats.SourceRefused`` where redacted content would come back. Durability: on disk
+        when it returns. Cost: the bytes.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_told
 
-        format, prefix = check_text("format", format), check_text("prefix", prefix)
+        format = check_text("format", format)
+        prefix = check_text("prefix", prefix)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
         check_told("findings", findings)
         if conversation is not None:
             check_text("conversation", conversation)
-        find = findings or (lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told))
+        find = findings or (
+            lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told)
+        )
         imported = dict[str, None]()
         failed: Exception | None = None
         sources = Import(self.store, [Path(path)], format, prefix=prefix, conversation=conversation)
@@ -291,7 +322,8 @@ class Histories:
         return tuple(self[name] for name in imported)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events with this source id in any history, of those appended with ``dedupe="origin"``.
+        """Return the events with this source id in any history, of those appended with
+        ``dedupe="origin"``.
 
         Cost: the events found, whatever the size of the store.
         """
@@ -309,21 +341,23 @@ class Histories:
     ) -> ConversationRow:
         """Erase a conversation with its companions for good. Return its tombstone.
 
-        No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` names what may hold it
-        still. Calling it again finishes an interrupted erasure. ``detach_forks`` first gives each of its forks a copy
-        of the shared events; ``with_forks`` erases its forks too. With ``expected``, its row, it is erased only if it
-        has no newer event.
+        No reader sees it from the first moment on, and its id is not used again. ``unconfirmed``
+        names what may hold it still. Calling it again finishes an interrupted erasure.
+        ``detach_forks`` first gives each of its forks a copy of the shared events; ``with_forks``
+        erases its forks too. With ``expected``, its row, it is erased only if it has no newer
+        event.
 
-        In a SQLite file its bytes stay until ``maintenance.vacuum``
-        (``bytes_pending``), which rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums
-        all tables, ten times a minute at most, which costs many times the erasure of a short conversation; later calls
-        leave bytes pending. To erase many, use ``maintenance.expire``, or give ``complete=False`` and call
-        ``maintenance.vacuum`` at the end.
+        In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``), which
+        rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums all
+        tables, ten times a minute at most, which costs many times the erasure of a short
+        conversation; later calls leave bytes pending. To erase many, use ``maintenance.expire``, or
+        give ``complete=False`` and call ``maintenance.vacuum`` at the end.
 
-        Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given; ``ConversationHasForks`` where it has
-        forks that are neither detached nor erased; ``VersionConflict`` where its last event is not that of
-        ``expected``; and ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end. Cost:
-        its events, and the sums that lists keep.
+        Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given;
+        ``ConversationHasForks`` where it has forks that are neither detached nor erased;
+        ``VersionConflict`` where its last event is not that of ``expected``; and
+        ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end.
+        Cost: its events, and the sums that lists keep.
         """
         from foldlog._maintenance import erased, gone
 
@@ -342,7 +376,9 @@ class Histories:
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)
 
     def close(self) -> None:
-        """Close the store. The threads of its async face end; only closing that face waits for their calls."""
+        """Close the store. The threads of its async face end; only closing that face waits for
+        their calls.
+        """
         if self._async_face is not None:
             self._async_face._end_threads(wait=False)
         self.store.close()
@@ -358,12 +394,21 @@ class Histories:
 
 
 def _made(condenser: ChosenCondenser) -> Condenser:
-    """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML file."""
-    from foldlog.condensers import Condenser, InvalidCondenser, condenser_from_config, load_condenser
+    """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML
+    file.
+    """
+    from foldlog.condensers import (
+        Condenser,
+        InvalidCondenser,
+        condenser_from_config,
+        load_condenser,
+    )
 
     if isinstance(condenser, Condenser):
         return condenser
-    if isinstance(condenser, os.PathLike) or (isinstance(condenser, str) and condenser.endswith(".toml")):
+    if isinstance(condenser, os.PathLike) or (
+        isinstance(condenser, str) and condenser.endswith(".toml")
+    ):
         return load_condenser(condenser)
     if isinstance(condenser, str):
         try:
@@ -372,7 +417,7 @@ def _made(condenser: ChosenCondenser) -> Condenser:
             raise InvalidCondenser(f"{error}; the path of a file ends in .toml") from None
     if not isinstance(condenser, Mapping):
         raise InvalidCondenser(
-            f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path of a file "
-            f"that ends in .toml, a table ({{'type': 'digest'}}), or a Condenser"
+            f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path"
+            " of a file that ends in .toml, a table ({'type': 'digest'}), or a Condenser"
         )
     return condenser_from_config(condenser)

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 
 def append_once(history: History, idempotency_key: str, made: Any) -> tuple[Recorded, ...]:
-    """Append what a work returned: events, a chat message that is not a model's, or a model's reply. Where another
-    worker was first, return what it recorded.
+    """Append what a work returned: events, a chat message that is not a model's, or a model's
+    reply. Where another worker was first, return what it recorded.
     """
     append = history.append if _are_events(made) else history.append_reply
     try:
@@ -25,4 +25,6 @@ def append_once(history: History, idempotency_key: str, made: Any) -> tuple[Reco
 def _are_events(made: Any) -> bool:
     if isinstance(made, list | tuple):
         return bool(made) and all(map(_are_events, made))
-    return isinstance(made, Event) or (isinstance(made, Mapping) and made.get("role") not in (None, "assistant"))
+    return isinstance(made, Event) or (
+        isinstance(made, Mapping) and made.get("role") not in (None, "assistant")
+    )

@@ -1,7 +1,9 @@
-"""Run tools at most once inside another agent runtime: it decides when a tool runs, and when a call is stored.
+"""Run tools at most once inside another agent runtime: it decides when a tool runs, and when a call
+is stored.
 
-The adapter of the runtime says in ``CURRENT`` which call is made, around the tool. A tool that ``foldlog.effect`` marks
-asks here before it runs. Where the runtime has not stored the call yet, its intent and its beginning are one append.
+The adapter of the runtime says in ``CURRENT`` which call is made, around the tool. A tool that
+``foldlog.effect`` marks asks here before it runs. Where the runtime has not stored the call yet,
+its intent and its beginning are one append.
 """
 
 from __future__ import annotations
@@ -57,11 +59,11 @@ class RuntimeCall:
     """Those of the conversation, if this call begins it."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """Record that the tool begins. Return its key, and None; or with another value: the answer to the model in the
-        place of the tool, which must not run.
+        """Record that the tool begins. Return its key, and None; or with another value: the answer
+        to the model in the place of the tool, which must not run.
 
-        The first call in this process also reads which effects other processes left: of these the model is told once,
-        before any other tool with effects runs.
+        The first call in this process also reads which effects other processes left: of these the
+        model is told once, before any other tool with effects runs.
         """
         if rule.repeat == "safe":
             return "", None
@@ -71,23 +73,33 @@ class RuntimeCall:
             traces, keys = effects.read_traces(history, here)
             if traces[here].observation is None:  # the runtime tries the same call again
                 return self._repeat(history, rule, keys[here], traces[here])
-        if history.recorded(key_of_intent(self.call_id)):  # maybe of a process that died since they were read
+        # maybe of a process that died since they were read
+        if history.recorded(key_of_intent(self.call_id)):
             vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
         left = _left_behind(self.histories, history)
-        same = next((key for key, trace in left.items() if trace.call.call_id == self.call_id), None)
+        same = next(
+            (key for key, trace in left.items() if trace.call.call_id == self.call_id), None
+        )
         if same is not None:
             return self._repeat(history, rule, same, left.pop(same))
         if left:
             return "", self._told(history, left)
-        stored = next((call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None)
+        stored = next(
+            (call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None
+        )
         begun[history.id, self.call_id], key = self._mark(history, stored, 1)
         if len(begun) > _REMEMBERED:
             del begun[next(iter(begun))]
         return key, None
 
-    def _repeat(self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace) -> tuple[str, Any]:
+    def _repeat(
+        self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
+    ) -> tuple[str, Any]:
         """Return what becomes of a call that another process began."""
-        outcome = rule.check(key, trace.call) if rule.check is not None else None
+        if rule.check is not None:
+            outcome = rule.check(key, trace.call)
+        else:
+            outcome = None
         if outcome is not None:
             return key, outcome
         if rule == effects.EffectRule("never"):
@@ -103,7 +115,9 @@ class RuntimeCall:
         return "\n".join(told)
 
     def _mark(self, history: History, stored: Action | None, attempt: int) -> tuple[int, str]:
-        """Record that the tool begins, with the call where it is not stored. Return the id of the call, and its key."""
+        """Record that the tool begins, with the call where it is not stored. Return the id of the
+        call, and its key.
+        """
         data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _this_process()}
         if stored is not None:
             key = _key(history, stored.id)
@@ -117,17 +131,23 @@ class RuntimeCall:
         mark = Annotation(name=MARK, data={**data, "intent": intent})
         try:
             (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
-        except IdempotencyConflict:  # the id names several calls: the first intent leads to all of them
+        except (
+            IdempotencyConflict
+        ):  # the id names several calls: the first intent leads to all of them
             (recorded,) = history.append(mark)
         return recorded.id, _key(history, recorded.id)
 
 
-def effect(*, repeat: effects.Repeat = "never", check: effects.Check | None = None) -> Callable[[F], F]:
-    """Mark a tool as one with effects outside: ``@foldlog.effect(repeat="same key")``. ``History.run`` and the adapters
-    for agent runtimes then run it by this rule. See ``History.run`` for ``repeat`` and ``check``.
+def effect(
+    *, repeat: effects.Repeat = "never", check: effects.Check | None = None
+) -> Callable[[F], F]:
+    """Mark a tool as one with effects outside: ``@foldlog.effect(repeat="same key")``.
+    ``History.run`` and the adapters for agent runtimes then run it by this rule. See
+    ``History.run`` for ``repeat`` and ``check``.
 
-    Its argument ``key`` is for the outside system: neither a model nor a runtime sees it. Write the mark below the
-    decorator of a runtime. Called in another way, the tool raises ``InvalidArgument``.
+    Its argument ``key`` is for the outside system: neither a model nor a runtime sees it. Write the
+    mark below the decorator of a runtime. Called in another way, the tool raises
+    ``InvalidArgument``.
     """
     rule = effects.EffectRule(repeat, check)
 
@@ -139,7 +159,9 @@ def effect(*, repeat: effects.Repeat = "never", check: effects.Check | None = No
             call = _current(tool)
             key, answer = await call.pool.run(partial(call.begin, rule))
             more = {"key": key} if takes_key else {}
-            return await tool(*args, **kwargs, **more) if answer is None else answer
+            if answer is None:
+                return await tool(*args, **kwargs, **more)
+            return answer
 
         def run_here(*args: Any, **kwargs: Any) -> Any:
             key, answer = _current(tool).begin(rule)
@@ -149,7 +171,9 @@ def effect(*, repeat: effects.Repeat = "never", check: effects.Check | None = No
         guarded: Any = wraps(tool)(run_async if inspect.iscoroutinefunction(tool) else run_here)
         shown = [each for name, each in signature.parameters.items() if name != "key"]
         guarded.__signature__ = signature.replace(parameters=shown)
-        guarded.__annotations__ = {name: of for name, of in tool.__annotations__.items() if name != "key"}
+        guarded.__annotations__ = {
+            name: of for name, of in tool.__annotations__.items() if name != "key"
+        }
         setattr(guarded, effects.RULE, rule)
         return cast("F", guarded)
 
@@ -161,14 +185,16 @@ def _current(tool: Callable[..., Any]) -> RuntimeCall:
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
-            f"{tool.__name__!r} is marked by foldlog.effect, and no call of it is known here; run it by history.run, "
-            f"or through the adapter of your runtime (docs/ADAPTERS.md)"
+            f"{tool.__name__!r} is marked by foldlog.effect, and no call of it is known here; run"
+            " it by history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
         )
     return call
 
 
 def _key(history: History, call_id: int) -> str:
-    return key_of(history._store.query(history.id, lambda reading: reading.head_at(call_id + 1)) or b"")
+    return key_of(
+        history._store.query(history.id, lambda reading: reading.head_at(call_id + 1)) or b""
+    )
 
 
 def _this_process() -> str:
@@ -176,8 +202,9 @@ def _this_process() -> str:
 
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
-    """Record which effects another process left in doubt, before a runtime gives their calls results of its own. Of
-    these the model is told before the next tool with effects runs in this process.
+    """Record which effects another process left in doubt, before a runtime gives their calls
+    results of its own. Of these the model is told before the next tool with effects runs in this
+    process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
@@ -186,12 +213,14 @@ def note_left_behind(histories: Histories, conversation: str) -> None:
 
 
 def _note(history: History, left: Mapping[str, CallTrace]) -> None:
-    history.append([Annotation(name=MARK, data={"told": True}, cause=trace.call.id) for trace in left.values()])
+    history.append(
+        [Annotation(name=MARK, data={"told": True}, cause=trace.call.id) for trace in left.values()]
+    )
 
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    """Return the effects that other processes began and of which neither an outcome is known nor the model was told, by
-    their keys. They are read once in a process.
+    """Return the effects that other processes began and of which neither an outcome is known nor
+    the model was told, by their keys. They are read once in a process.
     """
     known: dict[str, dict[str, CallTrace]] = vars(histories).setdefault("_left_behind", {})
     if history.id not in known:
@@ -205,6 +234,8 @@ def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]
 
 
 def _has_effects(history: History) -> bool:
-    """Return whether a tool of this history is marked. Cost: the events that came of no record of a runtime."""
+    """Return whether a tool of this history is marked. Cost: the events that came of no record of a
+    runtime.
+    """
     added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)

@@ -1,7 +1,7 @@
 """Put the sources in ``app/`` together: one script, one style, one page.
 
-The script's modules import one another by name, for people and for tools that read them. A browser gets them one after
-the other in one file: an exported name is the same in all of them.
+The script's modules import one another by name, for people and for tools that read them. A browser
+gets them one after the other in one file: an exported name is the same in all of them.
 """
 
 from __future__ import annotations
@@ -14,12 +14,25 @@ from html import escape
 from importlib.resources import files
 
 MODULES = (
-    *("dom", "theme", "titles", "history", "marks", "markdown", "sources", "chart", "detail", "list"),
+    *(
+        "dom",
+        "theme",
+        "titles",
+        "history",
+        "marks",
+        "markdown",
+        "sources",
+        "chart",
+        "detail",
+        "list",
+    ),
     *("transcript", "strip", "notes", "knew", "runs", "compare", "opening", "main"),
 )
 """The modules of the script, each after those that it imports."""
 
-_MODULE_WORDS = re.compile(r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE)
+_MODULE_WORDS = re.compile(
+    r'^import \{[^}]*\} from "\./[\w-]+\.js";\n|^export (?=\w)', re.MULTILINE
+)
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
 
 
@@ -30,7 +43,11 @@ def _source(name: str) -> str:
 @cache
 def script() -> str:
     """Return the whole script."""
-    return '"use strict";\n{\n' + "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES) + "}\n"
+    return (
+        '"use strict";\n{\n'
+        + "\n".join(_MODULE_WORDS.sub("", _source(f"{name}.js")) for name in MODULES)
+        + "}\n"
+    )
 
 
 @cache
@@ -46,5 +63,11 @@ def content_hash(text: str) -> str:
 
 def page(*, title: str, head: str, script: str, fallback: str, data: str) -> str:
     """Return the page. ``title`` is a text; the others are markup."""
-    values = {"title": escape(title), "head": head, "script": script, "fallback": fallback, "data": data}
+    values = {
+        "title": escape(title),
+        "head": head,
+        "script": script,
+        "fallback": fallback,
+        "data": data,
+    }
     return _PLACE.sub(lambda found: values[found[1]], _source("page.html"))

@@ -1,8 +1,8 @@
-"""Make the document of a history for the page: columns of its events, its condensations, and the places of its
-summaries.
+"""Make the document of a history for the page: columns of its events, its condensations, and the
+places of its summaries.
 
-It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes it; it can continue
-with later events.
+It is the document of ``/api/history``, described in ``docs/PAGE.md``. One pass over the log makes
+it; it can continue with later events.
 """
 
 from __future__ import annotations
@@ -58,14 +58,20 @@ GIST = 160
 
 
 class PageFold:
-    """The columns of a conversation, made while its events go by. Give it the events in order, in any number of parts.
+    """The columns of a conversation, made while its events go by. Give it the events in order, in
+    any number of parts.
 
-    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, or estimated without one.
-    ``redactions``, ``borders`` and ``key`` are as they were when it began: it is right while they stay.
+    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, or
+    estimated without one. ``redactions``, ``borders`` and ``key`` are as they were when it began:
+    it is right while they stay.
     """
 
     def __init__(
-        self, store: Store, conversation: str, limit: int | None = None, model: CountsTokens | None = None
+        self,
+        store: Store,
+        conversation: str,
+        limit: int | None = None,
+        model: CountsTokens | None = None,
     ) -> None:
         def known(read: ReadTransaction) -> tuple[tuple[Border, ...], int, int]:
             return read.lineage, read.redactions, read.key
@@ -97,8 +103,8 @@ class PageFold:
         return self._fold.version
 
     def take(self, found: Iterable[Logged | CorruptEvent]) -> None:
-        """Take the next events, and the errors in the place of those that cannot be read. Raises what
-        ``LifetimesFold.take`` raises.
+        """Take the next events, and the errors in the place of those that cannot be read. Raises
+        what ``LifetimesFold.take`` raises.
         """
         self._fold.take(self._noted(found))
 
@@ -116,7 +122,10 @@ class PageFold:
             self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
             self.gists.append(gist(self._in_own_ids(event), GIST))
-            answers = self._calls.take(event) if isinstance(event, Observation) else None
+            if isinstance(event, Observation):
+                answers = self._calls.take(event)
+            else:
+                answers = None
             self._answers.append(_NEVER if answers is None else answers)
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
@@ -133,20 +142,32 @@ class PageFold:
 
     def _note_change(self, event: Event, kind: str) -> None:
         for report in reports_of(event):
-            if isinstance(report, dict) and isinstance(report.get("rule"), dict) and not report.get("outcome"):
-                self._masks.append(MaskDocument(at=event.id, by=report.get("condenser"), rule=report["rule"]))
+            if (
+                isinstance(report, dict)
+                and isinstance(report.get("rule"), dict)
+                and not report.get("outcome")
+            ):
+                self._masks.append(
+                    MaskDocument(at=event.id, by=report.get("condenser"), rule=report["rule"])
+                )
         if isinstance(event, CondensationRequest):
             self._requests.append(event)
             self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason))
         elif isinstance(event, Retraction):
             self._replacing += [event] if is_replacing(event) else []
-            self._changes.append(ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version))
+            self._changes.append(
+                ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version)
+            )
         elif isinstance(event, CondensationAction):
             if event.summary is not None:
                 self._summaries[summary_id(event.id)] = gist(summary_event(event), GIST)
             self._condensations[event.id] = event
             metadata = event.metadata
-            told = {key: metadata[key] for key in ToldDocument.__struct_fields__ if metadata.get(key) is not None}
+            told = {
+                key: metadata[key]
+                for key in ToldDocument.__struct_fields__
+                if metadata.get(key) is not None
+            }
             self._changes.append(
                 ChangeDocument(
                     id=event.id,
@@ -165,8 +186,9 @@ class PageFold:
         return next((limit for limit in limits if isinstance(limit, int) and limit > 0), None)
 
     def document(self, overview: Overview, since: int = 0) -> HistoryDocument:
-        """Return the page's document, with title, attributes and format of ``overview``. With ``since``, it has only
-        the columns of events from that id on, and the lifetimes that changed since that version. Cost: the events.
+        """Return the page's document, with title, attributes and format of ``overview``. With
+        ``since``, it has only the columns of events from that id on, and the lifetimes that changed
+        since that version. Cost: the events.
         """
         lives = self._fold.result()
         left, by, sent, spans = _columns(lives.events, since)
@@ -185,11 +207,16 @@ class PageFold:
             version=self.version,
             events_counted=overview.events,
             since=since,
-            borders=tuple(BorderDocument(parent=each.parent, parent_version=each.version) for each in self.borders),
+            borders=tuple(
+                BorderDocument(parent=each.parent, parent_version=each.version)
+                for each in self.borders
+            ),
             redactions=self.redactions,
             tokens_are="estimated" if self._counted is None else "counted",
             counted_as=None if self._counted is None else self._counted.model,
-            tokens_estimated=() if self._counted is None else tuple(sorted(self._counted.estimated)),
+            tokens_estimated=()
+            if self._counted is None
+            else tuple(sorted(self._counted.estimated)),
             limit=self._limit or self._recorded_limit(),
             zone="local" if self._without_zone else "UTC",
             kinds=_KINDS,
@@ -204,7 +231,12 @@ class PageFold:
             ),
             spans=spans,
             summaries=tuple(
-                LivedDocument(id=one.id, tokens=one.tokens, gist=self._summaries.get(one.id, ""), spans=_spans(one))
+                LivedDocument(
+                    id=one.id,
+                    tokens=one.tokens,
+                    gist=self._summaries.get(one.id, ""),
+                    spans=_spans(one),
+                )
                 for one in lives.summaries.values()
             ),
             order=tuple(lives.order),
@@ -219,8 +251,9 @@ class PageFold:
 
 
 def newest_history(conversation: str, events: Sequence[Event], total: int) -> HistoryDocument:
-    """Return the document of a history that has only these events: what a page shows while its own is made. ``total``
-    is how many events there are. No tokens are counted, and what changes a View is left out.
+    """Return the document of a history that has only these events: what a page shows while its own
+    is made. ``total`` is how many events there are. No tokens are counted, and what changes a View
+    is left out.
     """
     calls = WaitingCalls()
     answers: list[int] = []
@@ -230,7 +263,8 @@ def newest_history(conversation: str, events: Sequence[Event], total: int) -> Hi
         if isinstance(event, Action):
             calls.add(event, place)
     times = [
-        None if event.timestamp is None else event_microseconds(EventTime(event.timestamp)) // 1_000 for event in events
+        None if event.timestamp is None else event_microseconds(EventTime(event.timestamp)) // 1_000
+        for event in events
     ]
     count = len(events)
     return HistoryDocument(
@@ -271,7 +305,9 @@ _KINDS = (*KINDS, DAMAGED)
 
 
 def _versions_returned_to(store: Store, conversation: str) -> list[int]:
-    """Return the versions that retractions return to. Cost: the structural events; all events where one is damaged."""
+    """Return the versions that retractions return to. Cost: the structural events; all events where
+    one is damaged.
+    """
     try:
         events = store.query(conversation, lambda read: list(read.structural_events()))
     except CorruptEvent:
@@ -279,18 +315,24 @@ def _versions_returned_to(store: Store, conversation: str) -> list[int]:
     return [target(event) for event in events if isinstance(event, Retraction)]
 
 
-def _columns(events: Iterable[Lifetime], since: int) -> tuple[list[int], list[int], list[int], list[Any]]:
-    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the spans of those events
-    whose life the columns cannot tell, or that changed since that version.
+def _columns(
+    events: Iterable[Lifetime], since: int
+) -> tuple[list[int], list[int], list[int], list[Any]]:
+    """Return the columns ``left``, ``by`` and ``sent`` of the events from ``since`` on, and the
+    spans of those events whose life the columns cannot tell, or that changed since that version.
 
-    ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was never shown. ``sent``
-    is the version from which on a model is sent it; 0 if never.
+    ``left`` is the version at which an event left the View: 0 if it is still shown, -1 if it was
+    never shown. ``sent`` is the version from which on a model is sent it; 0 if never.
     """
-    left, by, sent = [], [], []
+    left = []
+    by = []
+    sent = []
     others: list[Any] = []
     for one in events:
         span = one.spans[0] if one.spans else None
-        simple = len(one.spans) <= 1 and (span is None or (span.start == one.id + 1 and len(span.sent) <= 1))
+        simple = len(one.spans) <= 1 and (
+            span is None or (span.start == one.id + 1 and len(span.sent) <= 1)
+        )
         if one.id >= since:
             left.append(_NEVER if span is None else span.stop or 0)
             by.append(_NEVER if span is None or span.by is None else span.by)
@@ -306,7 +348,14 @@ def _last_change(span: Span) -> int:
 
 def _spans(one: Lifetime) -> list[Any]:
     return [
-        [span.start, span.stop or 0, _NEVER if span.by is None else span.by, span.sent, span.place, span.index]
+        [
+            span.start,
+            span.stop or 0,
+            _NEVER if span.by is None else span.by,
+            span.sent,
+            span.place,
+            span.index,
+        ]
         for span in one.spans
     ]
 

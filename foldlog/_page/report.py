@@ -1,4 +1,6 @@
-"""Write the page of one history into one file that needs nothing else: no network, no other file."""
+"""Write the page of one history into one file that needs nothing else: no network, no other
+file.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ from foldlog._words.safe_text import json_text, printable
 from foldlog.eventstore import CorruptEvent, Logged, Store
 
 _CHUNK_CHARACTERS = 256 * 1024
-"""The number of characters of texts that are compressed together: a browser decompresses them when one of them is
-shown.
+"""The number of characters of texts that are compressed together: a browser decompresses them when
+one of them is shown.
 """
 _GISTS = 2_000
 _SPLIT = "\0split\0"
@@ -55,13 +57,14 @@ def write_report(
 ) -> int:
     """Write the page of a conversation to ``path``, and return its size in bytes.
 
-    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a ``foldlog.LLM``;
-    without one they are estimated. ``notes`` are shown beside the events. Costs that no call tells are by ``prices``,
-    by default those of an installed table.
+    ``limit`` is drawn as a limit of tokens. Tokens are counted as ``model`` counts them, such as a
+    ``foldlog.LLM``; without one they are estimated. ``notes`` are shown beside the events. Costs
+    that no call tells are by ``prices``, by default those of an installed table.
 
-    The file appears whole or not at all, readable by its owner alone; a link in its place is replaced, not followed.
-    An event that cannot be read is shown as damaged. Raises ``ConversationNotFound``, ``OSError``, and
-    ``TokensUnknown`` where the tokenizer of the model is missing. Cost: the events, once; memory for their columns.
+    The file appears whole or not at all, readable by its owner alone; a link in its place is
+    replaced, not followed. An event that cannot be read is shown as damaged. Raises
+    ``ConversationNotFound``, ``OSError``, and ``TokensUnknown`` where the tokenizer of the model is
+    missing. Cost: the events, once; memory for their columns.
     """
     row = store.conversation(conversation)
     fold = PageFold(store, conversation, limit, model)
@@ -90,30 +93,43 @@ def _spooled(
         if size >= _CHUNK_CHARACTERS:
             _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
             progress(done)
-            chunk, size, first = [], 0, done
+            chunk = []
+            size = 0
+            first = done
         yield entry
     if chunk:
         _write_data(texts, "texts", f"[{','.join(chunk)}]", first)
 
 
 def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
-    """Write an inert element with a compressed text. Its base64 has no character that ends an element."""
+    """Write an inert element with a compressed text. Its base64 has no character that ends an
+    element.
+    """
     packed = b64encode(zlib.compress(text.encode("utf-8"), 6)).decode("ascii")
     file.write(f'<script type="text/plain" class="{name}" data-first="{first}">{packed}</script>\n')
 
 
 def _write(
-    file: IO[str], document: HistoryDocument, gists: list[str], texts: IO[str], beside: Mapping[str, Any]
+    file: IO[str],
+    document: HistoryDocument,
+    gists: list[str],
+    texts: IO[str],
+    beside: Mapping[str, Any],
 ) -> None:
     name = document.title or document.conversation
-    style, script = assets.style(), assets.script()
+    style = assets.style()
+    script = assets.script()
     policy = (
-        f"default-src 'none'; script-src {assets.content_hash(script)}; style-src {assets.content_hash(style)}; "
-        f"img-src data:; base-uri 'none'; form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src {assets.content_hash(script)}; style-src"
+        f" {assets.content_hash(style)}; img-src data:; base-uri 'none'; form-action 'none';"
+        " require-trusted-types-for 'script'; trusted-types 'none'"
     )
     whole = assets.page(
         title=f"{printable(name, one_line=True)} · foldlog",
-        head=f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<style>{style}</style>',
+        head=(
+            '<meta http-equiv="Content-Security-Policy"'
+            f' content="{policy}">\n<style>{style}</style>'
+        ),
         script=f"<script>{script}</script>",
         fallback=_fallback(document),
         data=_SPLIT,
@@ -138,6 +154,7 @@ def _fallback(document: HistoryDocument) -> str:
         if change.kind == "condensation"
     )
     return (
-        f"<p>{count(document.events_counted or 0, 'event')}. This page needs a browser that runs its script.</p>"
+        f"<p>{count(document.events_counted or 0, 'event')}. This page needs a browser that runs"
+        " its script.</p>"
         f"<table><caption>Condensations</caption><tr><th>event</th><th>reason</th></tr>{rows}</table>"
     )

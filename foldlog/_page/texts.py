@@ -11,15 +11,17 @@ from foldlog._words.texts import SIGNATURES
 from foldlog.eventstore import CorruptEvent, Event, Logged
 
 LONG = 256
-"""A value without spaces that calls itself data is replaced by its size from this number of characters on."""
+"""A value without spaces that calls itself data is replaced by its size from this number of
+characters on.
+"""
 
 _LEFT_OUT = ("origin", "extra")
 _DATA_KEYS = SIGNATURES | {"data", "url", "image_url", "b64_json"}
 
 
 def text_document(event: Event) -> dict[str, Any]:
-    """Return the event as ``--json`` has it, without its source's record, and with the size of each image in
-    its place.
+    """Return the event as ``--json`` has it, without its source's record, and with the size of each
+    image in its place.
     """
     document = {key: value for key, value in event_document(event).items() if key not in _LEFT_OUT}
     sizes = {

@@ -1,7 +1,8 @@
-"""The five tools of ``foldlog mcp``: what compaction dropped, why something is not known, and the events themselves.
+"""The five tools of ``foldlog mcp``: what compaction dropped, why something is not known, and the
+events themselves.
 
-Each answer is a text of at most 2,000 estimated tokens, with ids for more. What conversations hold is quoted or
-indented in it, so that it cannot pass for a line of ours.
+Each answer is a text of at most 2,000 estimated tokens, with ids for more. What conversations hold
+is quoted or indented in it, so that it cannot pass for a line of ours.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from foldlog.eventstore import Event, EventStoreError, Store, summary_of
 from foldlog.projections import Views
 
 TOKENS_MAX = 2_000
-_SHORT, _LONG = 100, 240
+_SHORT = 100
+_LONG = 240
 _ERROR_MAX = 300
 _NEWEST = 3
 """Compactions that are described in full where none is named."""
@@ -47,7 +49,9 @@ _EVENT_ID = re.compile(r"-?[0-9]{1,18}")
 
 
 class Answers:
-    """The tools over one store. Every method returns a text; it never raises for a question that has no answer."""
+    """The tools over one store. Every method returns a text; it never raises for a question that
+    has no answer.
+    """
 
     def __init__(self, store: Store, asking: Asking) -> None:
         self._store, self._asking, self._views = store, asking, Views(store)
@@ -67,7 +71,9 @@ class Answers:
         path: str = "",
         conversation: str = "",
     ) -> str:
-        """Give back events by words, ids or a file: of one conversation, or by words of all (``*``)."""
+        """Give back events by words, ids or a file: of one conversation, or by words of all
+        (``*``).
+        """
         if conversation == _ALL:
             return _answer(self._everywhere(query))
         return _answer(self._about(conversation, partial(self._recalled, query, ids, path)))
@@ -76,8 +82,12 @@ class Answers:
         """Say what the agent was sent when the conversation had ``at`` events."""
         return _answer(self._about(conversation, partial(self._knew, at)))
 
-    def sessions(self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED) -> str:
-        """List conversations, the last active first: with words in an event, of a folder, since a time."""
+    def sessions(
+        self, words: str = "", directory: str = "", since: str = "", limit: int = _LISTED
+    ) -> str:
+        """List conversations, the last active first: with words in an event, of a folder, since a
+        time.
+        """
         return _answer(self._sessions(words, directory, since, limit))
 
     # -- one conversation ----------------------------------------------------------------------
@@ -97,16 +107,20 @@ class Answers:
             yield f"NOTE: this is of the last import: {_quoted(asked.problem, _LONG)}"
         if asked.agents:
             agents = ", ".join(map(_name, asked.agents[:_LISTED]))
-            yield f"NOTE: this is of the session itself; a sub-agent that asks gives its own id, one of: {agents}"
+            yield (
+                "NOTE: this is of the session itself; a sub-agent that asks gives its own id, one"
+                f" of: {agents}"
+            )
         if asked.missing is not None:
             yield (
-                f"NOTE: a compaction began at {asked.missing.at}, and the program has not written it yet: "
-                "what it dropped is missing here, and what follows is how it was before"
+                f"NOTE: a compaction began at {asked.missing.at}, and the program has not written"
+                " it yet: what it dropped is missing here, and what follows is how it was before"
             )
         yield from answer(asked)
 
     def _dropped(self, compaction: int | None, asked: Asked) -> Iterator[str]:
-        name, version = asked.conversation, self._store.version(asked.conversation)
+        name = asked.conversation
+        version = self._store.version(asked.conversation)
         made = [action.id for action in condensations(self._store, name)]
         compactions = ", ".join(map(str, made)) or "none"
         yield f"{_name(name)}: {version} events; compactions: {compactions}"
@@ -120,7 +134,10 @@ class Answers:
         before = "before this compaction: " if asked.missing else ""
         if not _EVENT_ID.fullmatch(about.strip()):
             found = fact(self._store, self._views, name, about, at)
-            yield f"{_name(name)} at version {found.version}: {before}{printable(found.reason, one_line=True)}"
+            yield (
+                f"{_name(name)} at version {found.version}:"
+                f" {before}{printable(found.reason, one_line=True)}"
+            )
             others = [event for event in found.events[::-1] if event not in found.known_by]
             for event_id in [*found.known_by[:2], *others][:_NAMES]:
                 yield from map(_line, self._event(name, event_id))
@@ -133,7 +150,9 @@ class Answers:
         if answer.summary is not None:
             yield f"a summary replaced it: {_quoted(answer.summary.content, 4 * _LONG)}"
 
-    def _recalled(self, query: str, ids: list[int] | None, path: str, asked: Asked) -> Iterator[str]:
+    def _recalled(
+        self, query: str, ids: list[int] | None, path: str, asked: Asked
+    ) -> Iterator[str]:
         tool = RecallTool(self._store, self._views, asked.conversation, TOKENS_MAX - 500)
         yield f"{_name(asked.conversation)}:"
         yield tool.recall(query, ids, path)
@@ -141,7 +160,8 @@ class Answers:
     def _knew(self, at: int, asked: Asked) -> Iterator[str]:
         name = asked.conversation
         shown = [*sent(self._store, name, self._views.at(name, at)).sent]
-        first, others = shown[:_NEWEST], shown[_NEWEST:]
+        first = shown[:_NEWEST]
+        others = shown[_NEWEST:]
         yield f"{_name(name)} at version {at}: {len(shown)} of {at} events were shown: first"
         yield from (_line(event, _SHORT) for event in first)
         yield "and the newest before the others:"
@@ -154,7 +174,8 @@ class Answers:
     # -- all conversations ---------------------------------------------------------------------
 
     def _sessions(self, words: str, directory: str, since: str, limit: int) -> Iterator[str]:
-        after, wanted = since and moment_of(since), None
+        after = since and moment_of(since)
+        wanted = None
         if directory:
             folder = os.path.realpath(os.path.expanduser(directory))
             wanted = {*in_folder(places(self._store), folder, below=True)}
@@ -205,7 +226,8 @@ def _of_compaction(found: Dropped) -> Iterator[str]:
     when = "" if at is None else f" at {at.isoformat(timespec='seconds')}"
     dropped = f"dropped {len(found.events)} events (≈ {found.tokens} tokens)"
     yield f"compaction {found.condensation.id}{when} {dropped}; {summary} stands for them"
-    needed, lost = found.needed, found.terms[: -_NAMES - 1 : -1]
+    needed = found.needed
+    lost = found.terms[: -_NAMES - 1 : -1]
     if needed:
         names = _names(needed[:_NAMES])
         yield f"  {len(needed)} names in no shown event that the agent needed again: {names}"
@@ -249,7 +271,9 @@ def _quoted(text: str, length: int) -> str:
 
 def _answer(lines: Iterable[str]) -> str:
     """Return as many of the first lines as an answer may have."""
-    answer, room, left = list[str](), TOKENS_MAX - 60, 0
+    answer = list[str]()
+    room = TOKENS_MAX - 60
+    left = 0
     try:
         for line in lines:
             room -= estimated(line) + 1

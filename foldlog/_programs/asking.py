@@ -25,7 +25,9 @@ _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 class Unclear(EventStoreError):
-    """It is not clear which conversation is meant: one of ``choices``, or of all where it is None."""
+    """It is not clear which conversation is meant: one of ``choices``, or of all where it is
+    None.
+    """
 
     def __init__(self, problem: str, choices: Collection[str] | None) -> None:
         super().__init__(problem)
@@ -33,8 +35,9 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """A conversation that is asked about. ``problem`` says why this may be an older state of it; ``missing`` is a
-    compaction that its program has not written yet. ``agents`` are sub-agents at work, of which one may be who asks.
+    """A conversation that is asked about. ``problem`` says why this may be an older state of it;
+    ``missing`` is a compaction that its program has not written yet. ``agents`` are sub-agents at
+    work, of which one may be who asks.
     """
 
     conversation: str
@@ -44,8 +47,9 @@ class Asked(NamedTuple):
 
 
 class Asking:
-    """Finds the conversation that a program means: a given id, or that of the session that started this server. It is
-    never guessed: programs that name no session are given a list of those of the ``folder``.
+    """Finds the conversation that a program means: a given id, or that of the session that started
+    this server. It is never guessed: programs that name no session are given a list of those of the
+    ``folder``.
     """
 
     def __init__(
@@ -57,7 +61,10 @@ class Asking:
         may_import: bool,
         is_secret: Callable[[bytes], bool] | None = None,
     ) -> None:
-        self._store, self._environ, self._may_import, self._is_secret = store, environ, may_import, is_secret
+        self._store = store
+        self._environ = environ
+        self._may_import = may_import
+        self._is_secret = is_secret
         self._folder = folder and os.path.realpath(folder)
 
     def asked(self, given: str) -> Asked:
@@ -66,21 +73,28 @@ class Asking:
         problem = "the store is open for reading only"
         if self._may_import:
             name, problem = refreshed(self._store, name, self._is_secret)
-        return Asked(name, problem, compacting(self._store, name), () if given else self._agents_of(name))
+        return Asked(
+            name, problem, compacting(self._store, name), () if given else self._agents_of(name)
+        )
 
     def _agents_of(self, session: str) -> list[str]:
-        """Return the sub-agents whose transcripts were written after that of their session: one of them may be who
-        asks, since they have its server.
+        """Return the sub-agents whose transcripts were written after that of their session: one of
+        them may be who asks, since they have its server.
         """
         found: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
             agents = path.with_suffix("").glob("subagents/*.jsonl")
-            found += [agent for agent in agents if path.is_file() and _written_at(agent) >= _written_at(path)]
+            found += [
+                agent
+                for agent in agents
+                if path.is_file() and _written_at(agent) >= _written_at(path)
+            ]
         return self._import(found) if found else []
 
     def _named(self, given: str) -> str:
         names = [*islice(ids_meant(self._store, given), _CHOICES)]
-        if not names and self._may_import and self._environ.get(_SESSION):  # /clear began it, and no hook told yet
+        # /clear began it, and no hook told yet
+        if not names and self._may_import and self._environ.get(_SESSION):
             self._import(self._transcripts(given))
             names = [*ids_meant(self._store, given)]
         if len(names) != 1:
@@ -88,10 +102,12 @@ class Asking:
         return names[0]
 
     def _of_session(self) -> str:
-        """Return the conversation of the session of Claude Code that started this server, after an import of its file.
+        """Return the conversation of the session of Claude Code that started this server, after an
+        import of its file.
 
-        ``/clear`` and ``/resume`` begin another session, and the server is not told: it goes on in another file of the
-        same folder. So the session is known only while its file is the one that was written last.
+        ``/clear`` and ``/resume`` begin another session, and the server is not told: it goes on in
+        another file of the same folder. So the session is known only while its file is the one that
+        was written last.
         """
         session = self._environ.get(_SESSION)
         if not session:
@@ -101,17 +117,25 @@ class Asking:
         file = max(files, key=_written_at, default=None)
         if file is None:
             raise self._unclear(f"session {session} has no transcript yet")
-        others = (path for path in file.parent.glob("*.jsonl") if path != file and not path.name.startswith("agent-"))
+        others = (
+            path
+            for path in file.parent.glob("*.jsonl")
+            if path != file and not path.name.startswith("agent-")
+        )
         later = [path for path in others if _written_at(path) >= _written_at(file)]
         if later:
             problem = f"another session was written after {session}, and may be the one that asks"
-            raise self._unclear(problem, self._import([file, *nlargest(_CHOICES - 1, later, key=_written_at)]))
+            raise self._unclear(
+                problem, self._import([file, *nlargest(_CHOICES - 1, later, key=_written_at)])
+            )
         return next(iter(self._import([file])), None) or self._named(session)
 
     def _transcripts(self, session: str) -> list[Path]:
         """Return the transcripts of a session of Claude Code."""
         home = Path(self._environ.get("CLAUDE_CONFIG_DIR") or os.path.expanduser("~/.claude"))
-        return [*home.glob(f"projects/*/{session}.jsonl")] if _IS_NAME.fullmatch(session) else []
+        if _IS_NAME.fullmatch(session):
+            return [*home.glob(f"projects/*/{session}.jsonl")]
+        return []
 
     def _import(self, files: Sequence[Path]) -> list[str]:
         """Import transcripts, and return the conversations that they are."""
@@ -119,7 +143,9 @@ class Asking:
         return [outcome.conversation for outcome in outcomes if not isinstance(outcome, Failed)]
 
     def _unclear(self, problem: str, choices: Collection[str] = ()) -> Unclear:
-        return Unclear(problem, choices or (self._folder and in_folder(places(self._store), self._folder)))
+        return Unclear(
+            problem, choices or (self._folder and in_folder(places(self._store), self._folder))
+        )
 
 
 def _written_at(path: Path) -> int:

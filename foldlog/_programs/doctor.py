@@ -1,4 +1,6 @@
-"""Which transcripts of a program are not in the store, which it will delete, and whether its hooks fire."""
+"""Which transcripts of a program are not in the store, which it will delete, and whether its hooks
+fire.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return what is known of a program. ``hooks`` is the folder in which its hooks note that they fired. Cost: the
-    status of its files.
+    """Return what is known of a program. ``hooks`` is the folder in which its hooks note that they
+    fired. Cost: the status of its files.
     """
-    importing, problem = Import(store, []), None
+    importing = Import(store, [])
+    problem = None
     days: float | None = program.days
     try:
         days = program.days_kept()
@@ -27,8 +30,14 @@ def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
         problem = str(error)
     paths = [*program.transcripts()]
     now = time.time()
-    soon = [path for path in paths if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S]
-    hook, event, at = hooks / program.format, None, None
+    soon = [
+        path
+        for path in paths
+        if days is not None and path.stat().st_mtime < now - (days - _SOON_DAYS) * _DAY_S
+    ]
+    hook = hooks / program.format
+    event = None
+    at = None
     if hook.is_file():
         event = hook.read_text("utf-8", "replace")
         at = datetime.fromtimestamp(hook.stat().st_mtime, UTC).isoformat(timespec="seconds")

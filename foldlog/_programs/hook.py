@@ -1,4 +1,6 @@
-"""What a hook of a program does: import the transcript, and after a compaction say what the model can ask for."""
+"""What a hook of a program does: import the transcript, and after a compaction say what the model
+can ask for.
+"""
 
 from __future__ import annotations
 
@@ -24,15 +26,18 @@ def answer_hook(
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> dict[str, Any]:
-    """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has a database.
+    """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has
+    a database.
 
-    Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else nothing. ``fired``
-    is the folder that notes the time. A record that ``is_secret`` is kept out. Raises what the import raises.
+    Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else
+    nothing. ``fired`` is the folder that notes the time. A record that ``is_secret`` is kept out.
+    Raises what the import raises.
     """
     event = str(given.get("hook_event_name") or "")
     session = str(given.get("session_id") or given.get("sessionId") or "")
     where = {"cwd": str(given["cwd"])} if given.get("cwd") else {}
-    program, conversation = "", ""
+    program = ""
+    conversation = ""
     paths = _transcripts(given)
     for path in paths:
         if not path.exists():  # Copilot writes it after its first turn
@@ -41,20 +46,29 @@ def answer_hook(
         for outcome in importing:
             if isinstance(outcome, Failed):
                 raise outcome.error
-            program, conversation = outcome.format, outcome.conversation
+            program = outcome.format
+            conversation = outcome.conversation
         if not program:
             raise importing.nothing()
     if not conversation:
         return {}
     if fired is not None:
         _note_time(fired, program, event)
-    is_compacted = event == "PostCompact" or (event == "SessionStart" and given.get("source") == "compact")
+    is_compacted = event == "PostCompact" or (
+        event == "SessionStart" and given.get("source") == "compact"
+    )
     noted = None
     if event == "PreCompact" or (is_compacted and program == PROGRAMS["claude-code"].format):
-        noted = note_compaction(store, conversation)  # Claude Code writes the compaction after its hooks
+        # Claude Code writes the compaction after its hooks
+        noted = note_compaction(store, conversation)
     if event == "SessionStart" and is_compacted:
         about = f"about {noted.events} events" if noted else "earlier events"
-        return {"hookSpecificOutput": {"hookEventName": event, "additionalContext": _advice(about, conversation)}}
+        return {
+            "hookSpecificOutput": {
+                "hookEventName": event,
+                "additionalContext": _advice(about, conversation),
+            }
+        }
     for outcome in Import(store, list(_of_agents(paths)), where=where, is_secret=is_secret):
         if isinstance(outcome, Failed):
             raise outcome.error
@@ -74,15 +88,23 @@ def _note_time(fired: Path, program: str, event: str) -> None:
 
 
 def _advice(about: str, conversation: str) -> str:
-    """Return what the model reads. The id is of the transcript: one that could pass for our words is not in it."""
-    named = f" (conversation {conversation})" if _IS_PLAIN.fullmatch(conversation) else ""
+    """Return what the model reads. The id is of the transcript: one that could pass for our words
+    is not in it.
+    """
+    if _IS_PLAIN.fullmatch(conversation):
+        named = f" (conversation {conversation})"
+    else:
+        named = ""
     return (
-        f"foldlog: {about} left your context in this compaction; they are kept. Before you ask the user for something "
-        f"that was said before, use the foldlog tools `dropped` and `recall`{named}."
+        f"foldlog: {about} left your context in this compaction; they are kept. Before you ask the"
+        " user for something that was said before, use the foldlog tools `dropped` and"
+        f" `recall`{named}."
     )
 
 
 def _of_agents(transcripts: Sequence[Path]) -> Iterator[Path]:
-    """Yield the folder of the sub-agents of a session of Claude Code: it deletes their transcripts too."""
+    """Yield the folder of the sub-agents of a session of Claude Code: it deletes their transcripts
+    too.
+    """
     folders = (transcript.with_suffix("") / "subagents" for transcript in transcripts)
     return (folder for folder in folders if folder.is_dir())

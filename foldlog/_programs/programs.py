@@ -36,7 +36,8 @@ class Program(NamedTuple):
     ``files``     how the files with its conversations are called
     ``home``      the folder that is there if it is installed
     ``targets``   what ``foldlog setup`` writes; these are places of ``settings_at``, as is ``home``
-    ``days``      after how many days it deletes transcripts if its settings do not say; None: it does not
+    ``days``      after how many days it deletes transcripts if its settings do not say; None: it
+                  does not
     ``setting``   the file and the names of the setting that says it
     """
 
@@ -66,25 +67,35 @@ class Program(NamedTuple):
         for name in names:
             value = value.get(name) if isinstance(value, Mapping) else None
         if isinstance(value, Mapping):  # Gemini: {"enabled": true, "maxAge": "30d"}
-            return None if value.get("enabled") is False else _days(value.get("maxAge"), self.days)
+            if value.get("enabled") is False:
+                return None
+            return _days(value.get("maxAge"), self.days)
         return value if type(value) is int else self.days
 
 
 def place_at(place: str) -> Path | None:
-    """Return a place with ``~`` and variables of the environment as a path; None where a variable is not set."""
+    """Return a place with ``~`` and variables of the environment as a path; None where a variable
+    is not set.
+    """
     path = os.path.expanduser(os.path.expandvars(place))
     return None if path.startswith("$") else Path(path)
 
 
 def settings_at(place: str) -> Path:
-    """Return a place of settings as a path. In it ``${NAME:-default}`` is a variable of the environment as programs
-    read them: the default, where it is not set or empty.
+    """Return a place of settings as a path. In it ``${NAME:-default}`` is a variable of the
+    environment as programs read them: the default, where it is not set or empty.
     """
-    return Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place)).expanduser().absolute()
+    return (
+        Path(_VARIABLE.sub(lambda found: os.environ.get(found[1]) or found[2], place))
+        .expanduser()
+        .absolute()
+    )
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file; None where it is missing. Raises ``ValueError`` for bytes that are no text."""
+    """Return the text of a file; None where it is missing. Raises ``ValueError`` for bytes that are
+    no text.
+    """
     return path.read_text("utf-8") if path.is_file() else None
 
 
@@ -144,7 +155,9 @@ PROGRAMS = {
             "~/.gemini",
             (
                 Target("gemini/hooks/hooks.json", f"{_GEMINI}/hooks/hooks.json", is_ours=True),
-                Target("gemini/gemini-extension.json", f"{_GEMINI}/gemini-extension.json", is_ours=True),
+                Target(
+                    "gemini/gemini-extension.json", f"{_GEMINI}/gemini-extension.json", is_ours=True
+                ),
             ),
             30,
             ("~/.gemini/settings.json", "general", "sessionRetention"),

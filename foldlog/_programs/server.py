@@ -1,4 +1,6 @@
-"""The MCP server: the five tools of ``answers.py``, for a program over stdio, or mounted by ``foldlog serve``."""
+"""The MCP server: the five tools of ``answers.py``, for a program over stdio, or mounted by
+``foldlog serve``.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ _DESCRIPTIONS = {
     "sessions": "Find conversations. since: 7d, 2026-03-01.",
     "knew": "What was the agent shown at a version (event count)?",
 }
-_READS = ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False)
+_READS = ToolAnnotations(
+    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+)
 
 
 class MountedTools(NamedTuple):
@@ -40,10 +44,14 @@ class MountedTools(NamedTuple):
 
 
 def mounted(answers: Answers) -> MountedTools:
-    """Return the server at the path ``/mcp`` of another one, which checks tokens, hosts and origins."""
+    """Return the server at the path ``/mcp`` of another one, which checks tokens, hosts and
+    origins.
+    """
     made = server(answers)
     checked = TransportSecuritySettings(enable_dns_rebinding_protection=False)
-    app = made.streamable_http_app(stateless_http=True, json_response=True, transport_security=checked)
+    app = made.streamable_http_app(
+        stateless_http=True, json_response=True, transport_security=checked
+    )
     return MountedTools(app.routes, made.session_manager.run)
 
 
@@ -56,15 +64,16 @@ def server(answers: Answers) -> MCPServer:
 
 
 def well_formed_lines(lines: BinaryIO) -> io.TextIOWrapper:
-    """Return a stream of these lines without lone surrogates, such as an escape of half a character: a request with one
-    would get no answer from the server.
+    """Return a stream of these lines without lone surrogates, such as an escape of half a
+    character: a request with one would get no answer from the server.
     """
     return io.TextIOWrapper(io.BufferedReader(_WellFormed(lines)), "utf-8", "replace")
 
 
 class _WellFormed(io.RawIOBase):
     def __init__(self, lines: BinaryIO) -> None:
-        self._lines, self._rest = lines, b""
+        self._lines = lines
+        self._rest = b""
 
     def readable(self) -> bool:
         return True

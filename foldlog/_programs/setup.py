@@ -1,6 +1,7 @@
 """Write the hooks and the server of foldlog into the settings of a program, and remove them.
 
-What was written is recorded, so that nothing else is removed: a server or a file of the user may have our names.
+What was written is recorded, so that nothing else is removed: a server or a file of the user may
+have our names.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 
 
 class Written(NamedTuple):
-    """A file of settings as it is to be: ``text`` is None where it goes. ``ours`` is what of it is ours then."""
+    """A file of settings as it is to be: ``text`` is None where it goes. ``ours`` is what of it is
+    ours then.
+    """
 
     path: Path
     text: str | None
@@ -59,10 +62,13 @@ def settings_with(
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings of a program that have ours, without them. Raises what ``settings_with`` raises."""
+    """Yield the settings of a program that have ours, without them. Raises what ``settings_with``
+    raises.
+    """
     for target in program.targets:
         path = settings_at(target.path)
-        ours, text = record.get(str(path)), text_at(path)
+        ours = record.get(str(path))
+        text = text_at(path)
         if ours is None or text is None:
             continue
         if target.is_ours:
@@ -81,8 +87,8 @@ def recorded(folder: Path) -> dict[str, Any]:
 
 
 def write(written: Written, folder: Path) -> None:
-    """Write a file of settings as it is to be, and what is ours into the record in a folder. The mode of the file and
-    links to it stay. Raises ``OSError``.
+    """Write a file of settings as it is to be, and what is ours into the record in a folder. The
+    mode of the file and links to it stay. Raises ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
@@ -123,7 +129,9 @@ def _dumped(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _commanded(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command as it is run here. Its strings are JSON in each language."""
+    """Return the text of a plugin with the command as it is run here. Its strings are JSON in each
+    language.
+    """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])
     text = text.replace('"foldlog hook"', json.dumps(shlex.join([*command, "hook", *options])))
@@ -132,7 +140,9 @@ def _commanded(text: str, command: Sequence[str], options: Sequence[str]) -> str
 
 
 def _put(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
-    """Put our values into the sections of settings. Return which sections, and which names in them, are new."""
+    """Put our values into the sections of settings. Return which sections, and which names in them,
+    are new.
+    """
     made = []
     for section, values in ours.items():
         if section not in settings:
@@ -148,12 +158,16 @@ def _put(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path
             elif isinstance(value, list) and isinstance(there[name], list):
                 there[name] = [*there[name], *value]
             else:
-                raise ValueError(f"{path}: {section}.{name} is there already, and setup did not write it")
+                raise ValueError(
+                    f"{path}: {section}.{name} is there already, and setup did not write it"
+                )
     return made
 
 
 def _take(settings: MutableMapping[str, Any], ours: Mapping[str, Any], made: Sequence[str]) -> bool:
-    """Take our values out of settings, and what setup made if it is empty then. Return whether some were there."""
+    """Take our values out of settings, and what setup made if it is empty then. Return whether some
+    were there.
+    """
     found = False
     for section, values in ours.items():
         there = settings.get(section)
@@ -175,7 +189,9 @@ def _take(settings: MutableMapping[str, Any], ours: Mapping[str, Any], made: Seq
 
 
 def _less(there: Any, ours: Any) -> Any:
-    """Return what is left of a value without ours; None where it is ours. Of the hooks of an event it is a list."""
+    """Return what is left of a value without ours; None where it is ours. Of the hooks of an event
+    it is a list.
+    """
     if not isinstance(there, list) or not isinstance(ours, list):
         return None if there == ours else there
     hooks = [hook for group in ours for hook in group["hooks"]]

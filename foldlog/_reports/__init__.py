@@ -4,9 +4,12 @@ audit_database.py   a SQLite database of events, Views and condensations, for SQ
 audit_file.py       the file of that database: its tables, how it is made and opened
 comparison.py       tables of several condensers; recall_curve.py: several sizes of each, as a plot
 divergence.py       where two conversations that share a past diverge
-dropped.py          what a condensation took out of a View, and what was needed again; needed_again.py: of all of them
-replays.py          another condenser over a recorded history; recall_score.py: what the agent needed again
-as_sent.py          the View as a model was sent it, by the rules that the log has; sent.py: which events of it
+dropped.py          what a condensation took out of a View, and what was needed again;
+                    needed_again.py: of all of them
+replays.py          another condenser over a recorded history; recall_score.py: what the agent
+                    needed again
+as_sent.py          the View as a model was sent it, by the rules that the log has; sent.py: which
+                    events of it
 own_ids.py          what a condensation of V0 forgets
 runs.py             two conversations without a common past side by side
 """

@@ -1,7 +1,7 @@
 """Show a View as a model is sent it: without hidden events, with masks, and with shortened texts.
 
-The View is the fold of the log. The rules by which a step sends less than the View are recorded in the log
-(``reports.newest_rules``). Here they are applied again, at any version.
+The View is the fold of the log. The rules by which a step sends less than the View are recorded in
+the log (``reports.newest_rules``). Here they are applied again, at any version.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ _MASKS = (
     clearing.ClearToolUsesCondenser,
     clearing.ClearThinkingCondenser,
 )
-"""The condensers whose recorded rules are applied. A log may come from anywhere: it chooses among those that only show
-less, and no other code, no model and no key of an API.
+"""The condensers whose recorded rules are applied. A log may come from anywhere: it chooses among
+those that only show less, and no other code, no model and no key of an API.
 """
 
 
 @dataclass(frozen=True)
 class Sent:
-    """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in words; it is empty
-    where there are none.
+    """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in
+    words; it is empty where there are none.
 
-    A rule that cannot be applied, such as that of a condenser of your own, changes nothing; ``rules`` says so, and what
-    a model is sent is not ``known``.
+    A rule that cannot be applied, such as that of a condenser of your own, changes nothing;
+    ``rules`` says so, and what a model is sent is not ``known``.
     """
 
     view: View
@@ -53,7 +53,9 @@ class Sent:
         return {event.id: event for event in self.sent.events}
 
     def less(self, event_id: int) -> str:
-        """Return what the rules do to an event: ``hidden``, ``masked``, ``shortened``, ``unknown``, or nothing."""
+        """Return what the rules do to an event: ``hidden``, ``masked``, ``shortened``, ``unknown``,
+        or nothing.
+        """
         if not self.rules:
             return ""
         if not self.known:
@@ -65,12 +67,16 @@ class Sent:
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:
-    """Return a View of the conversation as a model is sent it. Cost: that View, and the last events before it."""
+    """Return a View of the conversation as a model is sent it. Cost: that View, and the last events
+    before it.
+    """
     at, reports = newest_rules(store, conversation, view.version)
     rules = [report for report in reports if report.get("outcome") != "above size"]
     if not rules:
         return Sent(view, view)
-    words = f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
+    words = (
+        f"{', '.join(str(report.get('condenser')) for report in rules)} (recorded in event {at})"
+    )
     try:
         return Sent(view, _applied(rules, view), words)
     except (InvalidCondenser, msgspec.ValidationError) as error:
@@ -83,9 +89,11 @@ class _Shortening(msgspec.Struct):
 
 
 def _applied(rules: Iterable[Report], view: View) -> View:
-    masks, shortening = list[Condenser](), _Shortening([], 0)
+    masks = list[Condenser]()
+    shortening = _Shortening([], 0)
     for report in rules:
-        rule, of = report["rule"], report.get("condenser")
+        rule = report["rule"]
+        of = report.get("condenser")
         if report.get("outcome") == "shortened":
             shortening = msgspec.convert(rule, _Shortening)
             continue
@@ -100,8 +108,12 @@ def _applied(rules: Iterable[Report], view: View) -> View:
     return unseen.shortened(shown, shortening.characters, shortening.events)
 
 
-def why_sent(store: Store, views: Views, conversation: str, event_id: int, at: int | None = None) -> Why:
-    """Return why a View shows an event or does not, as ``Views.why`` does, and what the recorded rules do to it."""
+def why_sent(
+    store: Store, views: Views, conversation: str, event_id: int, at: int | None = None
+) -> Why:
+    """Return why a View shows an event or does not, as ``Views.why`` does, and what the recorded
+    rules do to it.
+    """
     why = views.why(conversation, event_id, at)
     if not why.sent:
         return why

@@ -1,6 +1,8 @@
-"""Write a store as an ordinary SQLite database for auditors: tables to query, a full-text index, for Datasette too.
+"""Write a store as an ordinary SQLite database for auditors: tables to query, a full-text index,
+for Datasette too.
 
-A second run resumes where the first ended and adds only new events. ``docs/AUDIT.md`` has example queries.
+A second run resumes where the first ended and adds only new events. ``docs/AUDIT.md`` has example
+queries.
 """
 
 from __future__ import annotations
@@ -21,7 +23,13 @@ from foldlog._documents import AddedDocument, DamagedDocument
 from foldlog._figures.overview import copies_before
 from foldlog._formats.replacing import is_replacing
 from foldlog._labels import label
-from foldlog._reports.audit_file import WHOLE_STORE, followed_up_to, open_database, table_of, written
+from foldlog._reports.audit_file import (
+    WHOLE_STORE,
+    followed_up_to,
+    open_database,
+    table_of,
+    written,
+)
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import logged
 from foldlog._words.texts import storable, text_of
@@ -46,7 +54,9 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 _CHUNK = 1_000
 _NAME = "audit database "
 _SOME = "some conversations"
-"""Where a file holds conversations that were named: the position that the store had when these were added."""
+"""Where a file holds conversations that were named: the position that the store had when these were
+added.
+"""
 _REMAINS = "bytes of removed rows"
 """Named where bytes of deleted rows may be in the file."""
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
@@ -59,12 +69,13 @@ def update(
     conversations: Sequence[str] | None = None,
     on_events: Callable[[int], object] = lambda added: None,
 ) -> AddedDocument:
-    """Update the audit database at ``path``, for some conversations, or for the whole store; make it first if it does
-    not exist. Content that was erased or redacted in the store is erased there too.
+    """Update the audit database at ``path``, for some conversations, or for the whole store; make
+    it first if it does not exist. Content that was erased or redacted in the store is erased there
+    too.
 
-    Each step is one transaction, so the next run resumes an interrupted one. An event that cannot be read is left out,
-    and is named in the result and in the table ``damaged``. Raises ``NoAuditDatabase``, and
-    what reading the store raises. Cost: what is new.
+    Each step is one transaction, so the next run resumes an interrupted one. An event that cannot
+    be read is left out, and is named in the result and in the table ``damaged``. Raises
+    ``NoAuditDatabase``, and what reading the store raises. Cost: what is new.
     """
     with closing(AuditTables(store, path)) as tables, written(path):
         if conversations is None:
@@ -98,10 +109,11 @@ class AuditRow(NamedTuple):
 
 
 class AuditTables(Derived[AuditRow]):
-    """The tables of an audit database, which apply what the store has recorded: ``apply``, then ``describe``.
+    """The tables of an audit database, which apply what the store has recorded: ``apply``, then
+    ``describe``.
 
-    ``events``, ``condensations`` and ``damaged`` are what was met since it was opened; ``touched`` are the
-    conversations to describe. One thread may apply while another one describes.
+    ``events``, ``condensations`` and ``damaged`` are what was met since it was opened; ``touched``
+    are the conversations to describe. One thread may apply while another one describes.
     """
 
     batch_size = _CHUNK
@@ -116,10 +128,15 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether something was removed from the store before the present position, and that is not confirmed."""
+        """Whether something was removed from the store before the present position, and that is not
+        confirmed.
+        """
         self._database = open_database(store, path)
-        (newest,) = self._database.execute("SELECT coalesce(max(position), 0) FROM followed").fetchone()
-        if newest > store.database.last_position:  # the store was restored, and not written to since
+        (newest,) = self._database.execute(
+            "SELECT coalesce(max(position), 0) FROM followed"
+        ).fetchone()
+        # the store was restored, and not written to since
+        if newest > store.database.last_position:
             self.begin_again()
 
     @property
@@ -129,7 +146,8 @@ class AuditTables(Derived[AuditRow]):
             return followed_up_to(self._database.conn)
 
     def row_of(self, recorded: Recorded) -> AuditRow:
-        event, condensation = _event_row(*recorded[1:]), None
+        event = _event_row(*recorded[1:])
+        condensation = None
         if label(recorded.event) == "condensation":
             name = recorded.conversation
             # In a conversation with the id of an erased one, the same ids name other events.
@@ -152,7 +170,9 @@ class AuditTables(Derived[AuditRow]):
             self._follow(WHOLE_STORE, position)
         return self.events - before
 
-    def add(self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None) -> None:
+    def add(
+        self, conversations: Iterable[str], on_events: Callable[[int], object] = lambda added: None
+    ) -> None:
         """Add the events of some conversations that it does not have, whatever the position is."""
         for name in dict.fromkeys(conversations):
             known = "SELECT state FROM conversations WHERE id = ?"
@@ -170,12 +190,16 @@ class AuditTables(Derived[AuditRow]):
             self.touched.add(name)
 
     def describe(self) -> int:
-        """Write the rows of the conversations that were touched, and their revisions; for an erased one only its
-        tombstone. Remove the bytes of what was removed. Return the number of these conversations.
+        """Write the rows of the conversations that were touched, and their revisions; for an erased
+        one only its tombstone. Remove the bytes of what was removed. Return the number of these
+        conversations.
         """
         with self._writing:
-            touched, self.touched = self.touched, set()
-            touched |= {name for (name,) in self._database.execute("SELECT conversation FROM damaged")}
+            touched = self.touched
+            self.touched = set()
+            touched |= {
+                name for (name,) in self._database.execute("SELECT conversation FROM damaged")
+            }
             for name in sorted(touched):
                 try:
                     with self._transaction(), suppress(ConversationNotFound):
@@ -193,9 +217,12 @@ class AuditTables(Derived[AuditRow]):
             return len(touched)
 
     def confirm(self) -> None:
-        """Record in the store that what was removed before the present position is removed here, if it is."""
+        """Record in the store that what was removed before the present position is removed here, if
+        it is.
+        """
         with self._writing:
-            due, position = self._to_confirm and not self.touched, followed_up_to(self._database.conn)
+            due = self._to_confirm and not self.touched
+            position = followed_up_to(self._database.conn)
             self._to_confirm = self._to_confirm and not due
         if due and self.store.database.recorder.writable:
             confirm(self.store, self._name, position)
@@ -209,7 +236,8 @@ class AuditTables(Derived[AuditRow]):
         with self._writing:
             self._database.close()
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
@@ -229,9 +257,16 @@ class AuditTables(Derived[AuditRow]):
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, changes: Changes[AuditRow]) -> None:
-        left_out = [*changes.left_out, *add_each(changes.rows, self._insert, self._database.atomic, REFUSED_BY_SQLITE)]
+        left_out = [
+            *changes.left_out,
+            *add_each(changes.rows, self._insert, self._database.atomic, REFUSED_BY_SQLITE),
+        ]
         for one in left_out:
-            row = {"conversation": storable(one.conversation), "id": one.event, "problem": one.problem}
+            row = {
+                "conversation": storable(one.conversation),
+                "id": one.event,
+                "problem": one.problem,
+            }
             table_of(self._database, "damaged").insert(row, replace=True)
             self.damaged.append(DamagedDocument.of(one))
         self._own_ids.clear()
@@ -250,7 +285,9 @@ class AuditTables(Derived[AuditRow]):
 
     def _remove(self, conversation: str) -> None:
         for table in _OF_CONVERSATIONS:
-            done = self._database.execute(f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)])
+            done = self._database.execute(
+                f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)]
+            )
             if done.rowcount:
                 self._follow(_REMAINS, 0)
         self._to_confirm = True
@@ -268,47 +305,62 @@ class AuditTables(Derived[AuditRow]):
                     self._follow(_REMAINS, 0)
                     for table in ("events", "condensations"):
                         which = [storable(name), event_id]
-                        self._database.execute(f"DELETE FROM {table} WHERE conversation = ? AND id = ?", which)
+                        self._database.execute(
+                            f"DELETE FROM {table} WHERE conversation = ? AND id = ?", which
+                        )
                     with suppress(ConversationErased):  # that entry comes later
-                        self._add(self.changes_of(_recorded(self.store, name, event_id, event_id + 1)))
+                        self._add(
+                            self.changes_of(_recorded(self.store, name, event_id, event_id + 1))
+                        )
                     if row[0]:
                         _take_back(self._database, name, event_id, event_id)
 
     def _purge(self) -> None:
-        """Remove the bytes of deleted rows from the index and from free pages, unless that was done."""
+        """Remove the bytes of deleted rows from the index and from free pages, unless that was
+        done.
+        """
         database = self._database
         if not database.execute("SELECT 1 FROM followed WHERE scope = ?", [_REMAINS]).fetchone():
             return
         for table in ("events", "condensations"):
             table_of(database, table).rebuild_fts()
         database.vacuum()
-        (busy, *_) = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        busy, *_ = database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
         if busy:
             raise StoreUnavailable(
-                f"the {self._name} is being read, so deleted rows stay in its log; try again when its readers end",
+                f"the {self._name} is being read, so deleted rows stay in its log; try again when"
+                " its readers end",
                 kind="read",
             )
         with self._transaction():
             database.execute("DELETE FROM followed WHERE scope = ?", [_REMAINS])
 
     def _state(self, conversation: str) -> str:
-        """Return a text that changes where rows that are here may be wrong: with each redaction, and where the id of an
-        erased conversation is used again.
+        """Return a text that changes where rows that are here may be wrong: with each redaction,
+        and where the id of an erased conversation is used again.
         """
         with suppress(ConversationErased):
-            return self.store.query(conversation, lambda reading: f"{reading.key} {reading.redactions}")
+            return self.store.query(
+                conversation, lambda reading: f"{reading.key} {reading.redactions}"
+            )
         return "erased"
 
     def _describe(self, conversation: str) -> None:
-        row, name = self.store.conversation(conversation), storable(conversation)
+        row = self.store.conversation(conversation)
+        name = storable(conversation)
         if row.erased_at is not None:
             self._remove(conversation)
         else:
-            known = self._database.execute("SELECT max(version) FROM revisions WHERE conversation = ?", [name])
+            known = self._database.execute(
+                "SELECT max(version) FROM revisions WHERE conversation = ?", [name]
+            )
             after = known.fetchone()[0] or 0
-            made = self.store.query(conversation, lambda reading: list(reading.records(PROJECTION, after)))
+            made = self.store.query(
+                conversation, lambda reading: list(reading.records(PROJECTION, after))
+            )
             revisions = [
-                {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)} for r in made
+                {"conversation": name, "version": r.version, "code": r.code, "bytes": len(r.body)}
+                for r in made
             ]
             table_of(self._database, "revisions").insert_all(revisions, replace=True)
         described = {
@@ -324,12 +376,16 @@ class AuditTables(Derived[AuditRow]):
         table_of(self._database, "conversations").insert(described, replace=True)
 
 
-def _missing(store: Store, database: Database, conversation: str) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of one conversation that the database does not have, and an error in the place of an event that
-    cannot be read. A fork that was detached may lack its first events. Yield nothing for an erased conversation.
+def _missing(
+    store: Store, database: Database, conversation: str
+) -> Iterator[Recorded | CorruptEvent]:
+    """Yield the events of one conversation that the database does not have, and an error in the
+    place of an event that cannot be read. A fork that was detached may lack its first events. Yield
+    nothing for an erased conversation.
     """
     known = (
-        "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE conversation = ? ORDER BY 1"
+        "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
+        " conversation = ? ORDER BY 1"
     )
     ids = [each for (each,) in database.execute(known, [storable(conversation)] * 2)]
     try:
@@ -337,8 +393,11 @@ def _missing(store: Store, database: Database, conversation: str) -> Iterator[Re
     except CorruptEvent as error:
         yield error
         return
-    first = ids[0] if ids and row.parent is not None else 0  # shared events may be there as those of its parent
-    start = next((wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids))
+    # shared events may be there as those of its parent
+    first = ids[0] if ids and row.parent is not None else 0
+    start = next(
+        (wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids)
+    )
     there = set(ids[start - first :])
     for one in _recorded(store, conversation, start) if row.erased_at is None else ():
         if (one.event_id if isinstance(one, CorruptEvent) else one.event.id) not in there:
@@ -348,14 +407,21 @@ def _missing(store: Store, database: Database, conversation: str) -> Iterator[Re
 def _recorded(
     store: Store, conversation: str, start: int, stop: int | None = None
 ) -> Iterator[Recorded | CorruptEvent]:
-    """Yield events of one conversation, and an error in the place of an event that cannot be read."""
+    """Yield events of one conversation, and an error in the place of an event that cannot be
+    read.
+    """
     for one in logged(store, conversation, start, stop):
         yield one if isinstance(one, CorruptEvent) else Recorded(0, conversation, *one)
 
 
 def _take_back(database: Database, conversation: str, first: int, last: int) -> None:
-    """Mark events that an import took back, and copies: figures count neither, see ``counted_in``."""
-    imported = "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin' IS NOT NULL"
+    """Mark events that an import took back, and copies: figures count neither, see
+    ``counted_in``.
+    """
+    imported = (
+        "SELECT id FROM events WHERE conversation = ? AND id BETWEEN ? AND ? AND body ->> 'origin'"
+        " IS NOT NULL"
+    )
     for table in ("events", "condensations"):
         marked = f"UPDATE {table} SET taken_back = 1 WHERE conversation = ? AND id IN ({imported})"
         database.execute(marked, [storable(conversation), storable(conversation), first, last])
@@ -372,7 +438,11 @@ def _event_row(conversation: str, recorded_at: datetime, event: Event) -> dict[s
         "recorded_at": recorded_at.isoformat(),
         "timestamp": event.timestamp and event.timestamp.isoformat(),
         "tool": storable(event.tool) if isinstance(event, Action | Observation) else None,
-        "call_id": storable(event.call_id) if isinstance(event, Action | Observation) and event.call_id else None,
+        "call_id": (
+            storable(event.call_id)
+            if isinstance(event, Action | Observation) and event.call_id
+            else None
+        ),
         "cause": _number(event.cause),
         "is_error": event.is_error if isinstance(event, Observation) else None,
         "taken_back": 0,
@@ -391,7 +461,9 @@ def _condensation_row(conversation: str, recorded_at: datetime, event: Any) -> d
         "reason": _plain(metadata.get("reason")),
         "outcome": _plain(metadata.get("outcome")),
         "forgotten": msgspec.json.encode([*intervals, *((i, i) for i in summaries)]).decode(),
-        "forgotten_count": _number(sum(last - first + 1 for first, last in intervals) + len(summaries)),
+        "forgotten_count": _number(
+            sum(last - first + 1 for first, last in intervals) + len(summaries)
+        ),
         "summary": None if event.summary is None else storable(event.summary),
         "summary_offset": _number(event.summary_offset),
         "tokens_before": _number(metadata.get("tokens_before")),

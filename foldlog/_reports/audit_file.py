@@ -1,4 +1,6 @@
-"""The file of an audit database: its tables, how it is made and opened, and which store it is of."""
+"""The file of an audit database: its tables, how it is made and opened, and which store it is
+of.
+"""
 
 from __future__ import annotations
 
@@ -21,24 +23,53 @@ from foldlog.eventstore.recorders.sqlite.replacing import new_beside, sync
 _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     "conversations": (
         {
-            "id": str, "version": int, "created_at": str, "updated_at": str, "head": str,
-            "erased_at": str, "erased_reason": str, "state": str,
+            "id": str,
+            "version": int,
+            "created_at": str,
+            "updated_at": str,
+            "head": str,
+            "erased_at": str,
+            "erased_reason": str,
+            "state": str,
         },
         ("id",),
     ),
     "events": (
         {
-            "conversation": str, "id": int, "kind": str, "source": str, "shown": int, "recorded_at": str,
-            "timestamp": str, "tool": str, "call_id": str, "cause": int, "is_error": int, "taken_back": int,
-            "text": str, "body": str,
+            "conversation": str,
+            "id": int,
+            "kind": str,
+            "source": str,
+            "shown": int,
+            "recorded_at": str,
+            "timestamp": str,
+            "tool": str,
+            "call_id": str,
+            "cause": int,
+            "is_error": int,
+            "taken_back": int,
+            "text": str,
+            "body": str,
         },
         ("conversation", "id"),
     ),
     "condensations": (
         {
-            "conversation": str, "id": int, "recorded_at": str, "reason": str, "outcome": str, "forgotten": str,
-            "forgotten_count": int, "summary": str, "summary_offset": int, "tokens_before": int, "tokens_after": int,
-            "model": str, "cost": float, "taken_back": int, "metadata": str,
+            "conversation": str,
+            "id": int,
+            "recorded_at": str,
+            "reason": str,
+            "outcome": str,
+            "forgotten": str,
+            "forgotten_count": int,
+            "summary": str,
+            "summary_offset": int,
+            "tokens_before": int,
+            "tokens_after": int,
+            "model": str,
+            "cost": float,
+            "taken_back": int,
+            "metadata": str,
         },
         ("conversation", "id"),
     ),
@@ -48,13 +79,15 @@ _TABLES: dict[str, tuple[dict[str, type], tuple[str, ...]]] = {
     ),
     "damaged": ({"conversation": str, "id": int, "problem": str}, ("conversation", "id")),
     "followed": ({"scope": str, "position": int}, ("scope",)),
-}  # fmt: skip
+}
 
 WHOLE_STORE = "the whole store"
 
 
 class NoAuditDatabase(EventStoreError):
-    """The file is not an audit database of this store, or cannot be written. The message names the remedy."""
+    """The file is not an audit database of this store, or cannot be written. The message names the
+    remedy.
+    """
 
     def __init__(self, path: Path, problem: str, remedy: str = "give another file") -> None:
         super().__init__(f"{path} cannot be the audit database: {problem}; {remedy}")
@@ -78,15 +111,19 @@ def _remedy(error: sqlite3.Error | OSError) -> str:
             return "another program writes it: try again when that program has ended"
         case (sqlite3.SQLITE_IOERR, _) | (_, errno.EIO):
             return "look at its disk, or give another file"
-        case (sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN, _) | (_, errno.EACCES | errno.EPERM | errno.EROFS):
+        case (sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN, _) | (
+            _,
+            errno.EACCES | errno.EPERM | errno.EROFS,
+        ):
             return "give this user the right to write the file and its folder, or give another file"
         case _:
             return "give another file"
 
 
 def check_target(store: Store, path: Path, conversations: Sequence[str] | None = None) -> None:
-    """Check that ``open_database`` can open or make an audit database at ``path``, and for a new one, that the store's
-    first event can be read, or that of the first of some conversations. Call it before long work.
+    """Check that ``open_database`` can open or make an audit database at ``path``, and for a new
+    one, that the store's first event can be read, or that of the first of some conversations. Call
+    it before long work.
 
     Raises ``NoAuditDatabase`` and ``KeyUnavailable``. Nothing is changed.
     """
@@ -105,15 +142,17 @@ def check_target(store: Store, path: Path, conversations: Sequence[str] | None =
 
 
 def open_database(store: Store, path: Path) -> Database:
-    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file is there.
+    """Open the audit database of ``store`` at ``path``; make it first if nothing or an empty file
+    is there.
 
-    A new file appears under its name when its tables are complete, so a process that is killed never leaves an unusable
-    file. Raises ``NoAuditDatabase``.
+    A new file appears under its name when its tables are complete, so a process that is killed
+    never leaves an unusable file. Raises ``NoAuditDatabase``.
     """
     with written(path):
         if not path.exists() or path.stat().st_size == 0:
             _make(store, path)
-        connection = sqlite3.connect(path, check_same_thread=False)  # a follower's thread writes, another one describes
+        # a follower's thread writes, another one describes
+        connection = sqlite3.connect(path, check_same_thread=False)
         try:
             _check_connected(store, path, connection)
         except BaseException:
@@ -123,7 +162,9 @@ def open_database(store: Store, path: Path) -> Database:
 
 
 def _make(store: Store, path: Path) -> None:
-    """Make an audit database without events. Where another process makes it at the same time, its file stays."""
+    """Make an audit database without events. Where another process makes it at the same time, its
+    file stays.
+    """
     empty = path.exists()
     if empty and not path.is_file():
         raise NoAuditDatabase(path, "it is not a regular file")
@@ -132,10 +173,13 @@ def _make(store: Store, path: Path) -> None:
     try:
         with closing(sqlite3.connect(part)) as connection:
             database = Database(connection)
-            database.execute("PRAGMA synchronous = OFF")  # synced once, as a whole, before it has its name
+            # synced once, as a whole, before it has its name
+            database.execute("PRAGMA synchronous = OFF")
             for name, (columns, key) in _TABLES.items():
                 table_of(database, name).create(columns, pk=key)
-            table_of(database, "events").enable_fts(["text"], create_triggers=True, tokenize="porter unicode61")
+            table_of(database, "events").enable_fts(
+                ["text"], create_triggers=True, tokenize="porter unicode61"
+            )
             table_of(database, "condensations").enable_fts(
                 ["summary"], create_triggers=True, tokenize="porter unicode61"
             )
@@ -149,18 +193,26 @@ def _make(store: Store, path: Path) -> None:
             os.link(part, target)
     except FileExistsError as error:
         if not path.exists():
-            raise NoAuditDatabase(path, "a symbolic link is there, and its target does not exist") from error
+            raise NoAuditDatabase(
+                path, "a symbolic link is there, and its target does not exist"
+            ) from error
     finally:
         part.unlink(missing_ok=True)
     sync(target.parent)
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
-    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written: the file may be that
-    of another program.
+    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written:
+    the file may be that of another program.
     """
-    tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-    row = connection.execute("SELECT uuid FROM store").fetchone() if tables >= {"store", "followed"} else None
+    tables = {
+        name
+        for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    }
+    if tables >= {"store", "followed"}:
+        row = connection.execute("SELECT uuid FROM store").fetchone()
+    else:
+        row = None
     if row is None:
         raise NoAuditDatabase(path, "it is a database of another kind")
     if row[0] != store.database.uuid:
@@ -169,7 +221,9 @@ def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -
 
 
 def followed_up_to(connection: sqlite3.Connection) -> int:
-    row = connection.execute("SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]).fetchone()
+    row = connection.execute(
+        "SELECT position FROM followed WHERE scope = ?", [WHOLE_STORE]
+    ).fetchone()
     return int(row[0]) if row else 0
 
 

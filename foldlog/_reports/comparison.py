@@ -16,12 +16,15 @@ if TYPE_CHECKING:
     from foldlog.condensers import AgentModel, Condenser
 
 _OF_A_FILE = int | float | str | None
-_UNNEEDED = "What was needed again cannot be measured: the agent repeated no name or long number of an earlier event."
+_UNNEEDED = (
+    "What was needed again cannot be measured: the agent repeated no name or long number of an"
+    " earlier event."
+)
 
 
 def described(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
-    """Return what a condenser is with this model of an agent: its type, the lowest limits of its parts, and its
-    parameters that are one value.
+    """Return what a condenser is with this model of an agent: its type, the lowest limits of its
+    parts, and its parameters that are one value.
     """
     from foldlog.condensers.models.estimate import counting
 
@@ -29,16 +32,31 @@ def described(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
         min((each for each in some if each is not None), default=None)
         for some in zip(*_limits(condenser, counting(model)), strict=True)
     )
-    given = {name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())}
+    given = {
+        name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())
+    }
     parameters = {name: value for name, value in given.items() if isinstance(value, _OF_A_FILE)}
-    return {"condenser": condenser.type, "events_max": events, "tokens_max": tokens, "parameters": parameters}
+    return {
+        "condenser": condenser.type,
+        "events_max": events,
+        "tokens_max": tokens,
+        "parameters": parameters,
+    }
 
 
 def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, int | None]]:
-    """Return the events and the tokens of a View above which a condenser, and each part of it, condenses."""
+    """Return the events and the tokens of a View above which a condenser, and each part of it,
+    condenses.
+    """
     limits = getattr(condenser, "limits", None)
-    most = (getattr(condenser, "max_size", None), None) if limits is None else limits(model)
-    return [most, *chain.from_iterable(_limits(part, model) for part in getattr(condenser, "condensers", ()))]
+    if limits is None:
+        most = (getattr(condenser, "max_size", None), None)
+    else:
+        most = limits(model)
+    return [
+        most,
+        *chain.from_iterable(_limits(part, model) for part in getattr(condenser, "condensers", ())),
+    ]
 
 
 def comparison(
@@ -47,12 +65,12 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: what it is (``described``), what the model was shown, what it cost, what was
-    lost.
+    """Return the figures of each strategy: what it is (``described``), what the model was shown,
+    what it cost, what was lost.
 
-    ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at this price, and of the
-    condenser's own model. Figures that could not be counted are None, and so is
-    the cost of a model whose price is unknown.
+    ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at
+    this price, and of the condenser's own model. Figures that could not be counted are None, and so
+    is the cost of a model whose price is unknown.
     """
     return [
         StrategyFiguresDocument.of(
@@ -80,7 +98,9 @@ def comparison(
 
 
 class _Measure(NamedTuple):
-    """The figure by which strategies are compared, and the words for it. ``about`` stands before an estimate."""
+    """The figure by which strategies are compared, and the words for it. ``about`` stands before an
+    estimate.
+    """
 
     figure: str
     unit: str
@@ -93,7 +113,9 @@ class _Measure(NamedTuple):
         return inf if known is None else float(known)
 
     def said(self, row: StrategyFiguresDocument) -> str:
-        return self.about + cost_words(self.of(row)) if self.figure == "cost" else _short(getattr(row, self.figure))
+        if self.figure == "cost":
+            return self.about + cost_words(self.of(row))
+        return _short(getattr(row, self.figure))
 
 
 _MEASURES = (
@@ -103,30 +125,45 @@ _MEASURES = (
 )
 
 
-def verdict_of(rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = "") -> list[str]:
-    """Return sentences about the figures of ``comparison``: which strategy to choose, and what each loses.
+def verdict_of(
+    rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = ""
+) -> list[str]:
+    """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
+    loses.
 
-    That is the cheapest that loses nothing said by the user, against noop: what was recorded cannot be chosen. Where a
-    cost is not known, the tokens sent are compared; where they are not, the sizes of the Views. ``priced`` names what
-    has this price; ``about`` stands before what is estimated.
+    That is the cheapest that loses nothing said by the user, against noop: what was recorded cannot
+    be chosen. Where a cost is not known, the tokens sent are compared; where they are not, the
+    sizes of the Views. ``priced`` names what has this price; ``about`` stands before what is
+    estimated.
     """
     offered = [row for row in rows if row.condenser is not None]
-    known = (each for each in _MEASURES if all(getattr(row, each.figure) is not None for row in offered))
+    known = (
+        each for each in _MEASURES if all(getattr(row, each.figure) is not None for row in offered)
+    )
     by = next(known)._replace(about=about)
     noop = next(row for row in offered if row.condenser == "noop")
     are_equal = len({*map(by.of, offered)}) == 1
-    first = _equal(rows, noop, by) if are_equal else _cheapest(offered, noop, by)
+    if are_equal:
+        first = _equal(rows, noop, by)
+    else:
+        first = _cheapest(offered, noop, by)
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
-    at = f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as many repeated ones."
+    at = (
+        f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as"
+        " many repeated ones."
+    )
     sentences = [first, *map(_loss, sorted(rows, key=by.of))]
     if not any(row.needed_again for row in rows):
         sentences.append(_UNNEEDED)
     return [*sentences, at] if by.figure == "cost" else sentences
 
 
-def _equal(rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure) -> str:
+def _equal(
+    rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure
+) -> str:
     """Return what all condensers cost or send, and that they do not condense, if so."""
-    figure, offered = f"{by.said(noop)}{by.unit}", [row for row in rows if row.condenser is not None]
+    figure = f"{by.said(noop)}{by.unit}"
+    offered = [row for row in rows if row.condenser is not None]
     if len(offered) == 1:
         return f"{noop.strategy} {by.verb}s {figure}."
     told = f"The condensers all {by.verb} {figure}"
@@ -135,32 +172,65 @@ def _equal(rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocumen
     told += f": none of them condenses {count(noop.view_events_peak, 'event')}."
     for row in rows:
         if row.condenser is None:
-            known = f" and {by.verb}s {by.said(row)}{by.unit}" if by.of(row) < inf else ""
-            told += f" The history {row.strategy} has {count(row.condensations, 'condensation')}{known}."
+            if by.of(row) < inf:
+                known = f" and {by.verb}s {by.said(row)}{by.unit}"
+            else:
+                known = ""
+            told += (
+                f" The history {row.strategy} has"
+                f" {count(row.condensations, 'condensation')}{known}."
+            )
     return f"{told} Compare a longer history, or lower a limit with --config FILE."
 
 
-def _cheapest(offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure) -> str:
+def _cheapest(
+    offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure
+) -> str:
     """Return which strategy to choose, and its figure against that of noop."""
     faithful = (row for row in offered if by.of(row) != by.of(noop) and not row.user_messages_lost)
-    best, base = min(faithful, key=by.of, default=noop), by.of(noop)
+    best = min(faithful, key=by.of, default=noop)
+    base = by.of(noop)
     least = f"{by.least} of the condensers that lose no request"
-    share = f" ({100 * abs(1 - by.of(best) / base):.0f} % {{}} than {noop.strategy})" if base else ""
+    if base:
+        share = f" ({100 * abs(1 - by.of(best) / base):.0f} % {{}} than {noop.strategy})"
+    else:
+        share = ""
     if by.of(best) < base:
-        return f"{best.strategy} {least}: {by.said(best)} instead of {by.said(noop)}{by.unit}{share.format('less')}."
-    other = f"; {best.strategy}: {by.said(best)}{by.unit}{share.format('more')}" if best is not noop else ""
+        return (
+            f"{best.strategy} {least}: {by.said(best)} instead of"
+            f" {by.said(noop)}{by.unit}{share.format('less')}."
+        )
+    if best is not noop:
+        other = f"; {best.strategy}: {by.said(best)}{by.unit}{share.format('more')}"
+    else:
+        other = ""
     return f"{noop.strategy} {least}: {by.said(noop)}{by.unit}{other}."
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
     """Return what one strategy loses and repeats, and what its own model costs."""
-    lost, said = row.events_lost, len(row.user_messages_lost)
-    asked, other = count(said, "message") + " of the user", count(lost - said, "other event" if said else "event")
-    words = "loses " + " and ".join([asked] * (said > 0) + [other] * (lost > said)) if lost else "loses no event"
-    masked = f"; masks {row.events_masked:,}, which some calls are not shown" if row.events_masked else ""
-    summaries = f"; {row.events_summarized:,} stand in a summary" if row.events_summarized else ""
-    sent, repeated = row.tokens_sent, row.tokens_repeated
-    again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated" if sent and repeated is not None else ""
+    lost = row.events_lost
+    said = len(row.user_messages_lost)
+    asked = count(said, "message") + " of the user"
+    other = count(lost - said, "other event" if said else "event")
+    if lost:
+        words = "loses " + " and ".join([asked] * (said > 0) + [other] * (lost > said))
+    else:
+        words = "loses no event"
+    if row.events_masked:
+        masked = f"; masks {row.events_masked:,}, which some calls are not shown"
+    else:
+        masked = ""
+    if row.events_summarized:
+        summaries = f"; {row.events_summarized:,} stand in a summary"
+    else:
+        summaries = ""
+    sent = row.tokens_sent
+    repeated = row.tokens_repeated
+    if sent and repeated is not None:
+        again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated"
+    else:
+        again = ""
     return f"{row.strategy} {words}{masked}{summaries}{again}; {_price_of_model(row)}."
 
 
@@ -168,8 +238,12 @@ def _price_of_model(row: StrategyFiguresDocument) -> str:
     cost = row.condenser_cost
     if cost is None:
         recorded = row.condenser is None
-        return "what its own model cost is not recorded" if recorded else "the price of its own model is unknown"
-    return f"its own model costs {cost_words(cost)}" if cost else "its own model costs nothing"
+        if recorded:
+            return "what its own model cost is not recorded"
+        return "the price of its own model is unknown"
+    if cost:
+        return f"its own model costs {cost_words(cost)}"
+    return "its own model costs nothing"
 
 
 def _short(number: int) -> str:

@@ -20,18 +20,27 @@ _LOOKED_AT = 50
 """Events in which the first one with a time is looked for."""
 
 
-def find_divergence(store: Store, one: str, other: str, shared: int, prices: Prices) -> DivergenceDocument:
-    """Find the first event that differs: events below ``shared`` are stored once for both; those from there to it were
-    recorded in each of them and are equal except for their times. Cost: the events of both.
+def find_divergence(
+    store: Store, one: str, other: str, shared: int, prices: Prices
+) -> DivergenceDocument:
+    """Find the first event that differs: events below ``shared`` are stored once for both; those
+    from there to it were recorded in each of them and are equal except for their times. Cost: the
+    events of both.
     """
     from foldlog._reports.runs import run_of
 
     versions = store.version(one), store.version(other)
-    logs = (store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True))
+    logs = (
+        store.log(name, shared, stop) for name, stop in zip((one, other), versions, strict=True)
+    )
     pairs = enumerate(zip_longest(*logs), start=shared)
-    differing = (each for each in pairs if None in each[1] or not _equal(*(one.event for one in each[1])))
+    differing = (
+        each for each in pairs if None in each[1] or not _equal(*(one.event for one in each[1]))
+    )
     place, pair = next(differing, (None, (None, None)))
-    event, other_event = (None if each is None else event_document(each.event, each.recorded_at) for each in pair)
+    event, other_event = (
+        None if each is None else event_document(each.event, each.recorded_at) for each in pair
+    )
     return DivergenceDocument(
         conversation=one,
         version=versions[0],
@@ -46,26 +55,38 @@ def find_divergence(store: Store, one: str, other: str, shared: int, prices: Pri
 
 
 def _equal(one: Event, other: Event) -> bool:
-    """Return whether two events are equal except for their times: a replay has the times of the replay."""
+    """Return whether two events are equal except for their times: a replay has the times of the
+    replay.
+    """
     return replace(one, timestamp=None) == replace(other, timestamp=None)
 
 
 def common_past(store: Store, one: str, other: str) -> int | None:
-    """Return the version up to which two conversations share stored events; 0 if they only begin with an equal event of
-    the same time, as two imports of one source do; None for two runs.
+    """Return the version up to which two conversations share stored events; 0 if they only begin
+    with an equal event of the same time, as two imports of one source do; None for two runs.
     """
-    reach, other_reach = _reach(store, one), _reach(store, other)
+    reach = _reach(store, one)
+    other_reach = _reach(store, other)
     shared = [min(reach[name], other_reach[name]) for name in reach.keys() & other_reach.keys()]
-    first, other_first = _first_with_a_time(store, one), _first_with_a_time(store, other)
+    first = _first_with_a_time(store, one)
+    other_first = _first_with_a_time(store, other)
     return max(shared, default=0 if first is not None and first == other_first else None)
 
 
 def _first_with_a_time(store: Store, name: str) -> Event | None:
     events = store.events(name, 0, _LOOKED_AT)
-    return next((one for one in events if one.timestamp or (one.origin is not None and one.origin.time)), None)
+    return next(
+        (one for one in events if one.timestamp or (one.origin is not None and one.origin.time)),
+        None,
+    )
 
 
 def _reach(store: Store, conversation: str) -> dict[str, int]:
-    """Return the conversation and its ancestors, each with the version up to which its events belong to it."""
-    reach = {border.parent: border.version for border in store.query(conversation, lambda read: read.lineage)}
+    """Return the conversation and its ancestors, each with the version up to which its events
+    belong to it.
+    """
+    reach = {
+        border.parent: border.version
+        for border in store.query(conversation, lambda read: read.lineage)
+    }
     return {**reach, conversation: store.version(conversation)}

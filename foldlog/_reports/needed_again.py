@@ -1,4 +1,6 @@
-"""What the agent needed again of what condensations dropped, for a whole conversation in one pass."""
+"""What the agent needed again of what condensations dropped, for a whole conversation in one
+pass.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ NEWEST = 50
 
 
 def needed_again(store: Store, conversation: str) -> list[NeededDocument]:
-    """Return of each of the newest condensations what it dropped that the agent needed again, oldest first; nothing
-    where an event is damaged. Cost: the View before the first of them, the events from there on, and for each
-    condensation the Views before and after it.
+    """Return of each of the newest condensations what it dropped that the agent needed again,
+    oldest first; nothing where an event is damaged. Cost: the View before the first of them, the
+    events from there on, and for each condensation the Views before and after it.
     """
     try:
         actions = sorted(action.id for action in condensations(store, conversation))[-NEWEST:]
@@ -36,14 +38,19 @@ def _needed_of_each(view: View, events: Iterable[Event], actions: set[int]) -> l
     waiting: dict[str, set[int]] = {}
     needed: dict[int, dict[str, int]] = {}
     for event in events:
-        for term in event_terms(event) & waiting.keys() if event.shown and waiting and begins_reply(event) else ():
+        for term in (
+            event_terms(event) & waiting.keys()
+            if event.shown and waiting and begins_reply(event)
+            else ()
+        ):
             for condensation in waiting.pop(term):
                 needed[condensation][term] = event.id
         if event.id not in actions:
             since_view.append(event)
             continue
         before = view.then(since_view)
-        view, since_view = before.then([event]), []
+        view = before.then([event])
+        since_view = []
         gone, lost = lost_terms(before, view)
         dropped[event.id], needed[event.id] = (gone, lost), {}
         for term in lost:
@@ -54,7 +61,10 @@ def _needed_of_each(view: View, events: Iterable[Event], actions: set[int]) -> l
             events=len(gone),
             tokens=sum(map(event_tokens, gone)),
             dropped=len(lost),
-            terms=tuple(DroppedTermDocument(term, lost[term], at) for term, at in needed[condensation].items()),
+            terms=tuple(
+                DroppedTermDocument(term, lost[term], at)
+                for term, at in needed[condensation].items()
+            ),
         )
         for condensation, (gone, lost) in dropped.items()
     ]

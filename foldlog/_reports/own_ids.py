@@ -1,4 +1,6 @@
-"""The ids of events that a condensation names, as the log has them: one of OpenHands V0 names ids of its source."""
+"""The ids of events that a condensation names, as the log has them: one of OpenHands V0 names ids
+of its source.
+"""
 
 from __future__ import annotations
 
@@ -22,8 +24,8 @@ from foldlog.projections.v0_dialect import entomb, is_buried
 
 
 def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
-    """Return a function that returns an event as it is, and a condensation of V0 with the ids of the events before it
-    that it forgets. Cost: for one of V0 the events before it, each once.
+    """Return a function that returns an event as it is, and a condensation of V0 with the ids of
+    the events before it that it forgets. Cost: for one of V0 the events before it, each once.
     """
     before: list[Annotation] = []
 
@@ -37,6 +39,11 @@ def in_own_ids(store: Store, conversation: str) -> Callable[[Event], Event]:
                 before.append(Annotation(id=each.id, name="", origin=origin))
         tomb = entomb((), event)
         ids = tuple(each.id for each in before if each.id < event.id and is_buried(tomb, each))
-        return replace(event, forgotten_event_ids=ids, forgotten_events_start_id=None, forgotten_events_end_id=None)
+        return replace(
+            event,
+            forgotten_event_ids=ids,
+            forgotten_events_start_id=None,
+            forgotten_events_end_id=None,
+        )
 
     return told

@@ -1,7 +1,8 @@
-"""Recall at retained tokens: how much of what the agent needed again each strategy shows, at several sizes.
+"""Recall at retained tokens: how much of what the agent needed again each strategy shows, at
+several sizes.
 
-A curve for each strategy: one that is higher at the same tokens shows more for its price. Recorded condensations are a
-point. docs/RECALL.md defines both measures.
+A curve for each strategy: one that is higher at the same tokens shows more for its price. Recorded
+condensations are a point. docs/RECALL.md defines both measures.
 """
 
 from __future__ import annotations
@@ -24,13 +25,18 @@ from foldlog.projections import View
 RECORDED = "as recorded"
 _PATH = re.compile(r".*path|file(?:name)?")
 _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
-    "digest": (lambda size: condenser_from_config({"type": "digest", "max_size": size}), (20, 40, 80, 160)),
+    "digest": (
+        lambda size: condenser_from_config({"type": "digest", "max_size": size}),
+        (20, 40, 80, 160),
+    ),
     "recent": (
         lambda size: condenser_from_config({"type": "recent_events", "max_events": size}),
         (10, 20, 40, 80, 160),
     ),
     "observation_masking": (
-        lambda size: condenser_from_config({"type": "observation_masking", "attention_window": size}),
+        lambda size: condenser_from_config(
+            {"type": "observation_masking", "attention_window": size}
+        ),
         (3, 10, 40, 100),
     ),
     "requests, files, last turns": (lambda size: RequestsAndFiles(size), (3, 8, 15, 30, 60)),
@@ -39,8 +45,8 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The rule of thumb that a digest must beat: all messages of the user, the names of the files that calls had, and
-    the last turns.
+    """The rule of thumb that a digest must beat: all messages of the user, the names of the files
+    that calls had, and the last turns.
     """
 
     type = "requests_and_files"
@@ -57,17 +63,24 @@ class RequestsAndFiles(Condenser):
         older = view[head:cut]
         files = dict.fromkeys(chain.from_iterable(map(_paths, older)))
         asked = [event for event in older if isinstance(event, Message) and event.source == "user"]
-        note = [CondensationSummary(id=-2, content=f"Files: {', '.join(files)}")] if files else []
+        if files:
+            note = [CondensationSummary(id=-2, content=f"Files: {', '.join(files)}")]
+        else:
+            note = []
         return Step(view.with_events([*view[:head], *asked, *note, *view[max(head, cut) :]]))
 
 
 def _paths(event: Event) -> Iterable[str]:
     if isinstance(event, Action):
-        yield from (text for name, text in named_in(parsed(event.arguments)) if _PATH.fullmatch(name))
+        yield from (
+            text for name, text in named_in(parsed(event.arguments)) if _PATH.fullmatch(name)
+        )
 
 
 def strategies() -> dict[tuple[str, int | None], Condenser | None]:
-    """Return the condensers of all curves, by the name of the curve and the size; None for the recorded point."""
+    """Return the condensers of all curves, by the name of the curve and the size; None for the
+    recorded point.
+    """
     made: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
     for name, (make, sizes) in _SIZES.items():
         made |= {(name, size): make(size) for size in sizes}
@@ -75,19 +88,32 @@ def strategies() -> dict[tuple[str, int | None], Condenser | None]:
 
 
 def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
-    """Return a point for each replay in which the agent needed something again and tokens were counted."""
+    """Return a point for each replay in which the agent needed something again and tokens were
+    counted.
+    """
     found = []
     for (name, size), replay in replays.items():
-        calls, sent = len(replay.turns), replay.tokens_sent
-        terms, facts = replay.needed_shown, replay.facts_shown
+        calls = len(replay.turns)
+        sent = replay.tokens_sent
+        terms = replay.needed_shown
+        facts = replay.facts_shown
         if terms is not None and sent is not None:
-            found.append(CurvePointDocument(strategy=name, size=size, tokens=sent // calls, terms=terms, facts=facts))
+            found.append(
+                CurvePointDocument(
+                    strategy=name, size=size, tokens=sent // calls, terms=terms, facts=facts
+                )
+            )
     return found
 
 
 # --- the plot ---
 
-_WIDTH, _HEIGHT, _PANEL, _LEFT, _TOP, _BOTTOM = 920, 430, 360, 50, 60, 50
+_WIDTH = 920
+_HEIGHT = 430
+_PANEL = 360
+_LEFT = 50
+_TOP = 60
+_BOTTOM = 50
 _COLOURS = ("#00796b", "#2b6cb0", "#c53030", "#805ad5", "#5f6b7a", "#b7791f")
 
 
@@ -98,24 +124,37 @@ def write_plot(path: Path, title: str, found: Sequence[CurvePointDocument]) -> N
 
 
 def _svg(title: str, found: Sequence[CurvePointDocument]) -> str:
-    """Return the plot: two panels, terms and facts, a curve for each strategy over the tokens of a prompt."""
+    """Return the plot: two panels, terms and facts, a curve for each strategy over the tokens of a
+    prompt.
+    """
     names = list(dict.fromkeys(point.strategy for point in found))
     colours = dict(zip(names, _COLOURS, strict=False))
     drawn = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" font-size="12" '
-        f'font-family="system-ui, sans-serif"><title>Recall at retained tokens: {escape(title)}</title>',
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
+            ' font-size="12" font-family="system-ui, sans-serif"><title>Recall at retained tokens:'
+            f" {escape(title)}</title>"
+        ),
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
     ]
     for place, (figure, words) in enumerate((("terms", "terms shown"), ("facts", "facts shown"))):
         left = _LEFT + place * (_PANEL + _LEFT)
-        drawn += _panel(left, f"{title}: {words}", [(point, getattr(point, figure)) for point in found], colours)
+        drawn += _panel(
+            left, f"{title}: {words}", [(point, getattr(point, figure)) for point in found], colours
+        )
     for place, (name, colour) in enumerate(colours.items()):
-        drawn.append(f'<text x="{_LEFT + 140 * place}" y="{_HEIGHT - 8}" fill="{colour}">● {escape(name[:22])}</text>')
+        drawn.append(
+            f'<text x="{_LEFT + 140 * place}" y="{_HEIGHT - 8}" fill="{colour}">●'
+            f" {escape(name[:22])}</text>"
+        )
     return "\n".join([*drawn, "</svg>", ""])
 
 
 def _panel(
-    left: int, title: str, found: Sequence[tuple[CurvePointDocument, float | None]], colours: Mapping[str, str]
+    left: int,
+    title: str,
+    found: Sequence[tuple[CurvePointDocument, float | None]],
+    colours: Mapping[str, str],
 ) -> list[str]:
     known = [(point, share) for point, share in found if share is not None]
     most = max((point.tokens for point, _ in known), default=1)
@@ -141,6 +180,7 @@ def _panel(
             x, _, height = place(point, share).partition(",")
             about = f"{name} {point.size or ''}: {share:.1f} % at {point.tokens:,} tokens"
             drawn.append(
-                f'<circle cx="{x}" cy="{height}" r="4" fill="{colour}"><title>{escape(about)}</title></circle>'
+                f'<circle cx="{x}" cy="{height}" r="4"'
+                f' fill="{colour}"><title>{escape(about)}</title></circle>'
             )
     return drawn

@@ -1,4 +1,6 @@
-"""Count what an agent needed again, and how much of it a strategy showed: docs/RECALL.md defines the measure."""
+"""Count what an agent needed again, and how much of it a strategy showed: docs/RECALL.md defines
+the measure.
+"""
 
 from __future__ import annotations
 
@@ -24,23 +26,31 @@ _WORD = re.compile(r"[\w./-]+")
 _WORD_LEAST = 3
 """The least length of a word that can stand beside a term."""
 _NEAR = 120
-"""A prompt shows a fact if its term stands at most this many characters from a word that stood beside it."""
+"""A prompt shows a fact if its term stands at most this many characters from a word that stood
+beside it.
+"""
 
 
 def terms_of(text: str) -> set[str]:
-    """Return the terms of a text: paths, identifiers and long numbers. Words of a language are none."""
+    """Return the terms of a text: paths, identifiers and long numbers. Words of a language are
+    none.
+    """
     return terms_in({*text.split()})
 
 
 def terms_in(words: Iterable[str]) -> set[str]:
-    """Return the terms in the words of a text, between spaces. Most of these are short or repeated."""
+    """Return the terms in the words of a text, between spaces. Most of these are short or
+    repeated.
+    """
     text = " ".join([word for word in words if len(word) >= _LENGTH_LEAST])
     found = (term.strip(_EDGES) for term in _TERM.findall(text))
     return {term for term in found if len(term) >= _LENGTH_LEAST and _OF_A_NAME.search(term)}
 
 
 def event_terms(event: Event) -> set[str]:
-    """Return the terms of what a model is sent of an event, without names of tools and of arguments."""
+    """Return the terms of what a model is sent of an event, without names of tools and of
+    arguments.
+    """
     return terms_in(event_words(event))
 
 
@@ -50,7 +60,9 @@ def event_words(event: Event) -> set[str]:
 
 
 def event_texts(event: Event) -> list[str]:
-    """Return the texts that a model is sent of an event, without names of tools and of arguments."""
+    """Return the texts that a model is sent of an event, without names of tools and of
+    arguments.
+    """
     match event:
         case Action():
             value: Any = (_in_words(event.thought), parsed(event.arguments))
@@ -62,8 +74,8 @@ def event_texts(event: Event) -> list[str]:
 
 
 def words_beside(texts: Iterable[str], terms: Collection[str]) -> dict[str, frozenset[str]]:
-    """Return the words that stand before and after each of ``terms`` in the last line that has it. A term that is alone
-    in that line has none.
+    """Return the words that stand before and after each of ``terms`` in the last line that has it.
+    A term that is alone in that line has none.
     """
     beside = dict.fromkeys(terms, frozenset[str]())
     for text in texts:
@@ -86,7 +98,8 @@ def is_near(text: str, term: str, words: Set[str]) -> bool:
     place = text.find(term)
     while place >= 0:
         end = place + len(term)
-        before, after = text[max(0, place - _NEAR) : place], text[end : end + _NEAR]
+        before = text[max(0, place - _NEAR) : place]
+        after = text[end : end + _NEAR]
         is_whole = not _WORD.match(before[-1:]) and not _WORD.match(after[:1].replace(".", " "))
         if is_whole and not words.isdisjoint((*_words(before), *_words(after))):
             return True
@@ -102,7 +115,8 @@ def _in_words(content: Content) -> Content:
 
 
 class Needs:
-    """Follows a replay: call ``show`` before each call of the agent's model, and ``take`` with each event, in order.
+    """Follows a replay: call ``show`` before each call of the agent's model, and ``take`` with each
+    event, in order.
 
     Memory: the texts of the history, and each term with the events that have it.
     """
@@ -126,7 +140,9 @@ class Needs:
         self._in_reply: set[str] = set()
 
     def take(self, event: Event, ids: Mapping[int, int]) -> None:
-        """Count the uses in an event of the agent. ``ids`` has the ids to report by those of the replay."""
+        """Count the uses in an event of the agent. ``ids`` has the ids to report by those of the
+        replay.
+        """
         if not event.shown:
             return
         texts = event_texts(event)
@@ -155,20 +171,25 @@ class Needs:
         words = occurred[before[-1]]
         if words:
             self.facts += 1
-            self.facts_shown += before[-1] in shown.whole or self._is_near(term, words, shown, before)
+            self.facts_shown += before[-1] in shown.whole or self._is_near(
+                term, words, shown, before
+            )
 
     def _is_near(self, term: str, words: Set[str], shown: _Shown, before: Iterable[int]) -> bool:
-        """Return whether the prompt has a term near one of ``words``, in an event that is whole or in what is left of
-        another.
+        """Return whether the prompt has a term near one of ``words``, in an event that is whole or
+        in what is left of another.
         """
         if term in shown.changed_terms and is_near(shown.changed_text, term, words):
             return True
-        return any(is_near(self._texts[place], term, words) for place in before if place in shown.whole)
+        return any(
+            is_near(self._texts[place], term, words) for place in before if place in shown.whole
+        )
 
 
 class _Shown(NamedTuple):
-    """What a prompt shows: the ids of its whole events, the text of its summaries and masked events, their terms, and
-    the ids of events at the ends of lines of a summary, or in what is left of a cleared event.
+    """What a prompt shows: the ids of its whole events, the text of its summaries and masked
+    events, their terms, and the ids of events at the ends of lines of a summary, or in what is left
+    of a cleared event.
     """
 
     whole: frozenset[int]
@@ -184,7 +205,11 @@ def _left(event: Event) -> str:
 def _shown(view: View) -> _Shown:
     sent = [view[position] for position in view.fit_positions]
     changed = [event for event in sent if event.id < 0 or is_masked(event)]
-    ends = (ID_OF_A_LINE.findall(event.content) for event in sent if isinstance(event, CondensationSummary))
+    ends = (
+        ID_OF_A_LINE.findall(event.content)
+        for event in sent
+        if isinstance(event, CondensationSummary)
+    )
     named = {int(event_id) for event_id in chain.from_iterable(ends)}
     named |= {event.id for event in changed if f"[{event.id}]" in _left(event)}
     whole = {event.id for event in sent} - {event.id for event in changed}

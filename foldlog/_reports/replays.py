@@ -1,8 +1,8 @@
-"""Replay a history with another strategy, in memory, without changing the store. The recorded condensations are left
-out.
+"""Replay a history with another strategy, in memory, without changing the store. The recorded
+condensations are left out.
 
-The condenser is asked wherever the agent's model was called, as if it had been used from the start. So two strategies
-are compared over the same work.
+The condenser is asked wherever the agent's model was called, as if it had been used from the start.
+So two strategies are compared over the same work.
 """
 
 from __future__ import annotations
@@ -60,14 +60,18 @@ class Replay:
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
     ``summarized``  events of which a summary in that View tells
-    ``lost``        events that a call was neither shown nor told of by a summary: forgotten, or left out
+    ``lost``        events that a call was neither shown nor told of by a summary: forgotten, or
+                    left out
     ``masked``      events of which a call was not shown all
     ``reports``     the reports of the condenser, with its model's usage and cost
-    ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was not recorded
-    ``needed``      the terms that the agent used and that had occurred before, one for each use in a reply
+    ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was
+                        not recorded
+    ``needed``      the terms that the agent used and that had occurred before, one for each use in
+                    a reply
     ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
     ``facts``       of how many of ``needed`` the line in which it last stood says something
-    ``facts_in_prompts``  for how many of these the prompt had the term near a word that stood beside it there
+    ``facts_in_prompts``  for how many of these the prompt had the term near a word that stood
+                          beside it there
     """
 
     turns: Sequence[CallDocument]
@@ -87,12 +91,16 @@ class Replay:
     @property
     def acted(self) -> bool:
         """Whether the model was called after a condensation."""
-        return any(event_id <= self.turns[-1].event_id for event_id in self.condensations if self.turns)
+        return any(
+            event_id <= self.turns[-1].event_id for event_id in self.condensations if self.turns
+        )
 
     @property
     def needed_shown(self) -> float | None:
         """The percentage of ``needed`` that was shown; None if the agent needed nothing again."""
-        return 100 * (1 - len(self.missing) / len(self.needed)) if self.needed else None
+        if self.needed:
+            return 100 * (1 - len(self.missing) / len(self.needed))
+        return None
 
     @property
     def facts_shown(self) -> float | None:
@@ -101,29 +109,37 @@ class Replay:
 
     @property
     def needed_named(self) -> float | None:
-        """The percentage of ``needed`` that was shown, or whose event a digest named: ``recall`` can read it."""
+        """The percentage of ``needed`` that was shown, or whose event a digest named: ``recall``
+        can read it.
+        """
         lost = sum(not each.named for each in self.missing)
         return 100 * (1 - lost / len(self.needed)) if self.needed else None
 
     @property
     def tokens_sent(self) -> int | None:
-        """The tokens of all prompts that the agent's model would have been sent; None if one was not counted."""
+        """The tokens of all prompts that the agent's model would have been sent; None if one was
+        not counted.
+        """
         return _sum(turn.tokens for turn in self.turns)
 
     @property
     def tokens_new(self) -> int | None:
         """Those of ``tokens_sent`` that are not repeated; None if a prompt was not counted."""
-        sent, repeated = self.tokens_sent, self.tokens_repeated
+        sent = self.tokens_sent
+        repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
 
     @property
     def tokens_repeated(self) -> int | None:
-        """Those of ``tokens_sent`` with which the prompt before began as well; None if a prompt was not counted."""
+        """Those of ``tokens_sent`` with which the prompt before began as well; None if a prompt was
+        not counted.
+        """
         return _sum(turn.repeated for turn in self.turns)
 
     def prompts_cost(self, price: Price) -> float | None:
-        """Return what the prompts cost in US dollars; None if one was not counted. Repeated tokens come from the
-        provider's cache, which is assumed to be warm, and the others go there, where a prompt is long enough for it.
+        """Return what the prompts cost in US dollars; None if one was not counted. Repeated tokens
+        come from the provider's cache, which is assumed to be warm, and the others go there, where
+        a prompt is long enough for it.
         """
         costs = 0.0
         for sent, repeated in ((turn.tokens, turn.repeated) for turn in self.turns):
@@ -150,7 +166,9 @@ class Replay:
         return sum("failure" in report for report in self.reports)
 
     def cost(self, price: Price) -> float | None:
-        """Return what the prompts and the condenser's own model cost; None if one of the two is not known."""
+        """Return what the prompts and the condenser's own model cost; None if one of the two is not
+        known.
+        """
         return _sum((self.prompts_cost(price), self.condenser_cost))
 
 
@@ -159,14 +177,17 @@ def _sum(counts: Iterable[_Number | None]) -> _Number | None:
     return None if None in given else sum(filter(None, given))
 
 
-def replay(events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None) -> Replay:
-    """Replay ``events``, a history from its first event on, with ``condenser``; with None as it was recorded. Events
-    that a retraction took back are left out.
+def replay(
+    events: Iterable[Event], condenser: Condenser | None, agent_llm: AgentModel | None = None
+) -> Replay:
+    """Replay ``events``, a history from its first event on, with ``condenser``; with None as it was
+    recorded. Events that a retraction took back are left out.
 
-    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that model. Raises the
-    errors of the condenser except ``NoCondensationAvailable``; ``ModelCallFailed`` if its model cannot be reached,
-    because the figures would not be those of this strategy; and ``CondenserError`` if it condenses without end. Cost:
-    the events, and at each call of the agent's model the work of the condenser and of ``AgentModel.token_sums``.
+    ``agent_llm`` counts tokens and sets the limits of a budget. A condenser with a model calls that
+    model. Raises the errors of the condenser except ``NoCondensationAvailable``;
+    ``ModelCallFailed`` if its model cannot be reached, because the figures would not be those of
+    this strategy; and ``CondenserError`` if it condenses without end. Cost: the events, and at each
+    call of the agent's model the work of the condenser and of ``AgentModel.token_sums``.
     """
     history = list(events)
     kept = intervals_kept(history, history[-1].id + 1 if history else 0)
@@ -200,19 +221,27 @@ class _Past:
 
 
 class Replaying:
-    """A replay in progress: give it the events of a history with ``take``, in order, then ask for its ``result``.
+    """A replay in progress: give it the events of a history with ``take``, in order, then ask for
+    its ``result``.
 
-    Leave out the events that a retraction took back, and the retraction: see ``foldlog.projections.retractions``. The
-    history gets new ids, since it has other condensations. Memory: the events, and the terms of the history.
+    Leave out the events that a retraction took back, and the retraction: see
+    ``foldlog.projections.retractions``. The history gets new ids, since it has other condensations.
+    Memory: the events, and the terms of the history.
 
-    Without a condenser the condensations of the history are made where they stand in it. ``agent_llm`` counts for the
-    limits of the condenser as it does in ``prepare``: without one they are estimated. ``counter`` counts what was sent.
+    Without a condenser the condensations of the history are made where they stand in it.
+    ``agent_llm`` counts for the limits of the condenser as it does in ``prepare``: without one they
+    are estimated. ``counter`` counts what was sent.
     """
 
     def __init__(
-        self, condenser: Condenser | None, agent_llm: AgentModel | None = None, counter: AgentModel | None = None
+        self,
+        condenser: Condenser | None,
+        agent_llm: AgentModel | None = None,
+        counter: AgentModel | None = None,
     ) -> None:
-        self._condenser, self._agent_llm, self._counter = condenser, agent_llm, counter or agent_llm
+        self._condenser = condenser
+        self._agent_llm = agent_llm
+        self._counter = counter or agent_llm
         self._said: Event | None = None
         self._past = _Past()
         self._view = View.from_events(())
@@ -250,24 +279,29 @@ class Replaying:
         self._view = self._past.then(self._view, event)
 
     def _take_turn(self, event_id: int) -> None:
-        """Condense as often as needed before the call of the model that gave the event with this id."""
+        """Condense as often as needed before the call of the model that gave the event with this
+        id.
+        """
         if self._condenser is None:
             self._send(self._view, event_id)
             return
         for _ in range(_CONDENSATIONS_MAX_A_TURN):
             try:
-                result, reports = unseen.step(self._condenser, self._view, counting(self._agent_llm))
+                result, reports = unseen.step(
+                    self._condenser, self._view, counting(self._agent_llm)
+                )
             except NoCondensationAvailable as error:
                 self._decline(error)
-                result, reports = self._view, error.reports
+                result = self._view
+                reports = error.reports
             self._report(reports)
             if isinstance(result, View):
                 self._send(result, event_id)
                 return
             self._condense(result, event_id)
         raise CondenserError(
-            f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times before event "
-            f"{event_id} and wanted to go on: it makes no progress"
+            f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times"
+            f" before event {event_id} and wanted to go on: it makes no progress"
         )
 
     def _send(self, shown: View, event_id: int) -> None:
@@ -275,16 +309,24 @@ class Replaying:
         self._needs.show(shown)
         if len(shown) < len(self._view):
             sent = {event.id for event in shown}
-            self._lost.update(self._standing_for(event.id for event in self._view if event.id not in sent))
-        self._masked.update(self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event))
+            self._lost.update(
+                self._standing_for(event.id for event in self._view if event.id not in sent)
+            )
+        self._masked.update(
+            self._old_ids[event.id] for event in shown if event.id >= 0 and is_masked(event)
+        )
         pairs = enumerate(zip(self._sent, shown.events, strict=False))
         same = next((place for place, (old, new) in pairs if old is not new and old != new), None)
         if same is None:
             same = min(len(self._sent), len(shown))
         sums = token_sums_of(shown, self._counter)
-        tokens, repeated = (None, None) if sums is None else (sums[-1], sums[same] if self._turns else 0)
+        tokens, repeated = (
+            (None, None) if sums is None else (sums[-1], sums[same] if self._turns else 0)
+        )
         self._sent = shown.events
-        self._turns.append(CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated))
+        self._turns.append(
+            CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated)
+        )
 
     def _report(self, reports: Iterable[Report]) -> None:
         for report in reports:
@@ -298,7 +340,9 @@ class Replaying:
         self._declined += 1
         if self._view.unhandled_condensation_request:
             metadata = {"outcome": "declined", "reason": str(error)}
-            declined = CondensationAction(id=self._view.version, forgotten_event_ids=(), metadata=metadata)
+            declined = CondensationAction(
+                id=self._view.version, forgotten_event_ids=(), metadata=metadata
+            )
             self._view = self._past.then(self._view, declined)
 
     def _make(self, action: CondensationAction) -> None:
@@ -307,9 +351,16 @@ class Replaying:
         new_id = self._view.version
         self._new_ids[action.id], self._old_ids[new_id] = new_id, action.id
         if not names_source_ids(action):
-            old = ((each, each if each >= 0 else summary_id(each)) for each in action.forgotten_event_ids or ())
+            old = (
+                (each, each if each >= 0 else summary_id(each))
+                for each in action.forgotten_event_ids or ()
+            )
             new = ((each, self._new_ids.get(known)) for each, known in old)
-            ids = tuple(known if each >= 0 else summary_id(known) for each, known in new if known is not None)
+            ids = tuple(
+                known if each >= 0 else summary_id(known)
+                for each, known in new
+                if known is not None
+            )
             action = replace(
                 action,
                 forgotten_event_ids=ids,
@@ -336,7 +387,9 @@ class Replaying:
         lost = together
         if action.summary is not None:
             omitted = _left_out(before, gone, action.summary)
-            lost = together.intersection(self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids)
+            lost = together.intersection(
+                self._old_ids[event_id] for event_id in omitted if event_id in self._old_ids
+            )
             self._summarized[summary_id(action.id)] = together - lost
         self._lost.update(lost)
         for event in gone:
@@ -347,7 +400,10 @@ class Replaying:
 
     def _standing_for(self, ids: Iterable[int]) -> list[int]:
         """Return the ids in the history of these events and summaries."""
-        each = (self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]] for event_id in ids)
+        each = (
+            self._summarized[event_id] if event_id < 0 else [self._old_ids[event_id]]
+            for event_id in ids
+        )
         return list(chain.from_iterable(each))
 
     def result(self) -> Replay:
@@ -360,7 +416,9 @@ class Replaying:
             lost=tuple(sorted(self._lost)),
             masked=tuple(sorted(self._masked)),
             reports=tuple(self._reports),
-            condenser_cost=_sum(self._recorded) if self._condenser is None else Usage.of(self._reports).cost,
+            condenser_cost=(
+                _sum(self._recorded) if self._condenser is None else Usage.of(self._reports).cost
+            ),
             needed=tuple(self._needs.used),
             missing=tuple(self._needs.missing),
             facts=self._needs.facts,
@@ -369,10 +427,12 @@ class Replaying:
 
 
 def _left_out(view: View, forgotten: Iterable[Event], text: str) -> set[int]:
-    """Return the ids of the events with a line in the whole digest and none in ``text``; empty where ``text`` is no
-    digest. Lines with names do not count. Cost: as ``digest_of``.
+    """Return the ids of the events with a line in the whole digest and none in ``text``; empty
+    where ``text`` is not a digest. Lines with names do not count. Cost: as ``digest_of``.
     """
     if not text.startswith(TITLE):
         return set()
     whole = text_of(dataclasses.replace(digest_of(view, forgotten), names={}), _WHOLE)
-    return {int(event_id) for event_id in {*ID_OF_A_LINE.findall(whole)} - {*ID_OF_A_LINE.findall(text)}}
+    return {
+        int(event_id) for event_id in {*ID_OF_A_LINE.findall(whole)} - {*ID_OF_A_LINE.findall(text)}
+    }

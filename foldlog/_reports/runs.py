@@ -1,7 +1,8 @@
-"""Two runs beside each other: conversations without a common past, aligned by what was asked and called.
+"""Two runs beside each other: conversations without a common past, aligned by what was asked and
+called.
 
-A *step* is a request of the user, or a call. Two steps are the same if they say the same: the words of a request, or
-the tool and its arguments. What a retraction took back is left out.
+A *step* is a request of the user, or a call. Two steps are the same if they say the same: the words
+of a request, or the tool and its arguments. What a retraction took back is left out.
 """
 
 from __future__ import annotations
@@ -33,14 +34,19 @@ from foldlog.eventstore import Action, CondensationSummary, Event, Message, Stor
 from foldlog.eventstore.inside import said
 from foldlog.projections import View, Views, begins_reply, contains, intervals_kept
 
-GIST, _BEFORE = 160, 40
+GIST = 160
+_BEFORE = 40
 """Characters of a line, and of those before the first difference."""
 _MANY = 2_000
-"""From this number of steps on, those that are made again and again are not looked for in the other run."""
+"""From this number of steps on, those that are made again and again are not looked for in the other
+run.
+"""
 
 
 class _Step(NamedTuple):
-    """A step: what it says, as a hash; its event; and the version at which it was asked, or the model was called."""
+    """A step: what it says, as a hash; its event; and the version at which it was asked, or the
+    model was called.
+    """
 
     key: bytes
     line: LineDocument
@@ -49,23 +55,31 @@ class _Step(NamedTuple):
 
 
 def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDocument:
-    """Return two conversations side by side: what each has, the steps of both in one order, and what each was shown
-    when they first differ. Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-    ``KeyUnavailable``. Cost: the events of both, and two Views; the steps of one times those of the other that are the
-    same, at worst.
+    """Return two conversations side by side: what each has, the steps of both in one order, and
+    what each was shown when they first differ. Raises ``ConversationNotFound``,
+    ``ConversationErased``, ``CorruptEvent``, ``KeyUnavailable``. Cost: the events of both, and two
+    Views; the steps of one times those of the other that are the same, at worst.
     """
     runs = [_run(store, name, prices) for name in (one, other)]
     (document, steps), (other_document, other_steps) = runs
     keys, other_keys = ([step.key for step in each] for each in (steps, other_steps))
     same = _same_first(keys, other_keys)
-    first, knew = None, None
+    first = None
+    knew = None
     if same < max(len(steps), len(other_steps)):
-        one_first, other_first = (each[same].line if same < len(each) else None for each in (steps, other_steps))
+        one_first, other_first = (
+            each[same].line if same < len(each) else None for each in (steps, other_steps)
+        )
         first = one_first, other_first
         if one_first is not None and other_first is not None:
             first = _where_they_differ(store, (one, one_first), (other, other_first))
-        versions = [each[same].version if same < len(each) else None for each in (steps, other_steps)]
-        views = [_view(store, name, version) for name, version in zip((one, other), versions, strict=True)]
+        versions = [
+            each[same].version if same < len(each) else None for each in (steps, other_steps)
+        ]
+        views = [
+            _view(store, name, version)
+            for name, version in zip((one, other), versions, strict=True)
+        ]
         knew = _knew(*views), _knew(*reversed(views))
     return RunsDocument(
         runs=(document, other_document),
@@ -87,7 +101,8 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     row = store.conversation(name)
     version = store.version(name)
     structural = store.query(name, lambda read: list(read.structural_events(0, version)))
-    kept, counts_event = intervals_kept(structural, version), counted_in(structural, version)
+    kept = intervals_kept(structural, version)
+    counts_event = counted_in(structural, version)
     steps: list[_Step] = []
     counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
     before: Event | None = None
@@ -112,16 +127,24 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     figures = FiguresOfStore(store)
     ((_, one),) = figures.of([row])
     spent = spent_by(one.calls, prices) if one.is_sound else None
-    called = sorted(figures.totals(Where(only=[name])).tools.items(), key=lambda tool: -tool[1].calls)
+    called = sorted(
+        figures.totals(Where(only=[name])).tools.items(), key=lambda tool: -tool[1].calls
+    )
     tools = {tool: each.calls for tool, each in called if each.calls}
     counts |= {"calls": sum(tools.values()), "errors": one.errors}
-    return RunDocument(conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts), steps
+    return RunDocument(
+        conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts
+    ), steps
 
 
 def _answers(event: Event) -> bool:
-    """Return whether the agent says something to the user: in a message, or with the call that ends OpenHands' runs."""
+    """Return whether the agent says something to the user: in a message, or with the call that ends
+    OpenHands' runs.
+    """
     if isinstance(event, Action):
-        return event.tool == "finish" and bool(dict_or_empty(parsed(event.arguments)).get("message"))
+        return event.tool == "finish" and bool(
+            dict_or_empty(parsed(event.arguments)).get("message")
+        )
     return isinstance(event, Message) and event.source == "agent" and bool(event.content)
 
 
@@ -134,23 +157,34 @@ def _known(steps: Iterable[_Step]) -> Counter[bytes]:
 
 
 def _same_first(some: Sequence[Any], others: Sequence[Any]) -> int:
-    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False)))
+    return sum(
+        1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))
+    )
 
 
-def _where_they_differ(store: Store, *named: tuple[str, LineDocument]) -> tuple[LineDocument, LineDocument]:
-    """Return two lines with the text around the first character that differs, of what is shown or else of all."""
+def _where_they_differ(
+    store: Store, *named: tuple[str, LineDocument]
+) -> tuple[LineDocument, LineDocument]:
+    """Return two lines with the text around the first character that differs, of what is shown or
+    else of all.
+    """
     events = [next(iter(store.events(name, line.event, line.event + 1))) for name, line in named]
     texts = [gist(event, UNLIMITED) for event in events]
     if texts[0] == texts[1]:
         texts = [printable(_text(event), one_line=True) for event in events]
     start = max(0, _same_first(*texts) - _BEFORE)
     (_, one), (_, other) = named
-    excerpts = ["…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST) for text in texts]
+    excerpts = [
+        "…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST)
+        for text in texts
+    ]
     return replace(one, gist=excerpts[0]), replace(other, gist=excerpts[1])
 
 
 def _key(event: Event) -> bytes:
-    """Return a hash of what an event says: equal for a call with the same arguments, whether as a text or as a map."""
+    """Return a hash of what an event says: equal for a call with the same arguments, whether as a
+    text or as a map.
+    """
     return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
@@ -161,11 +195,15 @@ def _text(event: Event) -> str:
             told: Any = (tool, parsed(arguments), event.source)
         case _:
             told = getattr(event, "content", None)
-    return json.dumps([type(event).__name__, told], sort_keys=True, ensure_ascii=False, default=said)
+    return json.dumps(
+        [type(event).__name__, told], sort_keys=True, ensure_ascii=False, default=said
+    )
 
 
 def _view(store: Store, name: str, version: int | None) -> View:
-    return Views(store).current(name) if version is None else Views(store).at(name, version)
+    if version is None:
+        return Views(store).current(name)
+    return Views(store).at(name, version)
 
 
 def _knew(view: View, other: View) -> KnewDocument:
@@ -187,12 +225,15 @@ def _line(event: Event) -> LineDocument:
 
 
 def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    """Yield the steps of both in one order, each once where both have it. Of requests in other words, those of the same
-    number are beside each other.
+    """Yield the steps of both in one order, each once where both have it. Of requests in other
+    words, those of the same number are beside each other.
     """
-    matcher = SequenceMatcher(None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY)
+    matcher = SequenceMatcher(
+        None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY
+    )
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
-        mine, theirs = steps[start:stop], others[other_start:other_stop]
+        mine = steps[start:stop]
+        theirs = others[other_start:other_stop]
         alone = chain(zip(mine, repeat(None)), zip(repeat(None), theirs))
         for one, two in zip(mine, theirs, strict=True) if tag == "equal" else alone:
             if one and two and one.key == two.key:
@@ -205,8 +246,11 @@ def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDo
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    """Return by what each step is aligned: by what it says; a request that the other run lacks, by its number."""
-    theirs, numbers = {step.key for step in others}, accumulate(step.line.kind == "user" for step in steps)
+    """Return by what each step is aligned: by what it says; a request that the other run lacks, by
+    its number.
+    """
+    theirs = {step.key for step in others}
+    numbers = accumulate(step.line.kind == "user" for step in steps)
     return [
         number if step.line.kind == "user" and step.key not in theirs else step.key
         for step, number in zip(steps, numbers, strict=True)

@@ -1,5 +1,5 @@
-"""Which events of a View a model is sent, and which of them whole. A call waits for its observation, and for those of
-its parallel calls; a condenser may hide or mask events.
+"""Which events of a View a model is sent, and which of them whole. A call waits for its
+observation, and for those of its parallel calls; a condenser may hide or mask events.
 """
 
 from __future__ import annotations
@@ -15,19 +15,25 @@ if TYPE_CHECKING:
 
 
 def states_of(found: Sent) -> Sequence[str]:
-    """Return the state of each event of a View: sent, hidden, masked, shortened, unknown, pending or unsent.
-    ``unsent``: a condensation forgot another part of its call.
+    """Return the state of each event of a View: sent, hidden, masked, shortened, unknown, pending
+    or unsent. ``unsent``: a condensation forgot another part of its call.
     """
     view = found.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
     return [
-        found.less(event.id) or "sent" if position in fit else "unsent" if event.id in view.left_behind else "pending"
+        found.less(event.id) or "sent"
+        if position in fit
+        else "unsent"
+        if event.id in view.left_behind
+        else "pending"
         for position, event in enumerate(view)
     ]
 
 
 def sent_of(found: Sent) -> tuple[int, int]:
-    """Return the number of events and that of summaries that a model is sent, masked ones among them."""
+    """Return the number of events and that of summaries that a model is sent, masked ones among
+    them.
+    """
     states = zip(found.view, states_of(found), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)

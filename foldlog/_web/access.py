@@ -1,7 +1,7 @@
 """Decide which requests the server answers: those with its token, for an expected host name.
 
-A page on another site can make a browser send requests to this machine. But it does not know the token, the browser
-names its origin, which is refused, and so is a foreign name that points here.
+A page on another site can make a browser send requests to this machine. But it does not know the
+token, the browser names its origin, which is refused, and so is a foreign name that points here.
 """
 
 from __future__ import annotations
@@ -20,13 +20,16 @@ from foldlog._documents import RefusedDocument
 from foldlog._words.safe_text import json_text
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:;"
+    " base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for"
+    " 'script'; trusted-types 'none'"
 )
 _FOR_PROGRAMS = ("/api/", "/metrics", "/healthz", "/mcp")
 _MCP = "/mcp"
 _POSTED = {_MCP: ("POST", "DELETE"), "/api/notes": ("POST",)}
-"""The paths that take another method: calls of tools, which only read, and notes, which are beside the events."""
+"""The paths that take another method: calls of tools, which only read, and notes, which are beside
+the events.
+"""
 _HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -40,11 +43,14 @@ _HEADERS = {
 class Access:
     """Lets a request through, or refuses it, and puts the same headers on every response.
 
-    With the ``token`` None, every request that reaches the server is answered. ``names`` are the host names of the
-    server, besides ``localhost`` and addresses: an address cannot be made to point elsewhere.
+    With the ``token`` None, every request that reaches the server is answered. ``names`` are the
+    host names of the server, besides ``localhost`` and addresses: an address cannot be made to
+    point elsewhere.
     """
 
-    def __init__(self, app: ASGIApp, token: str | None, names: Collection[str] = (), port: int = 0) -> None:
+    def __init__(
+        self, app: ASGIApp, token: str | None, names: Collection[str] = (), port: int = 0
+    ) -> None:
         self._app = app
         self._token = token
         self._names = {"localhost", *(name.lower().rstrip(".") for name in names)}
@@ -58,7 +64,9 @@ class Access:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 given = {name for name, _ in message["headers"]}
-                added = [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in given]
+                added = [
+                    (k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in given
+                ]
                 message["headers"] = [*message["headers"], *added]
             await send(message)
 
@@ -71,8 +79,11 @@ class Access:
         if refusal is not None:
             status, reason = refusal
             allowed = {"allow": "GET, HEAD"} if status == 405 else None
-            return Response(json_text(RefusedDocument(error=reason)), status, allowed, "application/json")
-        asked, path = request.query_params, request.scope["path"]
+            return Response(
+                json_text(RefusedDocument(error=reason)), status, allowed, "application/json"
+            )
+        asked = request.query_params
+        path = request.scope["path"]
         if self._token is None or "token" not in asked or path.startswith(_FOR_PROGRAMS):
             return None
         # The token leaves the address, where the browser's history and a copied link would keep it.
@@ -83,13 +94,21 @@ class Access:
 
     def _refusal(self, request: Request) -> tuple[int, str] | None:
         """Return the status and the reason of a refusal."""
-        headers, path = request.headers, request.scope["path"]
+        headers = request.headers
+        path = request.scope["path"]
         if not self._is_expected(headers.getlist("host")):
             return (400, "this server is not known by that name; start it with --allow-host NAME")
         if request.method not in ("GET", "HEAD", *_POSTED.get(path, ())):
             return (405, "this server only reads events: use GET")
-        if request.method == "POST" and path != _MCP and headers.get("content-type") != "application/json":
-            return (403, "a note is sent as application/json, which the form of another site cannot")
+        if (
+            request.method == "POST"
+            and path != _MCP
+            and headers.get("content-type") != "application/json"
+        ):
+            return (
+                403,
+                "a note is sent as application/json, which the form of another site cannot",
+            )
         if path.startswith(("/api/", _MCP)) and _is_of_another_page(headers):
             return (403, "a page of another site may not send requests to this server")
         if self._token is not None and path != "/healthz" and not self._has_token(request):
@@ -100,7 +119,9 @@ class Access:
         if len(hosts) != 1:
             return False
         (host,) = hosts
-        name, _, port = host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+        name, _, port = (
+            host.rpartition(":") if not host.endswith("]") and ":" in host else (host, "", "")
+        )
         if port and not port.isdigit():
             return False
         try:
@@ -120,9 +141,11 @@ class Access:
 
 
 def _is_of_another_page(headers: Headers) -> bool:
-    """Return whether a browser says that a page of another origin sends this: at another port too, to which the browser
-    sends the cookie.
+    """Return whether a browser says that a page of another origin sends this: at another port too,
+    to which the browser sends the cookie.
     """
     if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
         return True
-    return any(origin.partition("://")[2] != headers["host"] for origin in headers.getlist("origin"))
+    return any(
+        origin.partition("://")[2] != headers["host"] for origin in headers.getlist("origin")
+    )

@@ -1,4 +1,6 @@
-"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and those for monitors."""
+"""The paths of the server: the page, its two files, the JSON documents below ``/api/``, and those
+for monitors.
+"""
 
 from __future__ import annotations
 
@@ -81,20 +83,25 @@ def application(
     is_ending: Callable[[], bool] = lambda: False,
     tools: MountedTools | None = None,
 ) -> Starlette:
-    """Return the ASGI application over an open ``store``. It only reads, and does not close the store.
+    """Return the ASGI application over an open ``store``. It only reads, and does not close the
+    store.
 
-    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw, ``model`` counts tokens, and
-    ``prices`` are for calls that tell no cost. ``completed`` names the store in the commands of a message. Once
-    ``is_ending()`` is true, streams of events end. ``tools`` are those of ``foldlog mcp``, at ``/mcp``.
+    ``token``, ``names``, ``port``: see ``Access``. ``limit`` is a limit of tokens to draw,
+    ``model`` counts tokens, and ``prices`` are for calls that tell no cost. ``completed`` names the
+    store in the commands of a message. Once ``is_ending()`` is true, streams of events end.
+    ``tools`` are those of ``foldlog mcp``, at ``/mcp``.
     """
     pages = Pages(store, limit, model, prices)
     conversations = ServedConversations(store, prices)
     notes = Notes(store)
 
     def searched(request: Request) -> documents.HitsDocument:
-        words, limit = _words(request), min(_number(request, "limit", 50), _SEARCHED_MAX)
+        words = _words(request)
+        limit = min(_number(request, "limit", 50), _SEARCHED_MAX)
         kinds = request.query_params.getlist("kind")
-        return hits_document(words, search(store, words, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S), limit)
+        return hits_document(
+            words, search(store, words, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S), limit
+        )
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -103,7 +110,8 @@ def application(
         await to_thread.run_sync(conversations.close)
 
     def listed(request: Request) -> documents.ServedPageDocument:
-        sort, line = request.query_params.get("sort", "-recorded"), request.query_params.get("q", "")
+        sort = request.query_params.get("sort", "-recorded")
+        line = request.query_params.get("q", "")
         return conversations.list(
             _number(request, "start", 0),
             _number(request, "limit", LIMIT_MAX),
@@ -123,7 +131,9 @@ def application(
     def compared(request: Request) -> documents.RunsDocument:
         other = _text(request, "other", "the id of the conversation to compare with")
         found = list(islice(ids_meant(store, other), 2))
-        return compared_runs(store, _id(request), found[0] if len(found) == 1 else other, prices or Prices())
+        return compared_runs(
+            store, _id(request), found[0] if len(found) == 1 else other, prices or Prices()
+        )
 
     check = _standing(store)
     api = partial(_path, check)
@@ -138,7 +148,9 @@ def application(
         api("fleet", lambda request: conversations.fleet(completed(_IMPORT)[1:-1])),
         api("events", lambda request: _events(pages, request)),
         api("dropped", lambda request: pages.dropped(_id(request))),
-        api("opening", lambda request: pages.opening(_id(request), conversations.row(_id(request)))),
+        api(
+            "opening", lambda request: pages.opening(_id(request), conversations.row(_id(request)))
+        ),
         api("models", lambda request: pages.models(_id(request))),
         api("progress", lambda request: pages.progress(_id(request))),
         Route("/api/notes", partial(_notes, check, notes), methods=["GET", "HEAD", "POST"]),
@@ -147,7 +159,12 @@ def application(
         api("gists", lambda request: _gists(pages, request)),
         api("compare", compared),
         api("event", lambda request: _event(pages, request)),
-        api("find", lambda request: documents.FindDocument(hits=tuple(pages.find(_id(request), _words(request))))),
+        api(
+            "find",
+            lambda request: documents.FindDocument(
+                hits=tuple(pages.find(_id(request), _words(request)))
+            ),
+        ),
         api("search", searched),
         api("follow", lambda request: _follow(store, request, is_ending)),
     ]
@@ -155,14 +172,19 @@ def application(
         routes += tools.routes
     guard = Middleware(Access, token=token, names=names, port=port)
     app = Starlette(
-        routes=routes, middleware=[guard], lifespan=lifespan, exception_handlers={404: _no_such_path, 500: _failed}
+        routes=routes,
+        middleware=[guard],
+        lifespan=lifespan,
+        exception_handlers={404: _no_such_path, 500: _failed},
     )
     app.router.redirect_slashes = False
     return app
 
 
 def _no_such_path(request: Request, error: Exception) -> Response:
-    return _refused(f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/", 404)
+    return _refused(
+        f"there is no path {request.url.path!r}; docs/PAGE.md lists those below /api/", 404
+    )
 
 
 def _failed(request: Request, error: Exception) -> Response:
@@ -180,8 +202,9 @@ async def _healthz(check: Callable[[], object], request: Request) -> Response:
 
 
 def _standing(store: Store) -> Callable[[], object]:
-    """Return a check that raises ``StoreUnusable`` where the store is closed, or its file is not the one that was there
-    at first: a restore put another in its place, and reads would go on in the former.
+    """Return a check that raises ``StoreUnusable`` where the store is closed, or its file is not
+    the one that was there at first: a restore put another in its place, and reads would go on in
+    the former.
     """
     first = store.path and identity(store.path)
 
@@ -189,7 +212,8 @@ def _standing(store: Store) -> Callable[[], object]:
         _ = store.database.last_position
         if store.path is not None and identity(store.path) != first:
             raise StoreUnusable(
-                f"another file took the place of {store.path}, or it was moved; start the server again",
+                f"another file took the place of {store.path}, or it was moved; start the server"
+                " again",
                 kind="replaced",
             )
 
@@ -199,7 +223,13 @@ def _standing(store: Store) -> Callable[[], object]:
 def _page(request: Request) -> Response:
     head = '<link rel="stylesheet" href="page.css">'
     script = '<script src="page.js"></script>'
-    text = assets.page(title="foldlog", head=head, script=script, fallback="<p>This page needs script.</p>", data="")
+    text = assets.page(
+        title="foldlog",
+        head=head,
+        script=script,
+        fallback="<p>This page needs script.</p>",
+        data="",
+    )
     return Response(text, media_type="text/html")
 
 
@@ -232,7 +262,10 @@ def _status(error: EventStoreError) -> int:
 
 
 def _problem(error: EventStoreError) -> str:
-    return error.problem if isinstance(error, ConversationErased) else str(error)  # the remedy is one for Python
+    # the remedy is one for Python
+    if isinstance(error, ConversationErased):
+        return error.problem
+    return str(error)
 
 
 def _json(document: documents.Document, status: int = 200) -> Response:
@@ -265,7 +298,9 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
     if given is None:
         raise InvalidArgument(f"the parameter {name!r} is missing: a whole number from 0")
     if not (given.isascii() and given.isdigit() and len(given) <= 15):
-        raise InvalidArgument(f"the parameter {name!r} must be a whole number from 0, not {given!r}")
+        raise InvalidArgument(
+            f"the parameter {name!r} must be a whole number from 0, not {given!r}"
+        )
     return int(given)
 
 
@@ -307,10 +342,14 @@ async def _notes(check: Callable[[], object], notes: Notes, request: Request) ->
     return await _answered(check, lambda: _json(notes.change(_id(request), body)))
 
 
-async def _report(check: Callable[[], object], written: Callable[[str], bytes], request: Request) -> Response:
+async def _report(
+    check: Callable[[], object], written: Callable[[str], bytes], request: Request
+) -> Response:
     """Return the page of a conversation as one file."""
     headers = {"content-disposition": 'attachment; filename="foldlog.html"'}
-    return await _answered(check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers))
+    return await _answered(
+        check, lambda: Response(written(_id(request)), media_type="text/html", headers=headers)
+    )
 
 
 def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
@@ -323,12 +362,16 @@ def _written(pages: Pages, notes: Notes, conversation: str) -> bytes:
 def _event(pages: Pages, request: Request) -> documents.ShownDocument | Response:
     found = pages.event(_id(request), _number(request, "event"))
     if found is None:
-        return _refused(f"conversation {_id(request)!r} has no event {_number(request, 'event')}", 404)
+        return _refused(
+            f"conversation {_id(request)!r} has no event {_number(request, 'event')}", 404
+        )
     return found
 
 
 def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Response:
-    """Send each new version of a conversation, or, without an id, each change of the store, as server-sent events."""
+    """Send each new version of a conversation, or, without an id, each change of the store, as
+    server-sent events.
+    """
     given = request.query_params.get("id")
     if given is not None:
         store.query(given, _present)  # one that does not exist, or was erased, is refused at once
@@ -352,7 +395,8 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
                 yield f"event: problem\ndata: {json_text(problem)}\n\n"
                 return
             if now != before:
-                before, waited = now, 0.0
+                before = now
+                waited = 0.0
                 yield f"event: version\ndata: {json_text(now)}\n\n"
             elif waited >= _BEAT_S:
                 waited = 0.0
@@ -360,12 +404,15 @@ def _follow(store: Store, request: Request, is_ending: Callable[[], bool]) -> Re
             await sleep(_POLL_S)
             waited += _POLL_S
 
-    return StreamingResponse(told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"})
+    return StreamingResponse(
+        told(), media_type="text/event-stream", headers={"x-accel-buffering": "no"}
+    )
 
 
 def _present(reading: ReadTransaction) -> documents.FollowedDocument:
-    """Return a value that changes whenever a page of the conversation has to change. For a fork, the redactions of its
-    parents are included, and its borders, which it loses when its parent is erased.
+    """Return a value that changes whenever a page of the conversation has to change. For a fork,
+    the redactions of its parents are included, and its borders, which it loses when its parent is
+    erased.
     """
     return documents.FollowedDocument(
         version=reading.version, redactions=reading.redactions, borders=len(reading.lineage)

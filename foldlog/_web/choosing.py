@@ -1,4 +1,6 @@
-"""Read the search line of the list: words that name a facet, such as ``has:error tool:Bash``, and words of texts."""
+"""Read the search line of the list: words that name a facet, such as ``has:error tool:Bash``, and
+words of texts.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,8 @@ _FACET = re.compile(rf'(?:^|(?<=\s))({"|".join(KEYS)}):(?:"([^"]*)"|(\S+))')
 
 
 def chosen_by(line: str, found: Callable[[str], Collection[str]]) -> Where:
-    """Return which conversations a search line chooses. ``found`` returns the ids of those that contain some words.
-    Raises ``InvalidArgument`` for a value that there is not.
+    """Return which conversations a search line chooses. ``found`` returns the ids of those that
+    contain some words. Raises ``InvalidArgument`` for a value that there is not.
     """
     chosen: dict[str, Any] = {"companions": False, "attributes": {}}
     for key, quoted, plain in _FACET.findall(line):
@@ -35,11 +37,15 @@ def _choose(chosen: dict[str, Any], key: str, value: str) -> None:
         case "attribute":
             name, equals, named = value.partition("=")
             if not equals:
-                raise InvalidArgument(f"attribute:{value} names no value; write attribute:NAME=VALUE")
+                raise InvalidArgument(
+                    f"attribute:{value} names no value; write attribute:NAME=VALUE"
+                )
             chosen["attributes"][name] = named
         case "has":
             if value not in ("error", "errors"):
-                raise InvalidArgument(f"has:{value} is not known; has:error chooses runs with an error")
+                raise InvalidArgument(
+                    f"has:{value} is not known; has:error chooses runs with an error"
+                )
             chosen["has_error"] = True
         case "since" | "until":
             chosen[key] = _moment(key, value)
@@ -53,4 +59,6 @@ def _moment(key: str, value: str) -> datetime:
     try:
         return moment_of(value)
     except ValueError as error:
-        raise InvalidArgument(f"{key}:{value} is not a time; write a date such as 2026-09-20, or 7d") from error
+        raise InvalidArgument(
+            f"{key}:{value} is not a time; write a date such as 2026-09-20, or 7d"
+        ) from error

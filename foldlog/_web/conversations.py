@@ -1,6 +1,7 @@
 """The list of conversations with their figures, and the figures over all of them.
 
-Conversations that were never counted are counted by a thread, some at a time, while the list is already shown.
+Conversations that were never counted are counted by a thread, some at a time, while the list is
+already shown.
 """
 
 from __future__ import annotations
@@ -53,7 +54,9 @@ class ServedConversations:
         self.complete = False
         """Whether each conversation was counted once: before, sums over all of them only grow."""
         self._searched: tuple[str, int, frozenset[str]] = "", -1, frozenset()
-        """The words that were searched last, the state of the store then, and the conversations that have them."""
+        """The words that were searched last, the state of the store then, and the conversations
+        that have them.
+        """
         self._totals: tuple[int, Stats] = -1, Stats()
         """The state of the store when all conversations were added up last, and their totals."""
         self._wanted = threading.Event()
@@ -67,7 +70,9 @@ class ServedConversations:
         self._thread.join()
 
     def refresh(self) -> int:
-        """Count some conversations that have changed; the thread counts the others. Return how many are left."""
+        """Count some conversations that have changed; the thread counts the others. Return how many
+        are left.
+        """
         left = self.figures.refresh(_AT_ONCE)
         self.complete = self.complete or not left
         if left:
@@ -90,20 +95,25 @@ class ServedConversations:
         version = self._store.database.data_version()
         if self._searched[:2] != (words, version):
             hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
-            ids = {hit.conversation for hit in hits} | set(islice(ids_meant(self._store, words), _HITS_MAX))
+            ids = {hit.conversation for hit in hits} | set(
+                islice(ids_meant(self._store, words), _HITS_MAX)
+            )
             self._searched = words, version, frozenset(ids)
         return self._searched[2]
 
     def row(self, conversation: str) -> ConversationDocument | None:
-        """Return a conversation with its figures as they were counted last; None where they never were."""
+        """Return a conversation with its figures as they were counted last; None where they never
+        were.
+        """
         page = self.figures.page(Where(only=(conversation,)), limit=1)
         return document_of(*page.rows[0], self._prices) if page.rows else None
 
     def overview(self, line: str, import_command: str) -> OverviewDocument:
-        """Return the sums and facets of the conversations that a search line chooses, and their days, also those
-        outside of its span of time.
+        """Return the sums and facets of the conversations that a search line chooses, and their
+        days, also those outside of its span of time.
         """
-        left, where = self.refresh(), self.where(line)
+        left = self.refresh()
+        where = self.where(line)
         chosen = self.figures.totals(where)
         everything = chosen if where == LISTED else self._everything(left)
         facets = self.figures.facets(where, (*FACETS, "errors"))
@@ -122,12 +132,17 @@ class ServedConversations:
                 without_cost=chosen.without_cost,
             ),
             facets=tuple(FacetDocument(*facet) for facet in facets if facet.what != "errors"),
-            days=tuple(DayDocument(*day) for day in self.figures.days(where._replace(since=None, until=None))),
+            days=tuple(
+                DayDocument(*day)
+                for day in self.figures.days(where._replace(since=None, until=None))
+            ),
             import_command=import_command,
         )
 
     def _everything(self, left: int) -> Stats:
-        """Return the totals of all conversations, as they were last while the store has not changed."""
+        """Return the totals of all conversations, as they were last while the store has not
+        changed.
+        """
         version = self._store.database.data_version()
         if left or self._totals[0] != version:
             self._totals = version, self.figures.totals(LISTED)
@@ -136,16 +151,23 @@ class ServedConversations:
     def fleet(self, import_command: str) -> FleetDocument:
         """Return the figures over all conversations that are counted by now."""
         left = self.refresh()
-        stats, reasons = self.figures.totals(LISTED), self.figures.reasons(LISTED)
+        stats = self.figures.totals(LISTED)
+        reasons = self.figures.reasons(LISTED)
         by_saving = sorted(reasons.items(), key=lambda each: -(each[1].tokens_saved or 0))
-        made = [ReasonDocument.of(saved, reason=reason) for reason, saved in by_saving if saved.condensations]
+        made = [
+            ReasonDocument.of(saved, reason=reason)
+            for reason, saved in by_saving
+            if saved.condensations
+        ]
         return FleetDocument.of(
             total_of(SavingsDocument(), reasons.values()),
             conversations=stats.conversations + self.figures.missing,
             counted=stats.conversations + self.figures.missing - left,
             needs_key=self.figures.needs_key(LISTED),
             events=sum(stats.events.values()),
-            bytes=None if (path := self._store.path) is None else size_of(path) + size_of(f"{path}-wal"),
+            bytes=None
+            if (path := self._store.path) is None
+            else size_of(path) + size_of(f"{path}-wal"),
             view_tokens=stats.in_views,
             reasons=tuple(made),
             spent=stats.spent,
@@ -163,11 +185,15 @@ class ServedConversations:
         reverse: bool = True,
         where: Where = LISTED,
     ) -> ServedPageDocument:
-        """Return ``limit`` of the chosen conversations after the first ``start``. Raises ``InvalidArgument`` for an
-        unknown sort.
+        """Return ``limit`` of the chosen conversations after the first ``start``. Raises
+        ``InvalidArgument`` for an unknown sort.
         """
         left = self.refresh()
-        page = self.figures.page(where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX))
-        shown: tuple[ConversationDocument, ...] = tuple(document_of(*row, self._prices) for row in page.rows)
+        page = self.figures.page(
+            where, sort=sort, reverse=reverse, start=start, limit=min(limit, LIMIT_MAX)
+        )
+        shown: tuple[ConversationDocument, ...] = tuple(
+            document_of(*row, self._prices) for row in page.rows
+        )
         total = page.total + self.figures.missing
         return ServedPageDocument(conversations=shown, total=total, counted=max(0, total - left))

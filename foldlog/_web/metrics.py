@@ -1,4 +1,6 @@
-"""``/metrics``: figures of the store in Prometheus' text format. None of them has the content of an event."""
+"""``/metrics``: figures of the store in Prometheus' text format. None of them has the content of an
+event.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ _Sample = tuple[dict[str, str], float]
 
 
 def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str:
-    """Return the figures; unless ``complete``, without sums over Views and calls, which would seem to have fallen.
-    Cost: one page of facts of the store; ``fleet`` has the rest.
+    """Return the figures; unless ``complete``, without sums over Views and calls, which would seem
+    to have fallen. Cost: one page of facts of the store; ``fleet`` has the rest.
     """
     lines = []
     for name, about, samples in chain(_facts(store, fleet), _sums(fleet) if complete else ()):
@@ -31,10 +33,21 @@ def metrics(store: Store, fleet: FleetDocument, *, complete: bool = True) -> str
 
 def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "conversations", "Conversations that are not erased.", [({}, fleet.conversations)]
-    yield "conversations_counted", "Conversations whose figures are known.", [({}, fleet.counted - fleet.needs_key)]
+    yield (
+        "conversations_counted",
+        "Conversations whose figures are known.",
+        [({}, fleet.counted - fleet.needs_key)],
+    )
     if store.path is not None:
-        sizes = [({"file": end[1:] or "db"}, size_of(f"{store.path}{end}")) for end in ("", "-wal", ".search")]
-        yield "file_bytes", "Bytes of the store's files.", [(labels, float(size)) for labels, size in sizes]
+        sizes = [
+            ({"file": end[1:] or "db"}, size_of(f"{store.path}{end}"))
+            for end in ("", "-wal", ".search")
+        ]
+        yield (
+            "file_bytes",
+            "Bytes of the store's files.",
+            [(labels, float(size)) for labels, size in sizes],
+        )
     pending = int(store.database.bytes_pending)
     yield "bytes_pending", "1 until a vacuum removes the bytes of erased events.", [({}, pending)]
     yield from _followers(store)
@@ -43,16 +56,22 @@ def _facts(store: Store, fleet: FleetDocument) -> Iterator[tuple[str, str, list[
 def _sums(fleet: FleetDocument) -> Iterator[tuple[str, str, list[_Sample]]]:
     yield "events", "Events of counted conversations.", [({}, fleet.events)]
     yield "view_tokens", "Tokens of their Views, estimated.", [({}, fleet.view_tokens)]
-    made, saved = Counter[str](), Counter[str]()
+    made = Counter[str]()
+    saved = Counter[str]()
     for reason in fleet.reasons:
         parts = set(reason.reason.split("; ")[0].split(", "))
-        told = reason.reason if parts <= set(WORDS.values()) else "other"  # a condenser of one's own says what it likes
+        # a condenser of one's own says what it likes
+        told = reason.reason if parts <= set(WORDS.values()) else "other"
         made[told] += reason.condensations
         saved[told] += reason.tokens_saved or 0
     yield "condensations", "Condensations in the log, by reason.", _by_reason(made)
     yield "tokens_saved", "Tokens that condensations took from Views.", _by_reason(saved)
     yield "condensation_cost_usd", "Recorded cost of condensations.", _known(fleet.cost)
-    yield "model_cost_usd", "Cost of all calls of models that the log tells.", _known(fleet.spent.cost)
+    yield (
+        "model_cost_usd",
+        "Cost of all calls of models that the log tells.",
+        _known(fleet.spent.cost),
+    )
 
 
 def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
@@ -61,14 +80,32 @@ def _followers(store: Store) -> Iterator[tuple[str, str, list[_Sample]]]:
     if recorder.on_server:
         status = follower_status(store)
         lags = [each for each in status.followers if not is_a_copy(each.follower)]
-        yield "follower_lag_events", about, [({"follower": each.follower}, each.events) for each in lags]
+        yield (
+            "follower_lag_events",
+            about,
+            [({"follower": each.follower}, each.events) for each in lags],
+        )
         ages: list[_Sample] = [({"follower": each.follower}, each.seconds) for each in lags]
         yield "follower_lag_seconds", "The age of the first of these events.", ages
-        yield "events_held_back", "Events that a running transaction holds back.", [({}, status.held_back)]
+        yield (
+            "events_held_back",
+            "Events that a running transaction holds back.",
+            [({}, status.held_back)],
+        )
         return
-    last, known = recorder.query(lambda reader: (int(reader.value("last_position")), reader.value("trackings")))
-    behind = {name: max(0, last - int(reached)) for name, reached in json.loads(known) if not is_a_copy(name)}
-    yield "follower_lag_events", about, [({"follower": name}, events) for name, events in behind.items()]
+    last, known = recorder.query(
+        lambda reader: (int(reader.value("last_position")), reader.value("trackings"))
+    )
+    behind = {
+        name: max(0, last - int(reached))
+        for name, reached in json.loads(known)
+        if not is_a_copy(name)
+    }
+    yield (
+        "follower_lag_events",
+        about,
+        [({"follower": name}, events) for name, events in behind.items()],
+    )
 
 
 def _by_reason(counted: Counter[str]) -> list[_Sample]:
@@ -89,6 +126,7 @@ def _labels(labels: dict[str, Any]) -> str:
     if not labels:
         return ""
     quoted = (
-        f"{name}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}" for name, value in labels.items()
+        f"{name}={json.dumps(printable(value, one_line=True), ensure_ascii=False)}"
+        for name, value in labels.items()
     )
     return f"{{{','.join(quoted)}}}"

@@ -1,7 +1,8 @@
-"""Notes and bookmarks of the readers of a page: beside the events of a conversation, never among them.
+"""Notes and bookmarks of the readers of a page: beside the events of a conversation, never among
+them.
 
-They are kept as figures are: in the store, encrypted with the conversation, and gone with its erasure. A redaction
-removes them too, since a note may quote what is redacted.
+They are kept as figures are: in the store, encrypted with the conversation, and gone with its
+erasure. A redaction removes them too, since a note may quote what is redacted.
 """
 
 from __future__ import annotations
@@ -31,16 +32,19 @@ class Notes:
         self._lock = threading.Lock()
 
     def of(self, conversation: str) -> NotesDocument:
-        """Return the notes of a conversation. Raises ``ConversationNotFound``, ``ConversationErased``."""
+        """Return the notes of a conversation. Raises ``ConversationNotFound``,
+        ``ConversationErased``.
+        """
         with self._lock:
             return NotesDocument(
-                conversation=conversation, notes=self._load(KeptBeside(self._store, *_KEPT), conversation)
+                conversation=conversation,
+                notes=self._load(KeptBeside(self._store, *_KEPT), conversation),
             )
 
     def change(self, conversation: str, body: bytes) -> NotesDocument:
-        """Put a note in the place of that of its event, or take it away: ``{"event": 12, "text": "…"}``, where a
-        ``text`` that is null takes it away. Raises ``InvalidArgument``, ``StoreUnavailable`` where the store cannot be
-        written. On disk when it returns.
+        """Put a note in the place of that of its event, or take it away: ``{"event": 12, "text":
+        "…"}``, where a ``text`` that is null takes it away. Raises ``InvalidArgument``,
+        ``StoreUnavailable`` where the store cannot be written. On disk when it returns.
         """
         event, text = _change_in(body)
         with self._lock:
@@ -48,24 +52,30 @@ class Notes:
                 kept = KeptBeside(self._store, *_KEPT, at_once=False)
                 row = self._store.conversation(conversation)
                 if event is not None and event >= row.version:
-                    raise InvalidArgument(f"conversation {conversation!r} has no event {event}: it has {row.version}")
+                    raise InvalidArgument(
+                        f"conversation {conversation!r} has no event {event}: it has {row.version}"
+                    )
                 others = [note for note in self._load(kept, conversation) if note.event != event]
                 if text is not None:
                     now = datetime.now(UTC).isoformat(timespec="seconds")
                     others.append(NoteDocument(event=event, text=text, at=now))
-                notes = tuple(sorted(others, key=lambda note: -1 if note.event is None else note.event))
+                notes = tuple(
+                    sorted(others, key=lambda note: -1 if note.event is None else note.event)
+                )
                 kept.keep(row, notes)
                 kept.flush()
                 if self._load(KeptBeside(self._store, *_KEPT), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
-        raise StoreUnavailable("the note was not kept: the store cannot be written now", kind="busy")
+        raise StoreUnavailable(
+            "the note was not kept: the store cannot be written now", kind="busy"
+        )
 
     def _load(self, kept: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:
         row = self._store.conversation(conversation)
         self._store.query(conversation, lambda reading: reading.version)  # an erased one is refused
-        notes: tuple[NoteDocument, ...] = kept.load([row], tuple[NoteDocument, ...], of_any_version=True).get(
-            row.id, ()
-        )
+        notes: tuple[NoteDocument, ...] = kept.load(
+            [row], tuple[NoteDocument, ...], of_any_version=True
+        ).get(row.id, ())
         return notes
 
 
@@ -73,10 +83,17 @@ def _change_in(body: bytes) -> tuple[int | None, str | None]:
     try:
         change = convert(decode(body), dict[str, Any])
     except (ValidationError, ValueError) as error:
-        raise InvalidArgument(f'a note is JSON such as {{"event": 12, "text": "…"}}: {error}') from error
-    event, text = change.get("event"), change.get("text")
+        raise InvalidArgument(
+            f'a note is JSON such as {{"event": 12, "text": "…"}}: {error}'
+        ) from error
+    event = change.get("event")
+    text = change.get("text")
     if not (event is None or (type(event) is int and event >= 0)):
-        raise InvalidArgument(f"the event of a note must be a whole number from 0, or null, not {event!r}")
+        raise InvalidArgument(
+            f"the event of a note must be a whole number from 0, or null, not {event!r}"
+        )
     if not (text is None or (isinstance(text, str) and len(text) <= TEXT_MAX)):
-        raise InvalidArgument(f"the text of a note must be a text of at most {TEXT_MAX:,} characters, or null")
+        raise InvalidArgument(
+            f"the text of a note must be a text of at most {TEXT_MAX:,} characters, or null"
+        )
     return event, text

@@ -41,7 +41,9 @@ from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 from foldlog.eventstore.inside import is_structural
 
 _WANTED = re.compile(r'"([^"]*)"|(\S+)')
-_BEFORE, _AFTER, _AFTER_LAST = 14, 12, 160
+_BEFORE = 14
+_AFTER = 12
+_AFTER_LAST = 160
 """Characters of an excerpt: before each word that was found, after it, and after the last one."""
 _KEPT = 8
 _HITS_MAX = 1_000
@@ -70,25 +72,33 @@ class Pages:
         prices: Prices | None = None,
     ) -> None:
         self._store, self._prices = store, prices or Prices()
-        self._limit, self._model = limit, model
+        self._limit = limit
+        self._model = model
         self._lock = threading.Lock()
         self._reached: dict[str, int] = {}
         """The version up to which the fold of a conversation has come that is being made."""
         self._folds = Recent[str, tuple[threading.Lock, list[PageFold]]](_KEPT)
-        """Each with a lock for its use; without a fold before the first one, and while it is used."""
+        """Each with a lock for its use; without a fold before the first one, and while it is
+        used.
+        """
 
     def history(self, conversation: str, since: int = 0) -> HistoryDocument:
-        """Return the document of a conversation: see ``PageFold.document``. Raises what ``Store.log`` raises, except
-        for damaged events. Cost: the events, once; those that are new; where the page of a long conversation was opened
-        before at this version, that document.
+        """Return the document of a conversation: see ``PageFold.document``. Raises what
+        ``Store.log`` raises, except for damaged events. Cost: the events, once; those that are new;
+        where the page of a long conversation was opened before at this version, that document.
         """
         row = self._store.conversation(conversation)
-        document = self._kept(row, "page", HistoryDocument) if since == 0 else None
+        if since == 0:
+            document = self._kept(row, "page", HistoryDocument)
+        else:
+            document = None
         if document is None:
             try:
                 with self._fold(conversation) as fold:
                     row = self._store.conversation(conversation)._replace(version=fold.version)
-                    document = fold.document(around_damage(self._store, row), since if since <= fold.version else 0)
+                    document = fold.document(
+                        around_damage(self._store, row), since if since <= fold.version else 0
+                    )
                 if since == 0 and not fold.problems:
                     self._keep(row, "page", document)
             finally:
@@ -96,8 +106,8 @@ class Pages:
         return document
 
     def opening(self, conversation: str, row: ConversationDocument | None) -> OpeningDocument:
-        """Return what is shown while the page of a conversation is made: its figures, and its newest events. Cost:
-        these.
+        """Return what is shown while the page of a conversation is made: its figures, and its
+        newest events. Cost: these.
         """
         present = self._store.conversation(conversation, pending=True)
         if present.pending:
@@ -123,17 +133,26 @@ class Pages:
         """Return the lines of the events ``start`` to ``stop``. Cost: these events."""
         in_its_ids = in_own_ids(self._store, conversation)
         return [
-            found.problem if isinstance(found, CorruptEvent) else gist(in_its_ids(found.event), GIST)
+            found.problem
+            if isinstance(found, CorruptEvent)
+            else gist(in_its_ids(found.event), GIST)
             for found in logged(self._store, conversation, start, stop)
         ]
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         """Return an event in full, or None where there is none with this id."""
-        found = list(logged(self._store, conversation, event_id, event_id + 1)) if event_id >= 0 else []
-        return ShownDocument(conversation=conversation, event=shown_document(found[0])) if found else None
+        if event_id >= 0:
+            found = list(logged(self._store, conversation, event_id, event_id + 1))
+        else:
+            found = []
+        if found:
+            return ShownDocument(conversation=conversation, event=shown_document(found[0]))
+        return None
 
     def events(self, conversation: str, start: int, stop: int) -> EventsDocument:
-        """Return the events ``start`` to ``stop`` in full, fewer where they are long; always one where there is one."""
+        """Return the events ``start`` to ``stop`` in full, fewer where they are long; always one
+        where there is one.
+        """
         documents: list[dict[str, Any]] = []
         size = 0
         for found in logged(self._store, conversation, start, min(stop, start + _EVENTS_MAX)):
@@ -145,8 +164,8 @@ class Pages:
         return EventsDocument(conversation=conversation, start=start, events=tuple(documents))
 
     def dropped(self, conversation: str) -> NeededListDocument:
-        """Return what each condensation dropped that was needed again. Cost: see ``needed_again``; of a long
-        conversation once for each version.
+        """Return what each condensation dropped that was needed again. Cost: see ``needed_again``;
+        of a long conversation once for each version.
         """
         row = self._store.conversation(conversation)
         document = self._kept(row, "needed again", NeededListDocument)
@@ -170,27 +189,47 @@ class Pages:
             kept.flush()
 
     def _beside(self, name: str) -> KeptBeside:
-        of_model = "" if self._model is None else f" {self._model.model} {self._limit}"
+        if self._model is None:
+            of_model = ""
+        else:
+            of_model = f" {self._model.model} {self._limit}"
         return KeptBeside(self._store, f"{name}{of_model}", _CODE)
 
     def write_report(self, conversation: str, path: Path, notes: Sequence[NoteDocument]) -> None:
-        """Write the page of a conversation into one file: see ``foldlog._page.report.write_report``."""
+        """Write the page of a conversation into one file: see
+        ``foldlog._page.report.write_report``.
+        """
         write_report(
-            self._store, conversation, path, limit=self._limit, model=self._model, prices=self._prices, notes=notes
+            self._store,
+            conversation,
+            path,
+            limit=self._limit,
+            model=self._model,
+            prices=self._prices,
+            notes=notes,
         )
 
     def progress(self, conversation: str) -> ProgressDocument:
         """Return how far the page is that is being opened. Cost: a row."""
         row = self._store.conversation(conversation, pending=True)
         step = "made" if row.pending else "read"
-        done = row.version if row.pending else self._reached.get(conversation, 0)
-        return ProgressDocument(conversation=conversation, step=step, done=done, total=row.version + row.pending)
+        if row.pending:
+            done = row.version
+        else:
+            done = self._reached.get(conversation, 0)
+        return ProgressDocument(
+            conversation=conversation, step=step, done=done, total=row.version + row.pending
+        )
 
     def find(self, conversation: str, words: str) -> Iterator[FoundDocument]:
-        """Yield the events that contain all words, each with the text around them, at most 1,000. Words in double
-        quotes are one, with their spaces.
+        """Yield the events that contain all words, each with the text around them, at most 1,000.
+        Words in double quotes are one, with their spaces.
         """
-        wanted = [word for found in _WANTED.findall(words.lower()) if (word := found[0] or found[1]).strip()]
+        wanted = [
+            word
+            for found in _WANTED.findall(words.lower())
+            if (word := found[0] or found[1]).strip()
+        ]
         hits = 0
         for found in logged(self._store, conversation) if wanted else ():
             document = shown_document(found)
@@ -206,15 +245,23 @@ class Pages:
         """Yield the fold of a conversation with all of its events, for one request at a time."""
         self._store.conversation(conversation)
         with self._lock:
-            self._folds[conversation] = lock, folds = self._folds.get(conversation, (threading.Lock(), []))
+            self._folds[conversation] = lock, folds = self._folds.get(
+                conversation, (threading.Lock(), [])
+            )
         with lock:
-            fold = folds.pop() if folds else self._begun(conversation)  # one that takes a part of the events is gone
-            past = self._store.query(conversation, lambda reading: (reading.key, reading.redactions, reading.lineage))
+            # one that takes a part of the events is gone
+            fold = folds.pop() if folds else self._begun(conversation)
+            past = self._store.query(
+                conversation, lambda reading: (reading.key, reading.redactions, reading.lineage)
+            )
             if past != (fold.key, fold.redactions, fold.borders):
-                fold = self._begun(conversation)  # it holds content that was erased, or a parent's name
+                # it holds content that was erased, or a parent's name
+                fold = self._begun(conversation)
             try:
                 fold.take(self._followed(conversation, fold.version))
-            except LookupError:  # a retraction to a version that was not kept: begin again, knowing it
+            except (
+                LookupError
+            ):  # a retraction to a version that was not kept: begin again, knowing it
                 fold = self._begun(conversation)
                 fold.take(self._followed(conversation, 0))
             folds.append(fold)
@@ -232,13 +279,26 @@ class Pages:
 
 
 _HIDDEN = frozenset(
-    ("id", "kind", "timestamp", "source", "call_id", "response_id", "cause", "shown", "source_id", "format")
+    (
+        "id",
+        "kind",
+        "timestamp",
+        "source",
+        "call_id",
+        "response_id",
+        "cause",
+        "shown",
+        "source_id",
+        "format",
+    )
 )
 
 
 def matches(document: dict[str, Any], words: list[str]) -> str | None:
     """Return the text around each word where all words are in the texts of an event; else None."""
-    text = " · ".join(text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value))
+    text = " · ".join(
+        text for key, value in document.items() if key not in _HIDDEN for text in texts_in(value)
+    )
     lower = text.lower()
     if not all(word in lower for word in words):
         return None
@@ -246,11 +306,14 @@ def matches(document: dict[str, Any], words: list[str]) -> str | None:
 
 
 def _excerpt(text: str, places: list[tuple[int, int]]) -> str:
-    """Return the parts of a text around some places. No place is cut, and all are near the beginning."""
+    """Return the parts of a text around some places. No place is cut, and all are near the
+    beginning.
+    """
     parts: list[list[int]] = []
     for number, (at, length) in enumerate(places, 1):
         after = _AFTER_LAST if number == len(places) else _AFTER
-        start, stop = max(0, at - _BEFORE), min(len(text), at + length + after)
+        start = max(0, at - _BEFORE)
+        stop = min(len(text), at + length + after)
         if parts and start <= parts[-1][1]:
             parts[-1][1] = max(parts[-1][1], stop)
         else:

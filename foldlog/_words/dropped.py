@@ -17,15 +17,20 @@ _NAMED = 5
 def dropped_words(found: DroppedDocument) -> str:
     """Return in words how much a condensation dropped, and what of it was needed again."""
     said = (
-        f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈ {found.tokens:,} tokens; "
-        f"{count(len(found.terms), 'term')} of these stand nowhere in the View after it"
+        f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"
+        f" {found.tokens:,} tokens; {count(len(found.terms), 'term')} of these stand nowhere in the"
+        " View after it"
     )
     needed = needed_words(found.terms)
     return f"{said}, and the agent needed {needed}" if needed else said
 
 
 def needed_words(terms: Sequence[DroppedTermDocument]) -> str:
-    """Return in words which terms the agent needed again, the first ones by name; empty if it needed none."""
+    """Return in words which terms the agent needed again, the first ones by name; empty if it
+    needed none.
+    """
     again = sorted((term.needed_in, term.term) for term in terms if term.needed_in is not None)
     named = ", ".join(f"{term} (event {event})" for event, term in again[:_NAMED])
-    return f"{len(again):,} of them again: {named}{', …' if len(again) > _NAMED else ''}" if again else ""
+    if again:
+        return f"{len(again):,} of them again: {named}{', …' if len(again) > _NAMED else ''}"
+    return ""

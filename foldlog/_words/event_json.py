@@ -13,19 +13,27 @@ from foldlog.eventstore import Event, UnknownEvent
 
 
 def event_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
-    """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none), and, where it is
-    given, ``recorded_at``. An event that this version does not know: as its writer wrote it.
+    """Return the event as it is stored, with its id, its ``timestamp`` (None where it has none),
+    and, where it is given, ``recorded_at``. An event that this version does not know: as its writer
+    wrote it.
     """
-    times = {} if recorded_at is None else {"recorded_at": recorded_at.isoformat()}
+    if recorded_at is None:
+        times = {}
+    else:
+        times = {"recorded_at": recorded_at.isoformat()}
     if isinstance(event, UnknownEvent):
-        fields = {"schema": event.stored_schema, **json.loads(event.body), "kind": event.stored_kind}
+        fields = {
+            "schema": event.stored_schema,
+            **json.loads(event.body),
+            "kind": event.stored_kind,
+        }
     else:
         fields = {"timestamp": None, **msgspec.to_builtins(event)}
     return {"id": event.id, **fields, **times}
 
 
 def shown_document(event: Event, recorded_at: datetime | None = None) -> dict[str, Any]:
-    """Return ``event_document`` with the ``label`` that lists and filters have for the event: an observation that is an
-    error is an ``error`` there.
+    """Return ``event_document`` with the ``label`` that lists and filters have for the event: an
+    observation that is an error is an ``error`` there.
     """
     return {**event_document(event, recorded_at), "label": label(event)}

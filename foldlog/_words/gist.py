@@ -37,7 +37,9 @@ def _words(event: Event, length_max: int) -> str:
     match event:
         case events.SystemMessage(content=content, tools=tools):
             said = words_of(content)
-            return f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
+            return (
+                f"{said if length_max == UNLIMITED else said[:200]} ({count(len(tools), 'tool')})"
+            )
         case events.Message(content=content) | events.CondensationSummary(content=content):
             return words_of(content)
         case events.Action(tool=tool, arguments=arguments, thought=thought):
@@ -57,7 +59,9 @@ def _words(event: Event, length_max: int) -> str:
             return f"takes back the events from {version} on" + (f": {reason}" if reason else "")
         case events.Redaction(event_ids=ids, reason=reason):
             summaries = [id_words(event_id) for event_id in ids if event_id < NOT_RECORDED]
-            recorded = normalize((event_id, event_id) for event_id in ids if event_id > NOT_RECORDED)
+            recorded = normalize(
+                (event_id, event_id) for event_id in ids if event_id > NOT_RECORDED
+            )
             erased = ", ".join([word for word in (interval_words(recorded), *summaries) if word])
             return f"erased the content of event{'' if len(ids) == 1 else 's'} {erased}: {reason}"
         case events.UnknownEvent(stored_kind=kind, stored_schema=schema):
@@ -66,7 +70,9 @@ def _words(event: Event, length_max: int) -> str:
 
 
 def _document(name: str, change: dict[str, Any]) -> str:
-    """Return the name of a document; of the attributes also their values, as ``foldlog attributes`` shows them."""
+    """Return the name of a document; of the attributes also their values, as ``foldlog attributes``
+    shows them.
+    """
     if "deleted" in change:
         return f"{name} (deleted)"
     if name != events.ATTRIBUTES or "value" not in change:
@@ -76,10 +82,14 @@ def _document(name: str, change: dict[str, Any]) -> str:
 
 
 def _thought(data: Any) -> str:
-    """Return the model's reasoning in an annotation: the blocks of its thinking, or their summary."""
+    """Return the model's reasoning in an annotation: the blocks of its thinking, or their
+    summary.
+    """
     blocks = data.get("summary") if isinstance(data, dict) else data
     blocks = blocks if isinstance(blocks, list) else []
-    texts = (block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict))
+    texts = (
+        block.get("thinking", block.get("text")) for block in blocks if isinstance(block, dict)
+    )
     return " ".join(text for text in texts if isinstance(text, str))
 
 
@@ -87,7 +97,9 @@ def _condensation(event: CondensationAction, intervals_max: int) -> str:
     intervals, summaries = event.forgotten
     ids = interval_words(intervals, intervals_max)
     named = [f"event{'' if ids.isdecimal() else 's'} {ids}"] if ids else []
-    parts = [" and ".join(filter(None, (*named, events_and_summaries(0, len(summaries))))) or "nothing"]
+    parts = [
+        " and ".join(filter(None, (*named, events_and_summaries(0, len(summaries))))) or "nothing"
+    ]
     if why := because(event):
         parts.append(why)
     if event.summary is not None:
@@ -96,7 +108,9 @@ def _condensation(event: CondensationAction, intervals_max: int) -> str:
 
 
 def events_and_summaries(events: int, summaries: int) -> str:
-    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty if both are 0."""
+    """Return ``46 events and 2 summaries``: only events of the log are counted as events. Empty if
+    both are 0.
+    """
     parts = [count(events, "event")] if events else []
     if summaries:
         parts.append(count(summaries, "summary", "summaries"))
@@ -104,14 +118,18 @@ def events_and_summaries(events: int, summaries: int) -> str:
 
 
 def interval_words(intervals: Sequence[tuple[int, int]], most: int = UNLIMITED) -> str:
-    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at most."""
+    """Return intervals of ids as people write them: ``3-9, 12, 40-77``; ``most`` of them at
+    most.
+    """
     words = [str(first) if first == last else f"{first}-{last}" for first, last in intervals[:most]]
     return ", ".join([*words, *(["…"] if len(intervals) > most else [])])
 
 
 def id_words(event_id: int) -> str:
     """Return the id of an event as people read it: ``S260`` is the summary of condensation 260."""
-    return f"S{summary_of(event_id)}" if event_id < NOT_RECORDED else str(event_id)
+    if event_id < NOT_RECORDED:
+        return f"S{summary_of(event_id)}"
+    return str(event_id)
 
 
 def count(number: int, one: str, many: str | None = None) -> str:
@@ -120,18 +138,28 @@ def count(number: int, one: str, many: str | None = None) -> str:
 
 
 def content(events: int, records: int) -> str:
-    """Return the numbers of events, and of records that are no events yet: ``6 events and 4 records of sources``."""
-    return count(events, "event") + (f" and {count(records, 'record')} of sources" if records else "")
+    """Return the numbers of events, and of records that are no events yet: ``6 events and 4 records
+    of sources``.
+    """
+    return count(events, "event") + (
+        f" and {count(records, 'record')} of sources" if records else ""
+    )
 
 
 def _arguments(arguments: dict[str, Any] | str | None) -> str:
-    """Return the most telling part of a call: the command, or the file or place it acts on, before the rest."""
+    """Return the most telling part of a call: the command, or the file or place it acts on, before
+    the rest.
+    """
     arguments = parsed(arguments)
     if not isinstance(arguments, dict):
         return compact(arguments)
-    command, path = arguments.get("command", arguments.get("cmd")), arguments.get("path")
+    command = arguments.get("command", arguments.get("cmd"))
+    path = arguments.get("path")
     if isinstance(command, list) and command and all(isinstance(word, str) for word in command):
-        command = command[-1] if len(command) == 3 and command[1] in _SHELL else shlex.join(command)
+        if len(command) == 3 and command[1] in _SHELL:
+            command = command[-1]
+        else:
+            command = shlex.join(command)
     if isinstance(command, str):
         return f"{command} {path}" if isinstance(path, str) else command
     if len(arguments) == 1:
@@ -141,8 +169,8 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
-    """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with ≈ where it
-    is one at the prices of a table.
+    """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with
+    ≈ where it is one at the prices of a table.
     """
     if cost is None:
         return "unknown"

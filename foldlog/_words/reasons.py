@@ -9,34 +9,52 @@ from foldlog._words.safe_text import printable
 from foldlog.eventstore import CondensationAction, CondensationRequest, Store
 
 _ASKED = "asked for"
-WORDS = {"request": _ASKED, _ASKED: _ASKED, "tokens": "too many tokens", "events": "too many events"}
+WORDS = {
+    "request": _ASKED,
+    _ASKED: _ASKED,
+    "tokens": "too many tokens",
+    "events": "too many events",
+}
 """The words for people for the reasons in a condensation's metadata, ``request, tokens``."""
 
 
 def because(
-    condensation: CondensationAction, requests: Sequence[CondensationRequest] = (), *, brief: bool = False
+    condensation: CondensationAction,
+    requests: Sequence[CondensationRequest] = (),
+    *,
+    brief: bool = False,
 ) -> str:
-    """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80, asked for (the prompt
-    was too long)``; for a condensation without these figures: ``too many events``.
+    """Return why a condensation was made, in printable words: ``View of 90 events exceeded 80,
+    asked for (the prompt was too long)``; for a condensation without these figures: ``too many
+    events``.
 
-    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded. With ``brief``,
-    reasons of one kind are equal: they have no figures and no words of a request.
+    ``requests`` are those that it fulfils: see ``requests_before``. Empty if no reason is recorded.
+    With ``brief``, reasons of one kind are equal: they have no figures and no words of a request.
     """
     from foldlog.condensers import reports_of  # the help of a command needs no condenser
 
-    said, outcome = condensation.metadata.get("reason"), condensation.metadata.get("outcome")
+    said = condensation.metadata.get("reason")
+    outcome = condensation.metadata.get("outcome")
     if outcome == "declined":
         return f"declined: {printable(str(said or 'no reason given'), one_line=True)}"
     codes = [] if said is None else str(said).split(", ")
     figures = {} if brief else condensation.metadata
-    words = [_in_words(code, figures) for code in codes] if set(codes) <= WORDS.keys() else [str(said)]
+    if set(codes) <= WORDS.keys():
+        words = [_in_words(code, figures) for code in codes]
+    else:
+        words = [str(said)]
     if requests and _ASKED not in words:
         words.append(_ASKED)
-    given = "" if brief else "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
+    if brief:
+        given = ""
+    else:
+        given = "; ".join(dict.fromkeys(request.reason for request in requests if request.reason))
     text = ", ".join(f"{word} ({given})" if word == _ASKED and given else word for word in words)
     if outcome == "reset":
         text += "; no less would do: the context was reset"
-    failures = [each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each]
+    failures = [
+        each for each in reports_of(condensation) if isinstance(each, Mapping) and "failure" in each
+    ]
     if failures and not brief:
         text += f"; the model failed: {failures[-1].get('problem')}"
     return printable(text, one_line=True)
@@ -44,18 +62,23 @@ def because(
 
 def _in_words(code: str, told: Mapping[str, Any]) -> str:
     """Return a reason with the figures that the condensation tells."""
-    before, most = told.get(f"{code}_before"), told.get(f"{code}_max")
+    before = told.get(f"{code}_before")
+    most = told.get(f"{code}_max")
     if type(before) is int and type(most) is int:
         return f"View of {before:,} {code} exceeded {most:,}"
     return WORDS[code]
 
 
-def requests_before(store: Store, conversation: str, condensation_id: int) -> tuple[CondensationRequest, ...]:
-    """Return the requests that a condensation fulfils: those since the condensation before it. Cost: the structural
-    events before it.
+def requests_before(
+    store: Store, conversation: str, condensation_id: int
+) -> tuple[CondensationRequest, ...]:
+    """Return the requests that a condensation fulfils: those since the condensation before it.
+    Cost: the structural events before it.
     """
     found: list[CondensationRequest] = []
-    for event in store.query(conversation, lambda reading: [*reading.structural_events(0, condensation_id)]):
+    for event in store.query(
+        conversation, lambda reading: [*reading.structural_events(0, condensation_id)]
+    ):
         if isinstance(event, CondensationAction):
             found.clear()
         elif isinstance(event, CondensationRequest):

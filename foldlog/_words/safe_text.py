@@ -10,7 +10,10 @@ import json
 import re
 from typing import Any
 
-_STEERING = r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+_STEERING = (
+    r"\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029"
+    r"\u202a-\u202e\u2066-\u2069\ud800-\udfff"
+)
 _STEERS = re.compile(f"[{_STEERING}]")
 _STEERS_OR_BREAKS = re.compile(f"[{_STEERING}\\t\\n]")
 _LONE = re.compile(r"(?<!\\)((?:\\\\)*)\\u(?=d[89a-f])")
@@ -18,8 +21,8 @@ _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    """Return ``text`` with escapes in place of characters that would steer a terminal; with ``one_line``, in place of
-    line breaks and tabs as well.
+    """Return ``text`` with escapes in place of characters that would steer a terminal; with
+    ``one_line``, in place of line breaks and tabs as well.
     """
     if text.isprintable():  # which none of these characters is
         return text
@@ -27,8 +30,8 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 
 def typed_id(conversation: str) -> str:
-    """Return an id as a person types it in a shell such as bash or zsh: with escapes if it has characters that steer a
-    terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
+    """Return an id as a person types it in a shell such as bash or zsh: with escapes if it has
+    characters that steer a terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
     """
     if not _STEERS_OR_BREAKS.search(conversation):
         return conversation
@@ -43,10 +46,10 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> str:
-    """Return ``value`` as JSON that every parser takes and that steers no terminal: such characters, and lone
-    surrogates, are escaped, and a number beyond all doubles is written as one (``1e999``), not as ``Infinity``, and
-    ``NaN`` as ``null``; ``exact`` leaves it, for a record as its source wrote it. Bytes are written in base64, and
-    documents without their unset fields.
+    """Return ``value`` as JSON that every parser takes and that steers no terminal: such
+    characters, and lone surrogates, are escaped, and a number beyond all doubles is written as one
+    (``1e999``), not as ``Infinity``, and ``NaN`` as ``null``; ``exact`` leaves it, for a record as
+    its source wrote it. Bytes are written in base64, and documents without their unset fields.
     """
     if indent is None:
         encoded = _encoded(value)
@@ -56,7 +59,9 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
             text = encoded.decode()
             return text if text.isprintable() else _STEERS.sub(_escaped, text)
     separators = (",", ":") if indent is None else None
-    text = json.dumps(value, ensure_ascii=False, indent=indent, separators=separators, default=_plain)
+    text = json.dumps(
+        value, ensure_ascii=False, indent=indent, separators=separators, default=_plain
+    )
     if "Infinity" in text or "NaN" in text:
         written = {"Infinity": "1e999", "-Infinity": "-1e999"} | ({} if exact else {"NaN": "null"})
         text = _NON_FINITE.sub(lambda found: written.get(found[0], found[0]), text)
@@ -64,21 +69,27 @@ def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> 
 
 
 def well_formed(text: str) -> str:
-    """Return the JSON of ``json_text`` for parsers that refuse lone surrogates, as ``jq`` does: they become
-    the text that ``printable`` shows, such as ``\\ud800``. Two values may be the same then.
+    """Return the JSON of ``json_text`` for parsers that refuse lone surrogates, as ``jq`` does:
+    they become the text that ``printable`` shows, such as ``\\ud800``. Two values may be the same
+    then.
     """
     return _LONE.sub(r"\1\\\\u", text) if r"\ud" in text else text
 
 
 def _encoded(value: Any) -> bytes | None:
-    """Return ``value`` as msgspec writes it, three times as fast; None if msgspec might write something else, such as a
-    null for a number that is not finite.
+    """Return ``value`` as msgspec writes it, three times as fast; None if msgspec might write
+    something else, such as a null for a number that is not finite.
     """
     import msgspec  # the help does without it
 
     try:
         encoded = msgspec.json.encode(value)
-    except (ValueError, TypeError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
+    except (
+        ValueError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ):  # lone surrogates, integers beyond 64 bits
         return None
     return None if b"null" in encoded else encoded
 

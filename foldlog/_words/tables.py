@@ -17,12 +17,15 @@ from foldlog.projections import Difference, View, Why
 T = TypeVar("T")
 _LENGTH = 160
 """The length of the text of an event."""
-_HEAD, _TAIL = 10, 20
+_HEAD = 10
+_TAIL = 20
 """The number of events at the beginning and at the end of a long table."""
 
 
 class Table(NamedTuple):
-    """A heading, and rows of cells. ``columns`` are their names; none is shown where they are empty."""
+    """A heading, and rows of cells. ``columns`` are their names; none is shown where they are
+    empty.
+    """
 
     heading: str
     columns: Sequence[str] = ()
@@ -34,10 +37,13 @@ class Table(NamedTuple):
         if self.rows:
             parts.append('<table style="text-align: left">')
             if self.columns:
-                parts.append(f"<tr>{''.join(f'<th>{_escaped(name)}</th>' for name in self.columns)}</tr>")
+                parts.append(
+                    f"<tr>{''.join(f'<th>{_escaped(name)}</th>' for name in self.columns)}</tr>"
+                )
             cells = '<td style="text-align: left">'
             parts += [
-                f"<tr>{''.join(f'{cells}<bdi>{_escaped(cell)}</bdi></td>' for cell in row)}</tr>" for row in self.rows
+                f"<tr>{''.join(f'{cells}<bdi>{_escaped(cell)}</bdi></td>' for cell in row)}</tr>"
+                for row in self.rows
             ]
             parts.append("</table>")
         return "".join([*parts, "</div>"])
@@ -54,9 +60,15 @@ def view_table(view: View) -> Table:
 
 def _why_table(why: Why) -> Table:
     rows = [["event", *event_row(why.event)]]
-    for name, found in (("by", why.by), ("its summary", why.summary), ("replaced now by", why.stands_in)):
+    for name, found in (
+        ("by", why.by),
+        ("its summary", why.summary),
+        ("replaced now by", why.stands_in),
+    ):
         rows += [[name, *event_row(found)]] if found is not None else []
-    return Table(f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows)
+    return Table(
+        f"{why.fate} at version {why.version}: {why.reason}", ("", "id", "kind", "text"), rows
+    )
 
 
 def _difference_table(difference: Difference) -> Table:

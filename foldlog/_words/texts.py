@@ -13,10 +13,11 @@ SIGNATURES = frozenset({"signature", "encrypted_content"})
 
 
 def text_of(event: Event) -> str:
-    """Return the words of the event: its content, or its tool with thought and arguments, or its summary; those
-    of a model's thinking first.
+    """Return the words of the event: its content, or its tool with thought and arguments, or its
+    summary; those of a model's thinking first.
     """
-    from foldlog.condensers.prompts.rendering import readable  # the help of a command needs no condenser
+    # the help of a command needs no condenser
+    from foldlog.condensers.prompts.rendering import readable
 
     match event:
         case (
@@ -29,9 +30,12 @@ def text_of(event: Event) -> str:
             return content
         case events.Action(tool=tool, thought=thought, arguments=arguments):
             called = "" if arguments is None else readable(arguments)
-            return "\n".join((*thinking_texts(event), *content_texts(thought), f"{tool} {called}")).strip()
+            return "\n".join(
+                (*thinking_texts(event), *content_texts(thought), f"{tool} {called}")
+            ).strip()
         case events.Annotation(name=name, data=data):
-            return f"{name} {readable([*map(_unsigned, data)] if isinstance(data, list) else _unsigned(data))}"
+            shown = [*map(_unsigned, data)] if isinstance(data, list) else _unsigned(data)
+            return f"{name} {readable(shown)}"
         case events.DocumentChanges(changed=changed):
             return readable(changed)
         case (
@@ -51,19 +55,29 @@ def text_of(event: Event) -> str:
 
 def thinking_texts(event: Event) -> list[str]:
     """Return the texts of the model's thinking in a message or an action, without signatures."""
-    blocks = event.thinking if isinstance(event, events.Action | events.Message) else ()
+    if isinstance(event, events.Action | events.Message):
+        blocks = event.thinking
+    else:
+        blocks = ()
     found = values_in([*map(_unsigned, blocks)])
     return [text for name, text in found if isinstance(text, str) and name not in ("type", "id")]
 
 
 def _unsigned(block: Any) -> Any:
-    """Return a block of a model's thinking without what has no words: its signature, and what is encrypted."""
+    """Return a block of a model's thinking without what has no words: its signature, and what is
+    encrypted.
+    """
     if not isinstance(block, dict):
         return block
-    out = SIGNATURES | {"data"} if block.get("type") == "redacted_thinking" else SIGNATURES
+    if block.get("type") == "redacted_thinking":
+        out = SIGNATURES | {"data"}
+    else:
+        out = SIGNATURES
     return {name: value for name, value in block.items() if name not in out}
 
 
 def storable(text: str) -> str:
     """Return a text that every database holds: lone surrogates are shown as escapes."""
-    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "backslashreplace").decode()

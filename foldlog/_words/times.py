@@ -20,8 +20,8 @@ _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 def moment_of(text: str) -> datetime:
-    """Return the moment that a text names: a date, a time (UTC unless it names a zone), or a span before now, such as
-    ``7d``. Raises ``ValueError``.
+    """Return the moment that a text names: a date, a time (UTC unless it names a zone), or a span
+    before now, such as ``7d``. Raises ``ValueError``.
     """
     try:
         if span := _SPAN.fullmatch(text.strip()):
@@ -33,8 +33,8 @@ def moment_of(text: str) -> datetime:
 
 
 def time_words(at: datetime | str) -> str:
-    """Return a time as people read it: ``2026-03-01 14:03:05``, in UTC, or without a zone where its source names none.
-    A text is such a time as ISO 8601.
+    """Return a time as people read it: ``2026-03-01 14:03:05``, in UTC, or without a zone where its
+    source names none. A text is such a time as ISO 8601.
     """
     if isinstance(at, str):
         return at.replace("T", " ", 1)[:19]
@@ -42,7 +42,9 @@ def time_words(at: datetime | str) -> str:
 
 
 def duration_words(seconds: float) -> str:
-    """Return a time that something took: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4 h``."""
+    """Return a time that something took: ``0.6 s``, ``42 s``, ``9 m 50 s``, ``1 h 04 m``, ``3 d 4
+    h``.
+    """
     whole = round(seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -56,16 +58,18 @@ def duration_words(seconds: float) -> str:
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return when the event happened, without a zone where its source names none: its own time; without one, the time
-    of its recording.
+    """Return when the event happened, without a zone where its source names none: its own time;
+    without one, the time of its recording.
 
-    For an event of a format whose records say when they happened, and for one of a history that was imported, it is the
-    time that its source wrote, or None: the time of the import says nothing about it.
+    For an event of a format whose records say when they happened, and for one of a history that was
+    imported, it is the time that its source wrote, or None: the time of the import says nothing
+    about it.
     """
     if event.timestamp is not None:
         return EventTime(event.timestamp)  # the codec has checked it
     if event.origin is None or (
-        event.origin.time is None and known_format(event.origin.format, lambda one: one.time is not None) is False
+        event.origin.time is None
+        and known_format(event.origin.format, lambda one: one.time is not None) is False
     ):
         return EventTime(recorded_at)
     return parse_event_time(event.origin.time)
@@ -91,5 +95,7 @@ def known_format(format: str, read: Callable[[Format], T]) -> T | None:
 
     try:
         return read(format_named(format))
-    except EventStoreError:  # it is unknown, or a package brings one that cannot be used: an import says so
+    except (
+        EventStoreError
+    ):  # it is unknown, or a package brings one that cannot be used: an import says so
         return None

@@ -1,9 +1,10 @@
-"""Keep entries that name the entry before them, as those of pydantic-ai do: a tree whose branches are consecutive parts
-of the log.
+"""Keep entries that name the entry before them, as those of pydantic-ai do: a tree whose branches
+are consecutive parts of the log.
 
-An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a conversation ends
-with one entry. To continue after another entry, a retraction returns to the View that ended with that entry. So the
-View at the version after an entry is always the chain of entries that leads to it, and a fork there shares that chain.
+An entry is a record of a format with its source id, ``entry_id`` and ``parent_id``. The View of a
+conversation ends with one entry. To continue after another entry, a retraction returns to the View
+that ended with that entry. So the View at the version after an entry is always the chain of entries
+that leads to it, and a fork there shares that chain.
 """
 
 from __future__ import annotations
@@ -63,7 +64,8 @@ class LinkedEntries:
     """The entries of a format in a store. Each entry is found by its id alone."""
 
     def __init__(self, histories: Histories, format: str) -> None:
-        self._histories, self.format = histories, format
+        self._histories = histories
+        self.format = format
 
     def history(self, conversation: str) -> History:
         """Return the history of a conversation."""
@@ -74,16 +76,18 @@ class LinkedEntries:
         return next(iter(self._histories.find(entry_id, format=self.format)), None)
 
     def chain(self, entry_id: str | None, limit: int | None = None) -> list[Entry]:
-        """Return the entries from the first one to this one, or the last ``limit`` of them, in order.
+        """Return the entries from the first one to this one, or the last ``limit`` of them, in
+        order.
 
-        Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a search at each place
-        where the chain leaves the order of the log.
+        Raises ``LookupError`` if one of them is in no conversation. Cost: these entries, and a
+        search at each place where the chain leaves the order of the log.
         """
         return [parse(each.text) for each in self.back(entry_id, limit)][::-1]
 
     def back(self, entry_id: str | None, limit: int | None = None) -> Iterator[StoredEntry]:
         """Yield the entries of ``chain``, this one first."""
-        wanted, count = entry_id, 0
+        wanted = entry_id
+        count = 0
         while wanted is not None and count != limit:
             found = self.found(wanted)
             if found is None:
@@ -92,23 +96,32 @@ class LinkedEntries:
                 if entry.entry_id != wanted:
                     break  # the entry before was taken back, so the wanted entry is elsewhere
                 yield entry
-                wanted, count = entry.parent_id, count + 1
+                wanted = entry.parent_id
+                count = count + 1
                 if wanted is None or count == limit:
                     break
 
     def place(self, conversation: str, version: int, entry_id: str) -> int | None:
-        """Return the version after an entry; None if a conversation does not have it up to ``version``."""
-        places = {found.conversation: found.event_id for found in self._histories.find(entry_id, format=self.format)}
+        """Return the version after an entry; None if a conversation does not have it up to
+        ``version``.
+        """
+        places = {
+            found.conversation: found.event_id
+            for found in self._histories.find(entry_id, format=self.format)
+        }
         name: str | None = conversation
         while places and name is not None:
             if places.get(name, version) < version:
                 return self.read(self._histories[name], places[name])[1]
             row = self._histories.store.conversation(name)
-            name, version = row.parent, min(version, row.parent_version or 0)
+            name = row.parent
+            version = min(version, row.parent_version or 0)
         return None
 
     def missing(self, conversation: str, version: int, entry_id: str) -> list[Entry]:
-        """Return the entries of the chain to this one that a conversation does not have, in order."""
+        """Return the entries of the chain to this one that a conversation does not have, in
+        order.
+        """
         if self.place(conversation, version, entry_id) is not None:
             return []
         chain = self.chain(entry_id)
@@ -118,7 +131,9 @@ class LinkedEntries:
         return chain
 
     def fork(self, entry_id: str, conversation: str) -> int:
-        """Begin a conversation as a fork after an entry. Return its version. Raises what ``History.fork`` raises."""
+        """Begin a conversation as a fork after an entry. Return its version. Raises what
+        ``History.fork`` raises.
+        """
         found = self.found(entry_id)
         if found is None:
             raise ConversationNotFound(conversation)
@@ -133,7 +148,9 @@ class LinkedEntries:
         for event in _from(history, event_id):
             for entry in encoder.records(event):
                 return parse(self._linked(json_of(entry)).text), event.id + 1
-        raise LookupError(f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole")
+        raise LookupError(
+            f"conversation {history.id!r}: the entry that begins with event {event_id} is not whole"
+        )
 
     def _back_from(self, found: FoundEvent) -> Iterator[StoredEntry]:
         """Yield an entry and those before it in the log, the newest first."""
@@ -142,12 +159,17 @@ class LinkedEntries:
         yield from map(self._linked, history._stored_records().before(found.event_id))
 
     def _linked(self, text: bytes) -> StoredEntry:
-        """Return an entry with the id of its parent, which is not told by what stays of a redacted one."""
+        """Return an entry with the id of its parent, which is not told by what stays of a redacted
+        one.
+        """
         link = _link_in(text)
         if link.parent_id is not UNSET:
             return StoredEntry(link.entry_id, link.parent_id, text)
         found = self.found(link.entry_id)
-        parent = None if found is None else self.tip(self._histories[found.conversation], found.event_id)
+        if found is None:
+            parent = None
+        else:
+            parent = self.tip(self._histories[found.conversation], found.event_id)
         return StoredEntry(link.entry_id, parent, json_of({**parse(text), "parent_id": parent}))
 
     def tip(self, history: History, version: int) -> str | None:
@@ -160,7 +182,10 @@ class LinkedEntries:
             if isinstance(event, CondensationAction) and _RETURNS in event.metadata:
                 version = event.metadata[_RETURNS]
             else:
-                version = event.version if isinstance(event, Retraction) else version - 1
+                if isinstance(event, Retraction):
+                    version = event.version
+                else:
+                    version = version - 1
         return None
 
 
@@ -169,14 +194,16 @@ def _from(history: History, event_id: int) -> Iterator[Event]:
     size = _FEW
     while page := list(history.events(event_id, event_id + size)):
         yield from page
-        event_id, size = event_id + size, 4 * size
+        event_id = event_id + size
+        size = 4 * size
 
 
 class Moves:
     """The events that append entries to a conversation, each after its parent.
 
-    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View. ``compacts``: the new
-    entries stand for those that they do not continue, which are condensed, not left.
+    ``recorder`` is at the version of the conversation, and ``tip`` is the last entry of its View.
+    ``compacts``: the new entries stand for those that they do not continue, which are condensed,
+    not left.
     """
 
     def __init__(
@@ -190,7 +217,9 @@ class Moves:
     ) -> None:
         self._compacts = compacts
         self.events: list[Event] = []
-        self._entries, self._conversation, self._recorder = entries, conversation, recorder
+        self._entries = entries
+        self._conversation = conversation
+        self._recorder = recorder
         self._stored = recorder.version
         self._version = recorder.version
         self._tip = tip
@@ -206,14 +235,20 @@ class Moves:
             self._added[entry["entry_id"]] = self._version
 
     def go_to(self, entry_id: str | None) -> None:
-        """Make an entry the last of the View, by a retraction. Raises ``LookupError`` if the store does not have it."""
+        """Make an entry the last of the View, by a retraction. Raises ``LookupError`` if the store
+        does not have it.
+        """
         if entry_id == self._tip:
             return
         version: int | None = 0
         if entry_id is not None:
-            version = self._added.get(entry_id) or self._entries.place(self._conversation, self._stored, entry_id)
+            version = self._added.get(entry_id) or self._entries.place(
+                self._conversation, self._stored, entry_id
+            )
         if version is None:
-            raise LookupError(f"conversation {self._conversation!r} does not have the entry {entry_id!r}")
+            raise LookupError(
+                f"conversation {self._conversation!r} does not have the entry {entry_id!r}"
+            )
         if version != self._version:
             self.events.append(self._return(version))
             self._recorder.skip(1)
@@ -222,11 +257,17 @@ class Moves:
 
     def _return(self, version: int) -> Event:
         """Return the event after which the View is the one of a version."""
-        retraction = Retraction(version=version, reason="the conversation went on from an earlier message")
+        retraction = Retraction(
+            version=version, reason="the conversation went on from an earlier message"
+        )
         if not self._compacts or self.events:
             return retraction
         history = self._entries.history(self._conversation)
-        before, after = ([event.id for event in history.at(each)] for each in (self._stored, version))
+        before, after = (
+            [event.id for event in history.at(each)] for each in (self._stored, version)
+        )
         told = {"reason": "the runtime compacted these messages", _RETURNS: version}
         change = change_of_prompt(before, after, "compaction", metadata=told)
-        return change if change is not None and set(after) <= set(before) else retraction
+        if change is not None and set(after) <= set(before):
+            return change
+        return retraction

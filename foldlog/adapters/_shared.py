@@ -1,12 +1,13 @@
-"""What adapters share: the histories that one was given, the names of its conversations, what is newest in them, and
-Python values as JSON with their types. No SDK is imported here.
+"""What adapters share: the histories that one was given, the names of its conversations, what is
+newest in them, and Python values as JSON with their types. No SDK is imported here.
 
 An SDK has values that JSON does not have. They are marked:
 
-    bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float": "nan"}
+    bytes {"$bytes": base64}    tuple {"$tuple": […]}    a float that is not finite {"$float":
+                                "nan"}
 
-An object with one key that begins with ``$`` is ``{"$dict": object}``. A time is a text, as in the SDKs' own JSON. Any
-other type becomes what pydantic makes of it.
+An object with one key that begins with ``$`` is ``{"$dict": object}``. A time is a text, as in the
+SDKs' own JSON. Any other type becomes what pydantic makes of it.
 """
 
 from __future__ import annotations
@@ -37,7 +38,12 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.arguments import check_map
-from foldlog.eventstore.inside import beginning_with, newest_documents, newest_value, parse_event_time
+from foldlog.eventstore.inside import (
+    beginning_with,
+    newest_documents,
+    newest_value,
+    parse_event_time,
+)
 from foldlog.formats import Encoder
 from foldlog.projections import View
 from foldlog.runtimes import (
@@ -63,32 +69,44 @@ _KEPT_CODE = 1
 """The version of what adapters keep beside conversations for their lists."""
 
 HistoriesGiven = aio.AsyncHistories | Histories | str
-"""The argument of an adapter: open histories of either face, or a URL such as ``sqlite:///history.db``."""
+"""The argument of an adapter: open histories of either face, or a URL such as
+``sqlite:///history.db``.
+"""
 Attributes = Mapping[str, Any] | None
-"""The argument of an adapter with the attributes of the conversations that it begins: see ``Histories.create``."""
+"""The argument of an adapter with the attributes of the conversations that it begins: see
+``Histories.create``.
+"""
 
 
 def begin(histories: Histories, conversation: str, attributes: Mapping[str, Any]) -> None:
-    """Begin a conversation with attributes, also with the id of an erased one, unless it has begun."""
+    """Begin a conversation with attributes, also with the id of an erased one, unless it has
+    begun.
+    """
     with suppress(VersionConflict):
         histories.create(conversation, attributes, replace_erased=True)
 
 
 class _Given:
-    """The async face of the histories that an adapter was given. ``async with`` closes what was opened by its URL. Each
-    conversation that the adapter begins has these attributes, before its first event.
+    """The async face of the histories that an adapter was given. ``async with`` closes what was
+    opened by its URL. Each conversation that the adapter begins has these attributes, before its
+    first event.
 
     Raises what ``foldlog.open`` raises.
     """
 
     def __init__(self, given: HistoriesGiven, attributes: Attributes = None) -> None:
         self._attributes = dict(check_map("attributes", attributes or {}))
-        self._asked = dict[str, int]()  # the Views that models were sent, for another ``History`` to append the answer
+        # the Views that models were sent, for another ``History`` to append the answer
+        self._asked = dict[str, int]()
         self._owned = not isinstance(given, aio.AsyncHistories | Histories)
         if isinstance(given, aio.AsyncHistories):
-            self.histories, self._sync = given, given.sync
+            self.histories = given
+            self._sync = given.sync
         else:
-            self._sync = given if isinstance(given, Histories) else open_histories(given)
+            if isinstance(given, Histories):
+                self._sync = given
+            else:
+                self._sync = open_histories(given)
 
     @cached_property
     def histories(self) -> aio.AsyncHistories:
@@ -102,16 +120,22 @@ class _Given:
         if self._owned:
             await self.histories.close()
 
-    def _append_or_begin(self, history: History, append: Callable[[History], T]) -> tuple[History, T]:
-        """Append to a history, and begin it first if it has no events. If its conversation was erased before this
-        ``history`` found it, begin another one with its id. Return the history that was appended to.
+    def _append_or_begin(
+        self, history: History, append: Callable[[History], T]
+    ) -> tuple[History, T]:
+        """Append to a history, and begin it first if it has no events. If its conversation was
+        erased before this ``history`` found it, begin another one with its id. Return the history
+        that was appended to.
 
         Raises ``ConversationErased`` if ``history`` wrote to the erased conversation, or read it.
         """
         try:
             if self._attributes and history._generation.key is None and not history.version():
                 begin(self._sync, history.id, self._attributes)
-                history._asked_at = None if history._asked_at is None else history.version()
+                if history._asked_at is None:
+                    history._asked_at = None
+                else:
+                    history._asked_at = history.version()
             return history, append(history)
         except ConversationErased:
             if history._generation.key is not None:
@@ -147,7 +171,8 @@ class WithHistories(_Given):
 def in_thread(
     method: Callable[Concatenate[S, P], T], *, finish: bool = False
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
-    """Return the async form of a method of an adapter, with the same arguments: it runs in a thread of ``histories``.
+    """Return the async form of a method of an adapter, with the same arguments: it runs in a thread
+    of ``histories``.
 
     With ``finish``, a cancelled call still runs to its end, and its caller waits for it.
     """
@@ -160,7 +185,9 @@ def in_thread(
     return call
 
 
-def to_its_end(method: Callable[Concatenate[S, P], T]) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
+def to_its_end(
+    method: Callable[Concatenate[S, P], T],
+) -> Callable[Concatenate[S, P], Coroutine[Any, Any, T]]:
     """Return the async form of a method that writes: ``in_thread`` with ``finish``."""
     return in_thread(method, finish=True)
 
@@ -186,21 +213,26 @@ def begin_effect(
     return CURRENT.set(call)
 
 
-# -- names ----------------------------------------------------------------------------------------------------------
+# -- names
+# --------------------------------------------------------------------------------------------------
 
 
 def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) -> list[T]:
-    """Return what a copy of a session adds. Raises ``ValueError`` if what is here is not the first of what is there."""
+    """Return what a copy of a session adds. Raises ``ValueError`` if what is here is not the first
+    of what is there.
+    """
     if there[: len(here)] != here:
         raise ValueError(
-            f"session {session_id!r} has {len(here)} {things}, which are not the first of the {len(there)} to copy; "
-            f"nothing was added; copy into another session"
+            f"session {session_id!r} has {len(here)} {things}, which are not the first of the"
+            f" {len(there)} to copy; nothing was added; copy into another session"
         )
     return there[len(here) :]
 
 
 def quoted(name: str) -> str:
-    """Return an id of the runtime as a part of the id of a conversation: as in a URL, without slashes."""
+    """Return an id of the runtime as a part of the id of a conversation: as in a URL, without
+    slashes.
+    """
     return quote(name, safe="", errors="surrogatepass")
 
 
@@ -209,10 +241,14 @@ def unquoted(part: str) -> str:
     return unquote(part, errors="surrogatepass")
 
 
-def recent(histories: Histories, attributes: Mapping[str, Any]) -> Iterator[RecentConversation | ConversationRow]:
-    """Yield all conversations that have these attributes, the last active first. Cost: these, page by page.
+def recent(
+    histories: Histories, attributes: Mapping[str, Any]
+) -> Iterator[RecentConversation | ConversationRow]:
+    """Yield all conversations that have these attributes, the last active first. Cost: these, page
+    by page.
 
-    A store that is open for reading only keeps no list: all of its conversations are read and yielded.
+    A store that is open for reading only keeps no list: all of its conversations are read and
+    yielded.
     """
     if not histories.store.database.recorder.writable:
         rows = (row for row in histories.store.iter_conversations() if row.erased_at is None)
@@ -228,8 +264,12 @@ def recent(histories: Histories, attributes: Mapping[str, Any]) -> Iterator[Rece
 
 
 def below(histories: Histories, start: str) -> list[ConversationRow]:
-    """Return the conversations whose ids are longer than ``start`` and begin with it, without erased ones."""
-    return [row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None]
+    """Return the conversations whose ids are longer than ``start`` and begin with it, without
+    erased ones.
+    """
+    return [
+        row for row in beginning_with(start, histories.store.conversations) if row.erased_at is None
+    ]
 
 
 def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
@@ -254,12 +294,12 @@ def kept(
     make: Callable[[ConversationRow, Any], Any],
     is_wanted: Callable[[str], bool] = bool,
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the ids of the conversations that begin with ``start``, each with what ``make`` tells of it: JSON, kept
-    beside it under a name until it changes. Erased ones are left out, those whose ids are not wanted, and those of
-    which it tells None.
+    """Yield the ids of the conversations that begin with ``start``, each with what ``make`` tells
+    of it: JSON, kept beside it under a name until it changes. Erased ones are left out, those whose
+    ids are not wanted, and those of which it tells None.
 
-    ``make`` is given what was kept of an earlier version, or None, and reads the newest state of a conversation. Cost:
-    a statement for all that are kept, and ``make`` for each other one.
+    ``make`` is given what was kept of an earlier version, or None, and reads the newest state of a
+    conversation. Cost: a statement for all that are kept, and ``make`` for each other one.
     """
     with KeptBeside(histories.store, name, _KEPT_CODE) as beside:
         for conversation, value, is_present in beside.below(start):
@@ -272,23 +312,29 @@ def kept(
                 yield conversation, value
 
 
-# -- what is newest -------------------------------------------------------------------------------------------------
+# -- what is newest
+# -------------------------------------------------------------------------------------------------
 
 
 def newest_document(history: History, name: str) -> tuple[int, Any]:
-    """Return the version of a history and a document of it, of one moment; 0 and None before the first event.
+    """Return the version of a history and a document of it, of one moment; 0 and None before the
+    first event.
 
-    The history remembers which conversation has its id, as with ``History.version``: an append to another one raises
-    ``ConversationErased``, and so does this where the conversation is erased.
+    The history remembers which conversation has its id, as with ``History.version``: an append to
+    another one raises ``ConversationErased``, and so does this where the conversation is erased.
     """
     try:
-        return history._store.query(history.id, lambda read: (read.version, newest_value(read, name)))
+        return history._store.query(
+            history.id, lambda read: (read.version, newest_value(read, name))
+        )
     except ConversationNotFound:
         return 0, None
 
 
 def standing_version(read: ReadTransaction, name: str, version: int | None = None) -> int:
-    """Return the version after the newest value of a document that is not redacted; 0 where there is none."""
+    """Return the version after the newest value of a document that is not redacted; 0 where there
+    is none.
+    """
     while (event_id := newest_documents(read, version).get(name)) is not None:
         if newest_value(read, name, version) != REDACTED:
             return event_id + 1
@@ -297,7 +343,9 @@ def standing_version(read: ReadTransaction, name: str, version: int | None = Non
 
 
 def document(history: History, name: str, default: Any = None, version: int | None = None) -> Any:
-    """Return a document as ``History.document`` does. A value that was redacted is as if it had never been set."""
+    """Return a document as ``History.document`` does. A value that was redacted is as if it had
+    never been set.
+    """
     value = history.document(name, default, version=version)
     if value != REDACTED:
         return value
@@ -305,10 +353,14 @@ def document(history: History, name: str, default: Any = None, version: int | No
     return history.document(name, default, version=stop) if stop else default
 
 
-def records_of(history: History, format: str, start: int = 0, stop: int | None = None) -> Iterator[Any]:
-    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats have none.
+def records_of(
+    history: History, format: str, start: int = 0, stop: int | None = None
+) -> Iterator[Any]:
+    """Yield the records of a format of the events ``start`` to ``stop``. Events of other formats
+    have none.
 
-    Cost: the records. Their events are read only where one was redacted, or was appended without its record.
+    Cost: the records. Their events are read only where one was redacted, or was appended without
+    its record.
     """
     whole = history._all_records(start)
     is_whole = stop in (None, whole.version) and whole.is_whole(format)
@@ -327,20 +379,24 @@ def newest_records(history: History, stop: int, format: str) -> Iterator[dict[st
 
     Its records must stand alone. Events of other formats are left out. Cost: the records taken.
     """
-    group, stored = list[Event](), history._stored_records()
+    group = list[Event]()
+    stored = history._stored_records()
     encoder = Encoder(format, stored=stored)
     for event in history.events(0, stop, reverse=True):
         if not is_of(event, format):
             continue
         group.append(event)
         if event.id == stored.ids(event).start:
-            yield from islice((record for each in reversed(group) for record in encoder.records(each)), 1)
+            yield from islice(
+                (record for each in reversed(group) for record in encoder.records(each)), 1
+            )
             group.clear()
 
 
 def sent_whole(history: History, format: str) -> HistoryRecords | None:
-    """Return the stored records of a history, if a model is sent all of them as they are; None where one was condensed,
-    taken back, hidden, masked or redacted, or where other events are shown. No View is made for it.
+    """Return the stored records of a history, if a model is sent all of them as they are; None
+    where one was condensed, taken back, hidden, masked or redacted, or where other events are
+    shown. No View is made for it.
 
     Cost: some bytes a record, and the events that foldlog added.
     """
@@ -356,27 +412,38 @@ def sent_whole(history: History, format: str) -> HistoryRecords | None:
 
 
 class SentRecords:
-    """What a model is sent of a history: ``view`` is the View ``log`` as it is sent, with ``condense`` after the
-    condensations that are due. ``is_all``: these are all records that stand in the log, as they are there.
+    """What a model is sent of a history: ``view`` is the View ``log`` as it is sent, with
+    ``condense`` after the condensations that are due. ``is_all``: these are all records that stand
+    in the log, as they are there.
     """
 
     def __init__(self, history: History, *, condense: bool) -> None:
         self.view = history.prepare() if condense else history.sent()
-        self.log, self._history = history.view(), history
+        self.log = history.view()
+        self._history = history
         history._asked_at = self.view.version
 
     @property
     def is_all(self) -> bool:
         return self.view is self.log and not self.log.condensations
 
-    def records(self, shown: Iterable[Event], format: str) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-        """Yield what ``shown_records`` yields of events of the View, which may be masked or shortened."""
-        log = {} if self.view is self.log else {event.id: event for event in self.log}
+    def records(
+        self, shown: Iterable[Event], format: str
+    ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
+        """Yield what ``shown_records`` yields of events of the View, which may be masked or
+        shortened.
+        """
+        if self.view is self.log:
+            log = {}
+        else:
+            log = {event.id: event for event in self.log}
         return shown_records(shown, format, self._history, log)
 
 
 def sent_records(history: History, format: str, *, condense: bool) -> Iterator[Any]:
-    """Yield the records that a model is sent of a history, with ``condense`` after the condensations that are due."""
+    """Yield the records that a model is sent of a history, with ``condense`` after the
+    condensations that are due.
+    """
     whole = None if condense else sent_whole(history, format)
     if whole is not None:
         yield from whole.records()
@@ -386,8 +453,12 @@ def sent_records(history: History, format: str, *, condense: bool) -> Iterator[A
         yield from records
 
 
-def empty_session(histories: Histories, conversation: str, how: Literal["retract", "erase"]) -> History:
-    """Take back, or erase, all that a conversation shows. Return the history that goes on under its id."""
+def empty_session(
+    histories: Histories, conversation: str, how: Literal["retract", "erase"]
+) -> History:
+    """Take back, or erase, all that a conversation shows. Return the history that goes on under its
+    id.
+    """
     history = histories[conversation]
     if how == "erase":
         with suppress(ConversationNotFound, ConversationErased):  # the session is empty
@@ -403,11 +474,14 @@ def empty_session(histories: Histories, conversation: str, how: Literal["retract
 def shown_records(
     shown: Iterable[Event], format: str, history: History, log: Mapping[int, Event] | None = None
 ) -> Iterator[tuple[Sequence[Event], Sequence[Any]]]:
-    """Yield the events that are shown of each record, and the record: as it is stored, or as its format writes it where
-    events of it are missing, or are others than those of the ``log``. Cost: these events.
+    """Yield the events that are shown of each record, and the record: as it is stored, or as its
+    format writes it where events of it are missing, or are others than those of the ``log``. Cost:
+    these events.
     """
     stored = history._stored_records()
-    encoder, events, place = Encoder(format, stored=stored), list(shown), 0
+    encoder = Encoder(format, stored=stored)
+    events = list(shown)
+    place = 0
     while place < len(events):
         count = stored.count(events[place])
         group = events[place : place + count]
@@ -431,7 +505,8 @@ def _group_at(events: Sequence[Event], place: int) -> list[Event]:
     """Return the event at a place, and those after it that came of the same record."""
     group = [events[place]]
     for next_place in range(place + 1, len(events)):
-        event, number = events[next_place], place_of(events[next_place])
+        event = events[next_place]
+        number = place_of(events[next_place])
         if not number or event.id - group[-1].id != number - place_of(group[-1]):
             break
         group.append(event)
@@ -439,15 +514,22 @@ def _group_at(events: Sequence[Event], place: int) -> list[Event]:
 
 
 def stood_for(view: View) -> dict[int, list[tuple[int, int]]]:
-    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that it stands for."""
+    """Return the summaries that a View shows, by their ids, each with the inclusive intervals that
+    it stands for.
+    """
     all_of = dict[int, list[tuple[int, int]]]()
     for each in view.condensations:
         intervals, summaries = each.forgotten
-        all_of[summary_id(each.id)] = [*intervals, *(span for one in summaries for span in all_of.get(one, ()))]
+        all_of[summary_id(each.id)] = [
+            *intervals,
+            *(span for one in summaries for span in all_of.get(one, ())),
+        ]
     return {event.id: all_of[event.id] for event in view if event.id in all_of}
 
 
-def _stored_events(group: list[Event], history: History, stored: Records, log: Mapping[int, Event]) -> list[Event]:
+def _stored_events(
+    group: list[Event], history: History, stored: Records, log: Mapping[int, Event]
+) -> list[Event]:
     """Return all events of a record, of which these are shown."""
     ids = stored.ids(group[0])
     if group[0].origin is None or [*ids] == [event.id for event in group]:
@@ -455,17 +537,22 @@ def _stored_events(group: list[Event], history: History, stored: Records, log: M
     return [*history.events(ids.start, ids.stop)]
 
 
-# -- values as JSON -------------------------------------------------------------------------------------------------
+# -- values as JSON
+# -------------------------------------------------------------------------------------------------
 
 
 def to_plain(value: Any, *, unknown: bool = False) -> Any:
-    """Return a value as JSON. An object that pydantic does not know becomes a text with ``unknown``, else an error."""
+    """Return a value as JSON. An object that pydantic does not know becomes a text with
+    ``unknown``, else an error.
+    """
     kind = type(value)
     if value is None or kind is str or kind is int or kind is bool:
         return value
     if kind is dict and all(type(key) is str for key in value):
         plain = {key: to_plain(each, unknown=unknown) for key, each in value.items()}
-        return {"$dict": plain} if len(plain) == 1 and next(iter(plain)).startswith("$") else plain
+        if len(plain) == 1 and next(iter(plain)).startswith("$"):
+            return {"$dict": plain}
+        return plain
     if kind is list:
         return [to_plain(each, unknown=unknown) for each in value]
     if kind is tuple:
@@ -476,12 +563,16 @@ def to_plain(value: Any, *, unknown: bool = False) -> Any:
         return value if isfinite(value) else {"$float": repr(value)}
     if kind is datetime:
         text = value.isoformat()
-        return text.removesuffix("+00:00") + "Z" if text.endswith("+00:00") else text
+        if text.endswith("+00:00"):
+            return text.removesuffix("+00:00") + "Z"
+        return text
     return to_plain(to_jsonable_python(value, serialize_unknown=unknown))
 
 
 def as_in_sdk(held: Any, key: str) -> None:
-    """Write bytes of a type of the SDK, which ``to_plain`` marked, as its own JSON has them: it reads no marks."""
+    """Write bytes of a type of the SDK, which ``to_plain`` marked, as its own JSON has them: it
+    reads no marks.
+    """
     if type(held) is dict and type(held.get(key)) is dict:
         held[key] = held[key]["$bytes"]
 
@@ -497,20 +588,22 @@ def from_plain(plain: Any) -> Any:
         ((key, inside),) = plain.items()
         if key in _MARKED:
             return _MARKED[key](inside)
-    return {key: from_plain(each) if type(each) in _HOLDERS else each for key, each in plain.items()}
+    return {
+        key: from_plain(each) if type(each) in _HOLDERS else each for key, each in plain.items()
+    }
 
 
 def value_in(text: bytes) -> Any:
-    """Return the value that was given to ``to_plain``, of its stored text. Few texts have marks, and a search for their
-    first bytes takes less time than a look at each value.
+    """Return the value that was given to ``to_plain``, of its stored text. Few texts have marks,
+    and a search for their first bytes takes less time than a look at each value.
     """
     value = parse_stored(text)
     return from_plain(value) if b'{"$' in text else value
 
 
 _HOLDERS = (dict, list)
-"""The types of JSON values that hold others. Most values are texts: a call for each took half of a read's time
-(``benchmarks.adapters``).
+"""The types of JSON values that hold others. Most values are texts: a call for each took half of a
+read's time (``benchmarks.adapters``).
 """
 
 _MARKED: dict[str, Callable[[Any], Any]] = {

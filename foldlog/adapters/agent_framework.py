@@ -1,11 +1,12 @@
 """Histories of Microsoft's Agent Framework in foldlog: a history provider.
 
-    provider = FoldlogHistoryProvider("sqlite:///history.db", condense=True)
-    agent = Agent(client, context_providers=[provider], require_per_service_call_history_persistence=True)
-    await agent.run("hello", session=AgentSession(session_id="7"))
+    provider = FoldlogHistoryProvider("sqlite:///history.db", condense=True) agent = Agent(client,
+    context_providers=[provider], require_per_service_call_history_persistence=True) await
+    agent.run("hello", session=AgentSession(session_id="7"))
 
-The conversation of a session is ``PREFIX/SESSION``, of the format ``agent-framework``. What a compaction of the SDK
-leaves out of the loaded messages is forgotten in the View too: the log keeps it.
+The conversation of a session is ``PREFIX/SESSION``, of the format ``agent-framework``. What a
+compaction of the SDK leaves out of the loaded messages is forgotten in the View too: the log keeps
+it.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ from foldlog.runtimes import change_of_prompt, place_of, usage_told
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
-"""The key under which ``after_run`` gives the context of a run to ``save_messages``, in a copy of the state."""
+"""The key under which ``after_run`` gives the context of a run to ``save_messages``, in a copy of
+the state.
+"""
 _RECORD = "message"
 """The key of a condensation's metadata with the SDK's message that is its summary."""
 _USAGE = {
@@ -77,13 +80,16 @@ _ANSWERS = ("function_result", "function_approval_response")
 
 
 class _Ids(tuple[int, ...]):
-    """The ids of the events of a message: what a loaded message has as its raw representation, which is not sent."""
+    """The ids of the events of a message: what a loaded message has as its raw representation,
+    which is not sent.
+    """
 
 
 class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[misc]
     """Keeps the messages of sessions: one of the ``context_providers`` of an ``Agent``.
 
-    ``histories``  the URL of a store, or open histories of either face. What is opened by its URL is closed by
+    ``histories``  the URL of a store, or open histories of either face. What is opened by its URL
+                   is closed by
                    ``close``, or by ``async with``
     ``condense``   whether loading condenses, where the condenser of ``histories`` says so
     ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
@@ -108,19 +114,22 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         self._prefix = prefix
 
     def conversation(self, session_id: str | None) -> str:
-        """Return the id of the conversation of a session; without one ``default``, as the SDK's own providers do."""
+        """Return the id of the conversation of a session; without one ``default``, as the SDK's own
+        providers do.
+        """
         return f"{self._prefix}/{quoted(session_id or 'default')}"
 
     @in_thread
     def get_messages(
         self, /, session_id: str | None, *, state: Mapping[str, Any] | None = None, **kwargs: Any
     ) -> list[Message]:
-        """Return the messages of a session, in order, as they were saved. Condensed messages are one message of the
-        user, with the summary. Cost: the messages returned.
+        """Return the messages of a session, in order, as they were saved. Condensed messages are
+        one message of the user, with the summary. Cost: the messages returned.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
-        history, run = self.histories.sync[self.conversation(session_id)], (state or {}).get(_RUN)
+        history = self.histories.sync[self.conversation(session_id)]
+        run = (state or {}).get(_RUN)
         try:
             whole = None if self._condense else self._whole(history, run)
             if whole is not None:
@@ -133,7 +142,9 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         return _messages(prompt.view, prompt.records(shown, _FORMAT))
 
     def _whole(self, history: History, run: Any) -> list[Message] | None:
-        """Return the messages if they are all stored ones, and a run needs them as they stand; else None."""
+        """Return the messages if they are all stored ones, and a run needs them as they stand; else
+        None.
+        """
         whole = sent_whole(history, _FORMAT)
         if whole is None:
             return None
@@ -156,42 +167,63 @@ class FoldlogHistoryProvider(OpenHistories, HistoryProvider):  # type: ignore[mi
         state: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Append messages, all or none; without those at their beginning with which the session ends, as the SDK's own
-        providers do. Messages that a compaction of the SDK has excluded are appended and forgotten. Durability: on disk
-        when it returns.
+        """Append messages, all or none; without those at their beginning with which the session
+        ends, as the SDK's own providers do. Messages that a compaction of the SDK has excluded are
+        appended and forgotten. Durability: on disk when it returns.
         """
-        conversation, run = self.conversation(session_id), (state or {}).get(_RUN)
+        conversation = self.conversation(session_id)
+        run = (state or {}).get(_RUN)
         records = [to_plain(message.to_dict()) for message in messages]
         history = self.histories.sync[conversation]
-        history._asked_at = self._asked.pop(conversation, None) if records else None
+        if records:
+            history._asked_at = self._asked.pop(conversation, None)
+        else:
+            history._asked_at = None
         while records:
             with suppress(VersionConflict):  # another writer appended
                 self._append_or_begin(history, lambda given: _append_new(given, records, run))
                 return
 
-    async def before_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
-        """Load the messages. Calls without results, which a killed run leaves, are left out: models refuse them."""
-        await super().before_run(agent=agent, session=session, context=context, state={**state, _RUN: context})
-        context.metadata[self.source_id] = list(map(_ids, context.context_messages.get(self.source_id, ())))
+    async def before_run(
+        self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
+    ) -> None:
+        """Load the messages. Calls without results, which a killed run leaves, are left out: models
+        refuse them.
+        """
+        await super().before_run(
+            agent=agent, session=session, context=context, state={**state, _RUN: context}
+        )
+        context.metadata[self.source_id] = list(
+            map(_ids, context.context_messages.get(self.source_id, ()))
+        )
 
-    async def after_run(self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]) -> None:
-        """Save the messages of a run, with its usage, and what a compaction has left out of the loaded messages."""
+    async def after_run(
+        self, *, agent: Any, session: Any, context: Any, state: dict[str, Any]
+    ) -> None:
+        """Save the messages of a run, with its usage, and what a compaction has left out of the
+        loaded messages.
+        """
         loaded = context.context_messages.get(self.source_id, ())
         run = _Run(loaded, context.metadata.pop(self.source_id, ()), context.response)
-        await super().after_run(agent=agent, session=session, context=context, state={**state, _RUN: run})
+        await super().after_run(
+            agent=agent, session=session, context=context, state={**state, _RUN: run}
+        )
 
     @property
     def effects(self) -> FunctionMiddleware:
-        """The middleware with which tools that ``foldlog.effect`` marks run at most once: ``Agent(middleware=[…])``."""
+        """The middleware with which tools that ``foldlog.effect`` marks run at most once:
+        ``Agent(middleware=[…])``.
+        """
         return _Effects(self)
 
     async def copy_from(
         self, other: HistoryProvider, session_id: str | None, *, state: dict[str, Any] | None = None
     ) -> int:
-        """Copy a session from another provider, such as a ``FileHistoryProvider``. Return the number of new messages.
+        """Copy a session from another provider, such as a ``FileHistoryProvider``. Return the
+        number of new messages.
 
-        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session are not the first
-        ones of the other: it was condensed, or went on by itself.
+        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session
+        are not the first ones of the other: it was condensed, or went on by itself.
         """
         there = [each.to_dict() for each in await other.get_messages(session_id, state=state)]
         here = [each.to_dict() for each in await self.get_messages(session_id)]
@@ -205,38 +237,59 @@ class _Effects(FunctionMiddleware):  # type: ignore[misc]
         self._provider = provider
 
     async def process(self, context: Any, call_next: Any) -> None:
-        session_id = None if context.session is None else context.session.session_id
-        named = self._provider.conversation(session_id), context.metadata["call_id"], context.function.name
+        if context.session is None:
+            session_id = None
+        else:
+            session_id = context.session.session_id
+        named = (
+            self._provider.conversation(session_id),
+            context.metadata["call_id"],
+            context.function.name,
+        )
         with effect_of(self._provider, *named, to_plain(dict(context.arguments))):
             await call_next()
 
 
 class _Run:
-    """What ``after_run`` knows: the ids of the events of each loaded message, the messages that the model was sent of
-    them, the summaries among these, and the usage.
+    """What ``after_run`` knows: the ids of the events of each loaded message, the messages that the
+    model was sent of them, the summaries among these, and the usage.
     """
 
-    def __init__(self, messages: Sequence[Message], loaded: Iterable[_Ids | None], response: Any) -> None:
-        self.sent = [message for message in messages if not message.additional_properties.get(EXCLUDED_KEY)]
+    def __init__(
+        self, messages: Sequence[Message], loaded: Iterable[_Ids | None], response: Any
+    ) -> None:
+        self.sent = [
+            message for message in messages if not message.additional_properties.get(EXCLUDED_KEY)
+        ]
         summaries = {message.message_id for message in self.sent}
         self.loaded = [ids for ids in loaded if ids is not None]
         self.kept = {ids for message in self.sent if (ids := _ids(message)) is not None}
         for message in messages:  # a summary that is not here would be lost
-            summary = (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}).get(SUMMARIZED_BY_SUMMARY_ID_KEY)
-            if summary is not None and summary not in summaries and (ids := _ids(message)) is not None:
+            summary = (message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}).get(
+                SUMMARIZED_BY_SUMMARY_ID_KEY
+            )
+            if (
+                summary is not None
+                and summary not in summaries
+                and (ids := _ids(message)) is not None
+            ):
                 self.kept.add(ids)
         usage = getattr(response, "usage_details", None) or {}
         counts = {ours: usage.get(theirs) for ours, theirs in _USAGE.items()}
-        self.meta = usage_told(counts, model=getattr(getattr(response, "raw_representation", None), "model", None))
+        self.meta = usage_told(
+            counts, model=getattr(getattr(response, "raw_representation", None), "model", None)
+        )
 
 
 def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
-    view, recorder = history.view(), history._recorder(_FORMAT)
+    view = history.view()
+    recorder = history._recorder(_FORMAT)
     if recorder.version != view.version:
         raise VersionConflict(history.id, view.version, recorder.version)
     events: list[Event] = [] if run is None else list(_compacted(run, view))
     recorder.skip(len(events))
-    excluded, replied = list[int](), None
+    excluded = list[int]()
+    replied = None
     for record in records[_repeated(history, view, records) :]:
         first = len(events)
         events += (replace(event, id=NOT_RECORDED) for event in recorder.decode(record))
@@ -253,8 +306,12 @@ def _append_new(history: History, records: list[Any], run: _Run | None) -> None:
 
 
 def _compacted(run: _Run, view: View) -> Iterator[Event]:
-    """Yield the condensations after which a View shows of the loaded messages what the model was sent."""
-    shown, loaded, number = [event.id for event in view], iter(run.loaded), view.version
+    """Yield the condensations after which a View shows of the loaded messages what the model was
+    sent.
+    """
+    shown = [event.id for event in view]
+    loaded = iter(run.loaded)
+    number = view.version
     summaries: list[Message] = []
     for message in [*run.sent, None]:
         ids = None if message is None else _ids(message)
@@ -262,7 +319,8 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
             annotation = message.additional_properties.get(GROUP_ANNOTATION_KEY) or {}
             summaries += [message] if SUMMARY_OF_GROUP_IDS_KEY in annotation else []
             continue
-        there, gone = set(shown), list[int]()
+        there = set(shown)
+        gone = list[int]()
         for each in loaded:
             if each == ids:
                 break
@@ -271,7 +329,10 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
         offset = min(places, default=len(shown))
         for summary in summaries or ([None] if gone else []):
             after: list[int | str] = [id for id in shown if id not in gone]
-            record = {} if summary is None else {_RECORD: to_plain(summary.to_dict())}
+            if summary is None:
+                record = {}
+            else:
+                record = {_RECORD: to_plain(summary.to_dict())}
             if summary is not None:
                 after.insert(offset, summary.text)
             change = change_of_prompt(shown, after, "compaction", metadata={**_BY_SDK, **record})
@@ -279,15 +340,17 @@ def _compacted(run: _Run, view: View) -> Iterator[Event]:
                 yield change
             shown = [summary_id(number) if isinstance(each, str) else each for each in after]
             offset += summary is not None
-            number, gone = number + 1, []
+            number = number + 1
+            gone = []
         summaries = []
 
 
 def _repeated(history: History, view: View, records: list[Any]) -> int:
-    """Return how many records at the beginning are left out, because the View ends with them, or is one of their parts:
-    the SDK may give all messages of a session again.
+    """Return how many records at the beginning are left out, because the View ends with them, or is
+    one of their parts: the SDK may give all messages of a session again.
     """
-    start, count = len(view), len(records) + 1
+    start = len(view)
+    count = len(records) + 1
     while start and count:
         start -= 1
         count -= place_of(view[start]) == 0
@@ -296,7 +359,9 @@ def _repeated(history: History, view: View, records: list[Any]) -> int:
     there, here = ([_identity(record) for record in each] for each in (last, records))
     one_input = bool(there) and there[-1][:2] == ("", "user")  # a user may say the same again
     for skipped in range(len(here) - len(there) + 1 if there else 0):
-        if here[skipped : skipped + len(there)] == there and not (skipped == 0 and len(there) == 1 and one_input):
+        if here[skipped : skipped + len(there)] == there and not (
+            skipped == 0 and len(there) == 1 and one_input
+        ):
             return skipped + len(there)
     for overlap in range(min(len(there), len(here)), one_input, -1):
         if there[-overlap:] == here[:overlap]:
@@ -311,30 +376,44 @@ def _identity(record: Any) -> tuple[str, ...]:
 
 
 def _before(context: Any, prompt: SentRecords, history: History) -> list[Event]:
-    """Return what a run is sent before its input: calls right before their results, and last those that the input
-    answers, whatever other runs appended or condensed since. Other calls, and requests to approve them, are left out.
+    """Return what a run is sent before its input: calls right before their results, and last those
+    that the input answers, whatever other runs appended or condensed since. Other calls, and
+    requests to approve them, are left out.
     """
     given = [content for message in context.input_messages for content in message.contents]
-    answered = {(content.function_call or content).call_id for content in given if content.type in _ANSWERS}
+    answered = {
+        (content.function_call or content).call_id for content in given if content.type in _ANSWERS
+    }
     waiting = answered - {content.call_id for content in given if content.type == "function_call"}
     shown = {event.id: event for event in prompt.view}
     called = [shown.pop(event.id, event) for event in _called(history, waiting)]
     whole = well_formed(prompt.view.with_events(shown.values()) if called else prompt.view)
-    last = {_head_of(whole[at]): calls.members[-1] for calls in whole.units.parallel_calls for at in calls.members}
+    last = {
+        _head_of(whole[at]): calls.members[-1]
+        for calls in whole.units.parallel_calls
+        for at in calls.members
+    }
     before = sorted(enumerate(whole), key=lambda each: last.get(_head_of(each[1]), each[0]))
-    return [event for event in [*(event for _, event in before), *called] if _asks(event) in {None, *answered}]
+    return [
+        event
+        for event in [*(event for _, event in before), *called]
+        if _asks(event) in {None, *answered}
+    ]
 
 
 def _called(history: History, waiting: set[str]) -> list[Event]:
     """Return the newest messages of the log with these calls. Cost: the events from there on."""
-    called, message, results = list[Event](), list[Event](), dict[str | None, Event]()
+    called = list[Event]()
+    message = list[Event]()
+    results = dict[str | None, Event]()
     for event in history.events(reverse=True) if waiting else ():
         message.insert(0, event)
         if _head_of(event) == event.id:
             calls = [each.call_id for each in message if isinstance(each, Action)]
             there = {call: results.pop(call) for call in calls if call in results}
             if waiting.intersection(calls) - there.keys():
-                waiting, called = waiting.difference(calls), [*message, *there.values(), *called]
+                waiting = waiting.difference(calls)
+                called = [*message, *there.values(), *called]
             results |= {each.call_id: each for each in message if isinstance(each, Observation)}
             message = []
         if not waiting:
@@ -348,14 +427,19 @@ def _head_of(event: Event) -> int:
 
 def _asks(event: Event) -> str | None:
     """Return the id of the call that an event asks to approve, None for any other event."""
-    asked = (event.data or {}) if isinstance(event, Annotation) and event.name == _APPROVAL else {}
+    if isinstance(event, Annotation) and event.name == _APPROVAL:
+        asked = event.data or {}
+    else:
+        asked = {}
     call_id: str | None = asked.get("function_call", {}).get("call_id")
     return call_id
 
 
 def _ids(message: Message) -> _Ids | None:
     """Return the ids of the events of a message that was loaded."""
-    return message.raw_representation if isinstance(message.raw_representation, _Ids) else None
+    if isinstance(message.raw_representation, _Ids):
+        return message.raw_representation
+    return None
 
 
 def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> list[Message]:
@@ -365,7 +449,8 @@ def _messages(view: View, shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]
     for events, records in shown:
         record = condensations.get(getattr(events[0], "summary_of", None) or 0)
         ids = [event.id for event in events]
-        there = records if record is None else [record]  # what stays of a redacted message may say nothing
+        # what stays of a redacted message may say nothing
+        there = records if record is None else [record]
         messages += (_message(from_plain(each), ids) for each in there)
     return messages
 
@@ -377,19 +462,28 @@ def _message(record: Any, ids: Iterable[int]) -> Message:
 
 
 def _in_order(records: Iterable[Any], run: Any) -> Iterator[Any]:
-    """Yield the records while each call has its results in the records right after it, and nothing waits for an
-    approval: a run is sent such messages as they stand.
+    """Yield the records while each call has its results in the records right after it, and nothing
+    waits for an approval: a run is sent such messages as they stand.
     """
-    if any(content.type in _ANSWERS for message in run.input_messages for content in message.contents):
+    if any(
+        content.type in _ANSWERS for message in run.input_messages for content in message.contents
+    ):
         return
-    waiting, held = set[Any](), list[Any]()
+    waiting = set[Any]()
+    held = list[Any]()
     for record in records:
         held.append(record)
-        results = {each["call_id"] for each in record["contents"] if each["type"] == "function_result"}
-        if (waiting and not results) or any(each["type"] == _APPROVAL for each in record["contents"]):
+        results = {
+            each["call_id"] for each in record["contents"] if each["type"] == "function_result"
+        }
+        if (waiting and not results) or any(
+            each["type"] == _APPROVAL for each in record["contents"]
+        ):
             return
         waiting -= results
-        waiting.update(each["call_id"] for each in record["contents"] if each["type"] == "function_call")
+        waiting.update(
+            each["call_id"] for each in record["contents"] if each["type"] == "function_call"
+        )
         if not waiting:
             yield from held
             held.clear()

@@ -2,9 +2,10 @@
 
     options = ClaudeAgentOptions(session_store=FoldlogSessionStore("sqlite:///history.db"))
 
-The transcript of a session is a conversation of the format ``claude-code``, and that of a sub-agent is another one. So
-``foldlog view``, ``why`` and ``export`` work on them while the session runs. Claude Code decides what its model is
-shown: a condensation of foldlog does not change from which entries a session is resumed.
+The transcript of a session is a conversation of the format ``claude-code``, and that of a sub-agent
+is another one. So ``foldlog view``, ``why`` and ``export`` work on them while the session runs.
+Claude Code decides what its model is shown: a condensation of foldlog does not change from which
+entries a session is resumed.
 """
 
 from __future__ import annotations
@@ -67,39 +68,46 @@ class ImportedSessions(NamedTuple):
 
 
 class FoldlogSessionStore(OpenHistories):
-    """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of either face.
-    ``attributes``: those that each conversation begins with, such as ``{"user": "u7"}``.
+    """Keeps the transcripts of sessions. ``histories``: the URL of a store, or open histories of
+    either face. ``attributes``: those that each conversation begins with, such as ``{"user":
+    "u7"}``.
 
-    The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent ``PREFIX/PROJECT/SESSION/SUBPATH``,
-    each part quoted as in a URL. Any number of tasks, processes and stores may write to one session. A store that was
-    opened by its URL is closed by ``close``, or by ``async with``.
+    The conversation of a session is ``PREFIX/PROJECT/SESSION``, that of a sub-agent
+    ``PREFIX/PROJECT/SESSION/SUBPATH``, each part quoted as in a URL. Any number of tasks, processes
+    and stores may write to one session. A store that was opened by its URL is closed by ``close``,
+    or by ``async with``.
     """
 
-    def __init__(self, histories: HistoriesGiven, *, prefix: str = "claude", attributes: Attributes = None) -> None:
+    def __init__(
+        self, histories: HistoriesGiven, *, prefix: str = "claude", attributes: Attributes = None
+    ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._written: dict[str, History] = {}
         """The conversations to which this store wrote, as it found them."""
         self._calls: dict[str, list[tuple[str, str, str, dict[str, Any]]]] = {}
-        """The calls of tools with effects that a hook announced and that did not begin yet, by the tool's name."""
+        """The calls of tools with effects that a hook announced and that did not begin yet, by the
+        tool's name.
+        """
 
     @to_its_end
     def append(self, key: SessionKey, entries: list[SessionStoreEntry]) -> None:
         """Append entries, all or none. Entries whose ``uuid`` the session already has are left out.
 
-        A session that was deleted begins again. Durability: on disk when it returns. Raises ``ConversationErased`` if
-        other code deleted the session since this store wrote to it.
+        A session that was deleted begins again. Durability: on disk when it returns. Raises
+        ``ConversationErased`` if other code deleted the session since this store wrote to it.
         """
         if entries:
             self._append(key, entries)
 
     @to_its_end
     def import_folder(self, folder: str | os.PathLike[str]) -> ImportedSessions:
-        """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of one project.
+        """Import the transcripts that Claude Code wrote: ``~/.claude/projects``, or the folder of
+        one project.
 
-        The sessions have the keys that Claude Code gives them; sub-agents are imported with them. Importing again adds
-        only new entries, also to sessions that were mirrored to this store. A line that is not an entry is left out and
-        is a finding. Cost: all lines.
+        The sessions have the keys that Claude Code gives them; sub-agents are imported with them.
+        Importing again adds only new entries, also to sessions that were mirrored to this store. A
+        line that is not an entry is left out and is a finding. Cost: all lines.
         """
         findings: list[str] = []
         sessions = items = 0
@@ -107,7 +115,8 @@ class FoldlogSessionStore(OpenHistories):
             entries = list(_lines(path, findings))
             stored = _entries(self.histories.sync[self.conversation(key)]) or []
             new = entries[len(stored) :]
-            if entries[: len(stored)] != stored:  # it was mirrored, and mirroring leaves out lines without a uuid
+            # it was mirrored, and mirroring leaves out lines without a uuid
+            if entries[: len(stored)] != stored:
                 known = {_uuid(entry) for entry in stored} | {None}
                 new = [entry for entry in entries if _uuid(entry) not in known]
             for start in range(0, len(new), _TOGETHER):
@@ -118,16 +127,25 @@ class FoldlogSessionStore(OpenHistories):
 
     @in_thread
     def load(self, key: SessionKey) -> list[SessionStoreEntry] | None:
-        """Return all entries in their order, as they were given; None for a session that has none."""
+        """Return all entries in their order, as they were given; None for a session that has
+        none.
+        """
         conversation = self.conversation(key)
-        note_left_behind(self.histories.sync, conversation)  # Claude Code closes their calls as interrupted
+        # Claude Code closes their calls as interrupted
+        note_left_behind(self.histories.sync, conversation)
         return _entries(self.histories.sync[conversation])
 
     @in_thread
     def list_sessions(self, project_key: str) -> list[SessionStoreListEntry]:
-        """Return the sessions of a project, each with the time of its last entry by the store's clock."""
+        """Return the sessions of a project, each with the time of its last entry by the store's
+        clock.
+        """
         rows = below(self.histories.sync, self._below(project_key))
-        return [{"session_id": self._session(row.id), "mtime": _mtime(row)} for row in rows if self._is_main(row.id)]
+        return [
+            {"session_id": self._session(row.id), "mtime": _mtime(row)}
+            for row in rows
+            if self._is_main(row.id)
+        ]
 
     @in_thread
     def list_session_summaries(self, project_key: str) -> list[SessionSummaryEntry]:
@@ -135,15 +153,24 @@ class FoldlogSessionStore(OpenHistories):
 
         Cost: the sessions, and the entries since the last call.
         """
-        start, summarize = self._below(project_key), partial(self._summarized, project_key)
+        start = self._below(project_key)
+        summarize = partial(self._summarized, project_key)
         return [
-            {"session_id": self._session(conversation), "mtime": summary["mtime"], "data": summary["data"]}
-            for conversation, summary in kept(self.histories.sync, _SUMMARY, start, summarize, self._is_main)
+            {
+                "session_id": self._session(conversation),
+                "mtime": summary["mtime"],
+                "data": summary["data"],
+            }
+            for conversation, summary in kept(
+                self.histories.sync, _SUMMARY, start, summarize, self._is_main
+            )
         ]
 
     @to_its_end
     def delete(self, key: SessionKey) -> None:
-        """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then removes its bytes."""
+        """Erase a session with its sub-agents, or one sub-agent. ``maintenance.vacuum`` then
+        removes its bytes.
+        """
         conversation = self.conversation(key)
         rows = with_those_below(self.histories.sync, conversation)
         for name in (conversation, *(row.id for row in rows)):
@@ -157,24 +184,33 @@ class FoldlogSessionStore(OpenHistories):
         return [unquoted(row.id.removeprefix(start)) for row in below(self.histories.sync, start)]
 
     def conversation(self, key: SessionKey) -> str:
-        """Return the id of the conversation that holds a transcript: ``histories[store.conversation(key)]``."""
+        """Return the id of the conversation that holds a transcript:
+        ``histories[store.conversation(key)]``.
+        """
         name = f"{self._below(key['project_key'])}{quoted(key['session_id'])}"
-        return f"{name}/{quoted(key['subpath'])}" if key.get("subpath") else name
+        if key.get("subpath"):
+            return f"{name}/{quoted(key['subpath'])}"
+        return name
 
-    # -- effects ------------------------------------------------------------------------------------------------------
+    # -- effects
+    # ----------------------------------------------------------------------------------------------
 
     def effect_hooks(self) -> dict[str, list[HookMatcher]]:
-        """Return ``hooks`` for ``ClaudeAgentOptions``: they tell the tools of ``with_effects`` which call is made."""
+        """Return ``hooks`` for ``ClaudeAgentOptions``: they tell the tools of ``with_effects``
+        which call is made.
+        """
         return {"PreToolUse": [HookMatcher(hooks=[self._before_tool])]}
 
     def with_effects(self, tool: SdkMcpTool[Any]) -> SdkMcpTool[Any]:
-        """Return a tool of this process for ``create_sdk_mcp_server``: with a handler that ``foldlog.effect`` marks, it
-        runs at most once.
+        """Return a tool of this process for ``create_sdk_mcp_server``: with a handler that
+        ``foldlog.effect`` marks, it runs at most once.
         """
 
         async def handler(args: Any) -> dict[str, Any]:
             announced = self._calls[tool.name]
-            with effect_of(self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))):
+            with effect_of(
+                self, *announced.pop(next(n for n, call in enumerate(announced) if call[3] == args))
+            ):
                 made = await tool.handler(args)
             if isinstance(made, dict):
                 return made
@@ -183,14 +219,22 @@ class FoldlogSessionStore(OpenHistories):
         self._calls[tool.name] = []
         return replace(tool, handler=handler)
 
-    async def _before_tool(self, told: Any, tool_use_id: str | None, context: Any) -> dict[str, Any]:
-        key: SessionKey = {"project_key": project_key_for_directory(told["cwd"]), "session_id": told["session_id"]}
+    async def _before_tool(
+        self, told: Any, tool_use_id: str | None, context: Any
+    ) -> dict[str, Any]:
+        key: SessionKey = {
+            "project_key": project_key_for_directory(told["cwd"]),
+            "session_id": told["session_id"],
+        }
         name = told["tool_name"].rpartition("__")[2]
         if name in self._calls:
-            self._calls[name].append((self.conversation(key), told["tool_use_id"], name, told["tool_input"]))
+            self._calls[name].append(
+                (self.conversation(key), told["tool_use_id"], name, told["tool_input"])
+            )
         return {}
 
-    # -- names --------------------------------------------------------------------------------------------------------
+    # -- names
+    # ----------------------------------------------------------------------------------------------
 
     def _below(self, project_key: str) -> str:
         return f"{self._prefix}/{quoted(project_key)}/"
@@ -201,7 +245,8 @@ class FoldlogSessionStore(OpenHistories):
     def _session(self, conversation: str) -> str:
         return unquoted(conversation.rpartition("/")[2])
 
-    # -- in threads ---------------------------------------------------------------------------------------------------
+    # -- in threads
+    # ----------------------------------------------------------------------------------------------
 
     def _append(self, key: SessionKey, entries: list[Any]) -> None:
         conversation = self.conversation(key)
@@ -213,14 +258,16 @@ class FoldlogSessionStore(OpenHistories):
         self._written[conversation], _ = self._append_or_begin(history, append)
 
     def _summarized(self, project_key: str, row: ConversationRow, before: Any) -> Any:
-        """Return the time and the data of a summary, and the version up to which it was folded, from an earlier one and
-        the entries since; None for a session without entries.
+        """Return the time and the data of a summary, and the version up to which it was folded,
+        from an earlier one and the entries since; None for a session without entries.
         """
         key: SessionKey = {"project_key": project_key, "session_id": self._session(row.id)}
         history = self.histories.sync[row.id]
         try:
             version = history.version()
-            entries = list(records_of(history, _FORMAT, before["version"] if before else 0, version))
+            entries = list(
+                records_of(history, _FORMAT, before["version"] if before else 0, version)
+            )
         except ConversationErased:
             return None
         summary: SessionSummaryEntry | None = None
@@ -247,10 +294,17 @@ def _mtime(row: ConversationRow) -> int:
 
 
 def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
-    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` if the folder does not exist."""
+    """Yield the transcripts in a folder, each with its key. Raises ``ValueError`` if the folder
+    does not exist.
+    """
     if not folder.is_dir():
-        raise ValueError(f"{folder} is not a folder; give Claude Code's projects, such as ~/.claude/projects")
-    projects = [folder] if any(folder.glob("*.jsonl")) else sorted(each for each in folder.iterdir() if each.is_dir())
+        raise ValueError(
+            f"{folder} is not a folder; give Claude Code's projects, such as ~/.claude/projects"
+        )
+    if any(folder.glob("*.jsonl")):
+        projects = [folder]
+    else:
+        projects = sorted(each for each in folder.iterdir() if each.is_dir())
     for project in projects:
         for path in sorted(project.glob("*.jsonl")):
             if not _SESSION.fullmatch(path.stem):
@@ -263,7 +317,9 @@ def _transcripts(folder: Path) -> Iterator[tuple[SessionKey, Path]]:
 
 
 def _lines(path: Path, findings: list[str]) -> Iterator[Any]:
-    """Yield the entries of a transcript, and the description of a sub-agent from the file beside it."""
+    """Yield the entries of a transcript, and the description of a sub-agent from the file beside
+    it.
+    """
     beside = path.with_name(f"{path.stem}.meta.json")
     about = [record_in(beside)] if beside.is_file() else []
     for located in chain(JsonLines(path), about):

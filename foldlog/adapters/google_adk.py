@@ -1,10 +1,11 @@
 """Sessions of Google's Agent Development Kit in foldlog: a session service.
 
-    runner = Runner(agent=agent, app_name="app", session_service=FoldlogSessionService("sqlite:///history.db"))
+    runner = Runner(agent=agent, app_name="app",
+    session_service=FoldlogSessionService("sqlite:///history.db"))
 
-The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``google-adk``. Its state is its document
-``state``; that of a user is the document ``state`` of ``PREFIX/APP/USER/+state``, that of an app of
-``PREFIX/APP/+state``.
+The conversation of a session is ``PREFIX/APP/USER/SESSION``, of the format ``google-adk``. Its
+state is its document ``state``; that of a user is the document ``state`` of
+``PREFIX/APP/USER/+state``, that of an app of ``PREFIX/APP/+state``.
 """
 
 from __future__ import annotations
@@ -21,7 +22,11 @@ from google.adk.errors.session_not_found_error import SessionNotFoundError
 from google.adk.events.event import Event as AdkEvent
 from google.adk.events.event_actions import EventActions, EventCompaction
 from google.adk.platform import time as platform_time, uuid as platform_uuid
-from google.adk.sessions.base_session_service import BaseSessionService, GetSessionConfig, ListSessionsResponse
+from google.adk.sessions.base_session_service import (
+    BaseSessionService,
+    GetSessionConfig,
+    ListSessionsResponse,
+)
 from google.adk.sessions.session import Session
 from google.adk.sessions.state import State
 from google.genai import types
@@ -72,8 +77,8 @@ _TIMES = ("start_timestamp", "end_timestamp")
 
 
 class _Stored(NamedTuple):
-    """A session as it is stored, at a version. ``about`` has the time when it was ``created``, and ``unordered`` if an
-    event is older than the event before it.
+    """A session as it is stored, at a version. ``about`` has the time when it was ``created``, and
+    ``unordered`` if an event is older than the event before it.
     """
 
     history: History
@@ -83,14 +88,15 @@ class _Stored(NamedTuple):
 
 
 class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[misc]
-    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face. ``condense``: condense before a
-    model is asked, where the condenser of the histories says so, by a compaction in the SDK's own form. ``attributes``:
-    those that each conversation begins with beside ``runtime``, ``app`` and ``user``, such as ``{"tenant": "acme"}``.
+    """Keeps sessions. ``uri``: the URL of a store, or open histories of either face. ``condense``:
+    condense before a model is asked, where the condenser of the histories says so, by a compaction
+    in the SDK's own form. ``attributes``: those that each conversation begins with beside
+    ``runtime``, ``app`` and ``user``, such as ``{"tenant": "acme"}``.
 
-    Any number of tasks, processes and services may use one store. ``delete_session`` erases, and the id may be used
-    again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
-    opened by its URL is closed by ``close``, or by ``async with``. In ``services.yaml``, ``foldlog:///history.db`` is a
-    SQLite file; ``foldlog+`` may precede any URL.
+    Any number of tasks, processes and services may use one store. ``delete_session`` erases, and
+    the id may be used again; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A
+    store that was opened by its URL is closed by ``close``, or by ``async with``. In
+    ``services.yaml``, ``foldlog:///history.db`` is a SQLite file; ``foldlog+`` may precede any URL.
     """
 
     def __init__(
@@ -105,10 +111,13 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         if isinstance(uri, str) and uri.startswith(("foldlog:", "foldlog+")):
             uri = f"sqlite:{uri[8:]}" if uri[7] == ":" else uri[8:]
         super().__init__(uri, attributes)
-        self._condense, self._prefix = condense, prefix
+        self._condense = condense
+        self._prefix = prefix
 
     def conversation(self, app_name: str, *names: str) -> str:
-        """Return the id of the conversation of a session (app, user, id), or of the state of a user or an app."""
+        """Return the id of the conversation of a session (app, user, id), or of the state of a user
+        or an app.
+        """
         return self._below(app_name, *names).removesuffix("/") + ("" if len(names) == 2 else _STATE)
 
     def _below(self, *names: str) -> str:
@@ -116,16 +125,31 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @to_its_end
     def create_session(
-        self, *, app_name: str, user_id: str, state: _Values | None = None, session_id: str | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        state: _Values | None = None,
+        session_id: str | None = None,
     ) -> Session:
         """Begin a session. Raises ``AlreadyExistsError``."""
         names = self._named(app_name, user_id, session_id or "")
-        names = names if names[2] else (app_name, user_id, platform_uuid.new_uuid())
-        return self._session(names, self._begin(platform_time.get_time(), [], names, state or {}), [])
+        if names[2]:
+            names = names
+        else:
+            names = (app_name, user_id, platform_uuid.new_uuid())
+        return self._session(
+            names, self._begin(platform_time.get_time(), [], names, state or {}), []
+        )
 
     @in_thread
     def get_session(
-        self, *, app_name: str, user_id: str, session_id: str, config: GetSessionConfig | None = None
+        self,
+        *,
+        app_name: str,
+        user_id: str,
+        session_id: str,
+        config: GetSessionConfig | None = None,
     ) -> Session | None:
         """Return a session with its events, or the newest of them. Cost: the events returned."""
         names = self._named(app_name, user_id, session_id)
@@ -136,7 +160,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     @in_thread
     def list_sessions(self, *, app_name: str, user_id: str | None = None) -> ListSessionsResponse:
-        """Return the sessions of an app or a user with their states, in the order of their last updates."""
+        """Return the sessions of an app or a user with their states, in the order of their last
+        updates.
+        """
         start = self._below(app_name)
         below = start if user_id is None else self._below(app_name, user_id)
         app = _prefixed(State.APP_PREFIX, self._shared_state(app_name))
@@ -144,7 +170,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         sessions: list[tuple[_Names, _Values]] = []
         listing = partial(self._listing, app_name, len(start))
         for conversation, values in kept(self.histories.sync, _FORMAT, below, listing):
-            user, *session = map(unquoted, conversation[len(start) :].removesuffix(_STATE).split("/"))
+            user, *session = map(
+                unquoted, conversation[len(start) :].removesuffix(_STATE).split("/")
+            )
             if session:
                 sessions.append(((app_name, user, session[0]), values))
             else:
@@ -163,7 +191,9 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         """Erase a session; the states of its user and its app stay."""
         conversation = self.conversation(*self._named(app_name, user_id, session_id))
         with suppress(ConversationNotFound, ConversationErased):
-            self.histories.sync.erase(conversation, reason="the session was deleted", detach_forks=True)
+            self.histories.sync.erase(
+                conversation, reason="the session was deleted", detach_forks=True
+            )
 
     @in_thread
     def get_user_state(self, *, app_name: str, user_id: str) -> _Values:
@@ -171,63 +201,88 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return self._shared_state(app_name, user_id)
 
     async def append_event(self, session: Session, event: AdkEvent) -> AdkEvent:
-        """Append an event with its changes of state, all or none. An event that is delivered again is stored once.
-        Durability: on disk when it returns.
+        """Append an event with its changes of state, all or none. An event that is delivered again
+        is stored once. Durability: on disk when it returns.
 
-        Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer than ``session``.
-        With ``condense`` also ``NoCondensationAvailable`` if one is required and impossible: the event is stored.
+        Raises ``SessionNotFoundError``, and ``StaleSessionError`` where the stored session is newer
+        than ``session``. With ``condense`` also ``NoCondensationAvailable`` if one is required and
+        impossible: the event is stored.
         """
         if event.partial:
             return event
         delta = event.actions.state_delta if event.actions else {}
-        session.state.update({key: value for key, value in delta.items() if key.startswith(State.TEMP_PREFIX)})
+        session.state.update(
+            {key: value for key, value in delta.items() if key.startswith(State.TEMP_PREFIX)}
+        )
         names = session.app_name, session.user_id, session.id
-        if not await self._append(names, session.last_update_time, event) and event in session.events:
+        if (
+            not await self._append(names, session.last_update_time, event)
+            and event in session.events
+        ):
             return event
         session.last_update_time = event.timestamp
         appended = await super().append_event(session, event)
-        if self._condense and (event.author == "user" or event.get_function_responses()):  # a model is asked next
+        # a model is asked next
+        if self._condense and (event.author == "user" or event.get_function_responses()):
             prepared = await self._prepared(names)
             if isinstance(prepared, EventActions):
                 about = {"author": "user", "invocation_id": AdkEvent.new_id(), "actions": prepared}
-                await self.append_event(session, AdkEvent(**about, timestamp=platform_time.get_time()))
+                await self.append_event(
+                    session, AdkEvent(**about, timestamp=platform_time.get_time())
+                )
             else:
                 waiting = {
                     call
                     for each in session.events
-                    for call in (*(each.long_running_tool_ids or ()), *each.actions.requested_tool_confirmations)
+                    for call in (
+                        *(each.long_running_tool_ids or ()),
+                        *each.actions.requested_tool_confirmations,
+                    )
                 }
                 session.events[:] = [_sent(each, prepared, waiting) for each in session.events]
         return appended
 
-    async def before_tool_callback(self, tool: Any, args: dict[str, Any], tool_context: Any) -> None:
-        """Have tools that ``foldlog.effect`` marks run at most once: ``LlmAgent(before_tool_callback=…)``."""
+    async def before_tool_callback(
+        self, tool: Any, args: dict[str, Any], tool_context: Any
+    ) -> None:
+        """Have tools that ``foldlog.effect`` marks run at most once:
+        ``LlmAgent(before_tool_callback=…)``.
+        """
         session = tool_context.session
         conversation = self.conversation(session.app_name, session.user_id, session.id)
         begin_effect(self, conversation, tool_context.function_call_id, tool.name, args)
 
     async def copy_from(self, other: BaseSessionService, *, app_name: str) -> int:
-        """Copy the sessions of an app from another service, with their states and those of their users. Return how many
-        were new.
+        """Copy the sessions of an app from another service, with their states and those of their
+        users. Return how many were new.
         """
         copied = 0
         for listed in (await other.list_sessions(app_name=app_name)).sessions:
             names = {"app_name": app_name, "user_id": listed.user_id, "session_id": listed.id}
-            session = None if await self.get_session(**names) is not None else await other.get_session(**names)
+            if await self.get_session(**names) is not None:
+                session = None
+            else:
+                session = await other.get_session(**names)
             if session is not None:
-                copy = partial(self._begin, session.last_update_time, session.events, tuple(names.values()))
+                copy = partial(
+                    self._begin, session.last_update_time, session.events, tuple(names.values())
+                )
                 await self.histories.pool.run(partial(copy, session.state), finish=True)
                 copied += 1
         return copied
 
-    # -- reading, in threads ------------------------------------------------------------------------------------------
+    # -- reading, in threads
+    # ------------------------------------------------------------------------------------------
 
     def _stored(self, names: _Names) -> _Stored | None:
         """Return a session; None if it does not exist or is incomplete."""
         history = self.histories.sync[self.conversation(*names)]
         try:
             version = history.version()
-            about = history.document("session", version=version) if version else None
+            if version:
+                about = history.document("session", version=version)
+            else:
+                about = None
             if about is None:
                 return None
             about = document(history, "session", {"created": 0}, version)
@@ -237,9 +292,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _Stored(history, version, state, about)
 
     def _named(self, app_name: str, user_id: str, session_id: str) -> _Names:
-        """Return the names of a session. Blanks around an id are removed, unless a session has such an id."""
-        names, stripped = (app_name, user_id, session_id), (app_name, user_id, session_id.strip())
-        return names if names == stripped or self._stored(names) is not None else stripped
+        """Return the names of a session. Blanks around an id are removed, unless a session has such
+        an id.
+        """
+        names = (app_name, user_id, session_id)
+        stripped = (app_name, user_id, session_id.strip())
+        if names == stripped or self._stored(names) is not None:
+            return names
+        return stripped
 
     def _updated(self, stored: _Stored) -> float:
         newest = next(newest_records(stored.history, stored.version, _FORMAT), None)
@@ -263,7 +323,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
 
     def _session(self, names: _Names, stored: _Stored, events: list[Any]) -> Session:
         """Return a session with the states that it shares."""
-        app, user = self._shared_state(names[0]), self._shared_state(*names[:2])
+        app = self._shared_state(names[0])
+        user = self._shared_state(*names[:2])
         shared = {**_prefixed(State.APP_PREFIX, app), **_prefixed(State.USER_PREFIX, user)}
         return _session(names, stored.state, self._updated(stored), shared, events)
 
@@ -272,38 +333,51 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         return _values(self._shared(self.conversation(app_name, *user))[2])
 
     def _shared(self, conversation: str) -> tuple[History, int, _Values]:
-        """Return the history of a state that several sessions share, its version, and the state as JSON. Where it was
-        erased, an append at version 0 begins it again.
+        """Return the history of a state that several sessions share, its version, and the state as
+        JSON. Where it was erased, an append at version 0 begins it again.
         """
         history = self.histories.sync[conversation]
         history._generation.replaces_erased = True
-        version, state = 0, dict[str, Any]()
+        version = 0
+        state = dict[str, Any]()
         with suppress(ConversationErased):
             version = history.version()
             state = document(history, "state", {}, version) if version else {}
         return history, version, state
 
-    def _listing(self, app_name: str, start: int, row: ConversationRow, before: object) -> _Values | None:
+    def _listing(
+        self, app_name: str, start: int, row: ConversationRow, before: object
+    ) -> _Values | None:
         """Return the values of a session that a list needs, or the state of a user."""
         user, *session = map(unquoted, row.id[start:].split("/"))
         if row.id.endswith(_STATE):
             return {"state": self._shared(row.id)[2]}
-        stored = self._stored((app_name, user, session[0])) if len(session) == 1 else None
-        return None if stored is None else {"state": stored.state, "updated": self._updated(stored)}
+        if len(session) == 1:
+            stored = self._stored((app_name, user, session[0]))
+        else:
+            stored = None
+        if stored is None:
+            return None
+        return {"state": stored.state, "updated": self._updated(stored)}
 
     @in_thread
     def _prepared(self, names: _Names) -> EventActions | _Values:
-        """Return the compaction that the condenser makes now. If it makes none, return by their ids the records that a
-        model is sent in another form: each in the form that is sent, or None if it is left out.
+        """Return the compaction that the condenser makes now. If it makes none, return by their ids
+        the records that a model is sent in another form: each in the form that is sent, or None if
+        it is left out.
         """
-        handler, history = self.histories.sync._handler, self.histories.sync[self.conversation(*names)]
+        handler = self.histories.sync._handler
+        history = self.histories.sync[self.conversation(*names)]
         while True:
             view = history.view()
             result, reports = handler.preview(view)
             if not isinstance(result, View):
                 break
             remembered = handler._remembered(history.id, history._generation.key)
-            if handler._reported(history.id, history.append, result, reports, remembered) is not None:
+            if (
+                handler._reported(history.id, history.append, result, reports, remembered)
+                is not None
+            ):
                 break
         if isinstance(result, View):
             if result is view:
@@ -311,14 +385,21 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
             log = {event.id: event for event in view}
             sent = dict(_records_of(shown_records(result, _FORMAT, history, log)))
             stored = _records_of(shown_records(view, _FORMAT, history))
-            return {record_id: sent.get(record_id) for record_id, record in stored if sent.get(record_id) != record}
+            return {
+                record_id: sent.get(record_id)
+                for record_id, record in stored
+                if sent.get(record_id) != record
+            }
         if paid := [report for report in reports_of(result.action) if cost_something(report)]:
             history.append(annotation(paid, handler._condenser.type))
         return EventActions(compaction=_compacted(history, view, result.action))
 
-    # -- writing, in threads ------------------------------------------------------------------------------------------
+    # -- writing, in threads
+    # ------------------------------------------------------------------------------------------
 
-    def _begin(self, created: float, events: list[AdkEvent], names: _Names, state: _Values) -> _Stored:
+    def _begin(
+        self, created: float, events: list[AdkEvent], names: _Names, state: _Values
+    ) -> _Stored:
         own, shared = self._by_scope(names, state)
         about: _Values = {"created": created}
         attributes = {**self._attributes, "runtime": _FORMAT, "app": names[0], "user": names[1]}
@@ -329,7 +410,10 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 try:
                     version = history.version()
                 except ConversationErased:
-                    history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
+                    history = self.histories.sync.create(
+                        history.id, attributes, replace_erased=True
+                    )
+                    version = 1
                 documents = {"attributes": attributes, "session": about, "state": own}
                 self._write(history, version, records, documents, shared)
                 return _Stored(history, history.version(), own, about)
@@ -346,11 +430,14 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 raise SessionNotFoundError(f"Session {names[2]} not found.")
             updated = self._updated(stored)
             since = GetSessionConfig(after_timestamp=event.timestamp)
-            if event.timestamp <= updated and _event_of(record) in map(_event_of, self._records(stored, since)):
+            if event.timestamp <= updated and _event_of(record) in map(
+                _event_of, self._records(stored, since)
+            ):
                 return False
             if updated > known:
                 raise StaleSessionError(
-                    f"session {names[2]!r} was updated at {updated}, after the {known} of this object; get it again"
+                    f"session {names[2]!r} was updated at {updated}, after the {known} of this"
+                    " object; get it again"
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
             documents: _Values = {"session": about} if about != stored.about else {}
@@ -360,13 +447,19 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return True
 
     def _write(
-        self, history: History, version: int, records: list[_Values], documents: _Values, shared: Mapping[str, _Values]
+        self,
+        history: History,
+        version: int,
+        records: list[_Values],
+        documents: _Values,
+        shared: Mapping[str, _Values],
     ) -> None:
-        """Append records to a session at a version, with its documents. ``shared`` are the changes of the states of its
-        app and its user, by their conversations. All are written in one transaction, or none. Raises
-        ``VersionConflict`` and ``ConversationErased``.
+        """Append records to a session at a version, with its documents. ``shared`` are the changes
+        of the states of its app and its user, by their conversations. All are written in one
+        transaction, or none. Raises ``VersionConflict`` and ``ConversationErased``.
         """
-        store, together = history._store, list[Appending]()
+        store = history._store
+        together = list[Appending]()
         for conversation, change in shared.items():
             other, other_version, state = self._shared(conversation)
             values: _Values = {"state": {**state, **change}}
@@ -390,28 +483,42 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
         self.histories.sync._recording.keep(history, recorder)
 
     def _by_scope(self, names: _Names, state: _Values) -> tuple[_Values, dict[str, _Values]]:
-        """Return the session's own part of a state, and the changes of shared states by their conversations, as JSON,
-        without temporary values.
+        """Return the session's own part of a state, and the changes of shared states by their
+        conversations, as JSON, without temporary values.
         """
-        scopes: dict[str, _Values] = {State.APP_PREFIX: {}, State.USER_PREFIX: {}, State.TEMP_PREFIX: {}, "": {}}
+        scopes: dict[str, _Values] = {
+            State.APP_PREFIX: {},
+            State.USER_PREFIX: {},
+            State.TEMP_PREFIX: {},
+            "": {},
+        }
         for key, value in state.items():
             scope = next(each for each in scopes if key.startswith(each))
             scopes[scope][key.removeprefix(scope)] = to_plain(value, unknown=True)
-        app, user = self.conversation(names[0]), self.conversation(*names[:2])
+        app = self.conversation(names[0])
+        user = self.conversation(*names[:2])
         shared = {app: scopes[State.APP_PREFIX], user: scopes[State.USER_PREFIX]}
-        return scopes[""], {conversation: change for conversation, change in shared.items() if change}
+        return scopes[""], {
+            conversation: change for conversation, change in shared.items() if change
+        }
 
 
 def _compacted(history: History, view: View, action: CondensationAction) -> EventCompaction:
-    """Return a condensation as a compaction, which forgets all messages between two times. It forgets the first run of
-    forgotten messages, shortened where messages of one moment would be separated. Raises ``NoCondensationAvailable``.
+    """Return a condensation as a compaction, which forgets all messages between two times. It
+    forgets the first run of forgotten messages, shortened where messages of one moment would be
+    separated. Raises ``NoCondensationAvailable``.
     """
     intervals, summaries = action.forgotten
-    earlier = {summary_id(condensation.id): condensation.metadata for condensation in view.condensations}
-    times: list[tuple[float, float]] = []  # of each message: a summary covers two times, an event has one
+    earlier = {
+        summary_id(condensation.id): condensation.metadata for condensation in view.condensations
+    }
+    # of each message: a summary covers two times, an event has one
+    times: list[tuple[float, float]] = []
     gone: list[bool] = []
     for events, records in shown_records(view, _FORMAT, history):
-        span = earlier.get(events[0].id) or dict.fromkeys(_TIMES, (*records, {})[0].get("timestamp", 0))
+        span = earlier.get(events[0].id) or dict.fromkeys(
+            _TIMES, (*records, {})[0].get("timestamp", 0)
+        )
         first, last = (float(span.get(name, 0)) for name in _TIMES)
         times.append((first, last))
         gone.append(all(event.id in summaries or contains(intervals, event.id) for event in events))
@@ -423,41 +530,51 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
         start += 1
     if start == stop or times != sorted(times):
         raise NoCondensationAvailable(
-            f"the condenser would forget {sum(gone)} of {len(gone)} messages, and no two times have only these between "
-            f"them: a compaction of the SDK cannot say it; choose a condenser that forgets messages in a row, such as "
-            f"'digest'"
+            f"the condenser would forget {sum(gone)} of {len(gone)} messages, and no two times have"
+            " only these between them: a compaction of the SDK cannot say it; choose a condenser"
+            " that forgets messages in a row, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
-    return EventCompaction(start_timestamp=times[start][0], end_timestamp=times[stop - 1][1], compacted_content=content)
+    return EventCompaction(
+        start_timestamp=times[start][0], end_timestamp=times[stop - 1][1], compacted_content=content
+    )
 
 
-def _records_of(shown: Iterable[tuple[Sequence[Event], Sequence[Any]]]) -> Iterator[tuple[str, _Values]]:
+def _records_of(
+    shown: Iterable[tuple[Sequence[Event], Sequence[Any]]],
+) -> Iterator[tuple[str, _Values]]:
     """Yield the id and the record of each event that is not a summary."""
     records = (record for events, records in shown if events[0].id >= 0 for record in records)
     return ((record["id"], record) for record in records if "id" in record)
 
 
 class _Sent(AdkEvent):  # type: ignore[misc] # the SDK is not installed where types are checked
-    """An event of a running session in the form that the model is sent; ``_whole`` is the stored event."""
+    """An event of a running session in the form that the model is sent; ``_whole`` is the stored
+    event.
+    """
 
     _whole: AdkEvent = PrivateAttr()
 
 
 def _sent(event: AdkEvent, changed: Mapping[str, _Values | None], waiting: set[str]) -> AdkEvent:
-    """Return an event in the form that a model is sent: see ``_prepared`` for ``changed``. Events with a call that is
-    ``waiting`` stay whole, because the SDK still reads them.
+    """Return an event in the form that a model is sent: see ``_prepared`` for ``changed``. Events
+    with a call that is ``waiting`` stay whole, because the SDK still reads them.
     """
     whole = event._whole if isinstance(event, _Sent) else event
     calls = (*whole.get_function_calls(), *whole.get_function_responses())
     if whole.id not in changed or any(call.id in waiting for call in calls):
         return whole
     record = changed[whole.id]
-    sent = _Sent.model_construct(**{**dict(whole), "content": None if record is None else _event_of(record).content})
+    sent = _Sent.model_construct(
+        **{**dict(whole), "content": None if record is None else _event_of(record).content}
+    )
     sent._whole = whole
     return sent
 
 
-def _session(names: _Names, state: _Values, updated: float, shared: _Values, events: list[Any]) -> Session:
+def _session(
+    names: _Names, state: _Values, updated: float, shared: _Values, events: list[Any]
+) -> Session:
     about = {"app_name": names[0], "user_id": names[1], "id": names[2], "last_update_time": updated}
     return Session(state={**_values(state), **shared}, events=events, **about)
 
@@ -473,7 +590,10 @@ def _values(plain: _Values) -> _Values:
 def _record_of(event: AdkEvent) -> _Values:
     """Return an event of the SDK as it is stored, without its temporary state."""
     record: _Values = to_plain(event.model_dump(mode="python", exclude_none=True), unknown=True)
-    for content in (record.get("content"), within(record, "actions", "compaction", "compacted_content")):
+    for content in (
+        record.get("content"),
+        within(record, "actions", "compaction", "compacted_content"),
+    ):
         for part in dicts_in(within(content, "parts")):
             as_in_sdk(part, "thought_signature")
             for each in (part, *dicts_in(within(part, "function_response", "parts"))):

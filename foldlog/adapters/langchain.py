@@ -1,10 +1,11 @@
 """Chat histories of LangChain in foldlog: a ``BaseChatMessageHistory``.
 
-    histories = foldlog.open("history.db")
-    chain = RunnableWithMessageHistory(model, lambda session_id: FoldlogChatMessageHistory(session_id, histories))
+    histories = foldlog.open("history.db") chain = RunnableWithMessageHistory(model, lambda
+    session_id: FoldlogChatMessageHistory(session_id, histories))
 
-A session is a conversation of the format ``langchain``. Messages that ``clear`` removes are retracted: the log keeps
-them. Agents of LangGraph keep their messages in checkpoints: for these see ``foldlog.adapters.langgraph``.
+A session is a conversation of the format ``langchain``. Messages that ``clear`` removes are
+retracted: the log keeps them. Agents of LangGraph keep their messages in checkpoints: for these see
+``foldlog.adapters.langgraph``.
 """
 
 from __future__ import annotations
@@ -39,12 +40,17 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     """The messages of one session: what the function of a ``RunnableWithMessageHistory`` returns.
 
     ``session_id``  its id; the conversation is ``PREFIX/SESSION``, quoted as in a URL: ``history``
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
-                    ``close``, or by ``with`` and ``async with``. Give open ones to a function that is called often
-    ``condense``    whether ``messages`` condenses, where the condenser of ``histories`` says so. Without it, it gives
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
+                    is closed by
+                    ``close``, or by ``with`` and ``async with``. Give open ones to a function that
+                    is called often
+    ``condense``    whether ``messages`` condenses, where the condenser of ``histories`` says so.
+                    Without it, it gives
                     what ``history.sent`` has
-    ``clear``       whether ``clear`` retracts all messages, or erases the conversation: then its bytes are gone
-    ``attributes``  those that the conversation begins with, such as ``{"user": "u7", "title": "Refunds"}``
+    ``clear``       whether ``clear`` retracts all messages, or erases the conversation: then its
+                    bytes are gone
+    ``attributes``  those that the conversation begins with, such as ``{"user": "u7", "title":
+                    "Refunds"}``
 
     Any number of tasks, processes and objects may use one conversation.
     """
@@ -62,12 +68,13 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         WithHistories.__init__(self, histories, attributes)
         self.session_id = session_id
         self.history = self._sync[f"{prefix}/{quoted(session_id)}"]
-        self._condense, self._clear = condense, clear
+        self._condense = condense
+        self._clear = clear
 
     @property
     def messages(self) -> list[BaseMessage]:
-        """The messages of the View, in order, as they were added. Condensed messages are one message of the user, with
-        the summary. Cost: the messages returned.
+        """The messages of the View, in order, as they were added. Condensed messages are one
+        message of the user, with the summary. Cost: the messages returned.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
         """
@@ -77,14 +84,15 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
         for _ in range(2):
             with suppress(ConversationErased):
                 return _messages(sent_records(self.history, _FORMAT, condense=self._condense))
-            self.history = self._sync[self.history.id]  # another session with this id may have begun
+            # another session with this id may have begun
+            self.history = self._sync[self.history.id]
         return []
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Append messages, all or none. Durability: on disk when it returns.
 
-        If the session was erased before this object read or wrote it, a new one begins. Raises ``ConversationErased``
-        if other code erased it since then.
+        If the session was erased before this object read or wrote it, a new one begins. Raises
+        ``ConversationErased`` if other code erased it since then.
         """
         records = [to_plain(message_to_dict(message)) for message in messages]
 
@@ -103,10 +111,11 @@ class FoldlogChatMessageHistory(WithHistories, BaseChatMessageHistory):  # type:
     aclear = to_its_end(clear)
 
     def copy_from(self, other: BaseChatMessageHistory) -> int:
-        """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the number of new ones.
+        """Copy the messages of another history, such as a ``SQLChatMessageHistory``. Return the
+        number of new ones.
 
-        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session are not the first
-        ones of the other: it was condensed, or went on by itself.
+        Copying again adds only new messages. Raises ``ValueError`` if the messages of this session
+        are not the first ones of the other: it was condensed, or went on by itself.
         """
         new = not_here_yet(self.session_id, self.messages, list(other.messages), "messages")
         self.add_messages(new)

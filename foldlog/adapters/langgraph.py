@@ -4,17 +4,25 @@
         graph = builder.compile(checkpointer=saver)
         saver.copy_from(other)          # the threads of any open saver, such as a SqliteSaver
 
-The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``. The other parts of a
-checkpoint are its documents: ``checkpoint``, with small values of channels, and ``channel:NAME`` for each other
-channel. Values that JSON cannot hold are stored as the serializer writes them. Time travel and ``update_state`` of an
-earlier checkpoint begin a fork.
+The messages of a thread are a conversation of the format ``langchain``: ``saver.history(config)``.
+The other parts of a checkpoint are its documents: ``checkpoint``, with small values of channels,
+and ``channel:NAME`` for each other channel. Values that JSON cannot hold are stored as the
+serializer writes them. Time travel and ``update_state`` of an earlier checkpoint begin a fork.
 """
 
 from __future__ import annotations
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,7 +31,12 @@ from itertools import chain, islice
 from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
-from langchain_core.messages import BaseMessage, convert_to_messages, message_to_dict, messages_from_dict
+from langchain_core.messages import (
+    BaseMessage,
+    convert_to_messages,
+    message_to_dict,
+    messages_from_dict,
+)
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint import base
 from langgraph.checkpoint.serde.base import SerializerProtocol
@@ -31,7 +44,12 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from foldlog import History
 from foldlog.adapters._langgraph.branches import Checkpoint
-from foldlog.adapters._langgraph.channels import ChannelValues, is_json, next_version, pending_writes
+from foldlog.adapters._langgraph.channels import (
+    ChannelValues,
+    is_json,
+    next_version,
+    pending_writes,
+)
 from foldlog.adapters._langgraph.checkpoints import Checkpoints, WholeCheckpoint
 from foldlog.adapters._langgraph.record_lists import SNAPSHOT, WRITES, Listed, RecordList, Span
 from foldlog.adapters._shared import (
@@ -66,8 +84,8 @@ class _Listed(NamedTuple):
 
 
 class _Walked(NamedTuple):
-    """What led to a checkpoint: of each channel that is stored as differences the last checkpoint that has its value,
-    and the writes since, by task. ``mark`` differs once some of it is redacted.
+    """What led to a checkpoint: of each channel that is stored as differences the last checkpoint
+    that has its value, and the writes since, by task. ``mark`` differs once some of it is redacted.
     """
 
     id: str
@@ -88,12 +106,15 @@ _SHOWN = frozenset(("human", "ai", "system", "tool", "chat", "function"))
 class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Keeps the checkpoints of threads: what ``builder.compile(checkpointer=...)`` takes.
 
-    ``histories``  the URL of a store, or open histories of either face. A store that was opened by its URL is closed by
+    ``histories``  the URL of a store, or open histories of either face. A store that was opened by
+                   its URL is closed by
                    ``close``, or by ``with`` and ``async with``
-    ``serde``      the serializer, LangGraph's own by default. With another one, such as one that encrypts, messages are
+    ``serde``      the serializer, LangGraph's own by default. With another one, such as one that
+                   encrypts, messages are
                    kept as that one writes them, and are no history
     ``messages``   the name of the channel that is the history
-    ``condense``   whether ``pre_model_hook`` condenses, where the condenser of ``histories`` says so
+    ``condense``   whether ``pre_model_hook`` condenses, where the condenser of ``histories`` says
+                   so
     ``attributes`` those that each conversation begins with, such as ``{"user": "u7"}``
 
     Any number of tasks, threads and processes may use one thread of LangGraph.
@@ -111,26 +132,39 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     ) -> None:
         WithHistories.__init__(self, histories, attributes)
         base.BaseCheckpointSaver.__init__(self, serde=serde)
-        self._messages, self._condense, self._hidden_too = messages, condense, False
+        self._messages = messages
+        self._condense = condense
+        self._hidden_too = False
         values = _Values(self.serde)
         self._prefix = prefix
         self._deltas = Recent[str, _Walked](_THREADS)
-        self._checkpoints = Checkpoints(self._sync, "langchain", values.message, values.listed, self._attributes)
+        self._checkpoints = Checkpoints(
+            self._sync, "langchain", values.message, values.listed, self._attributes
+        )
 
-    # -- sync ---------------------------------------------------------------------------------------------------------
+    # -- sync
+    # ----------------------------------------------------------------------------------------------
 
     def get_tuple(self, config: RunnableConfig) -> base.CheckpointTuple | None:
-        """Return a checkpoint, by default the newest one of the thread, as it was put; None if it does not exist."""
+        """Return a checkpoint, by default the newest one of the thread, as it was put; None if it
+        does not exist.
+        """
         conf = config["configurable"]
-        wanted, thread = conf.get("checkpoint_id"), self._thread(conf)
+        wanted = conf.get("checkpoint_id")
+        thread = self._thread(conf)
         if wanted:
             found = self._checkpoints.find(thread, wanted, hidden=self._hidden_too)
-            whole = None if found is None else self._checkpoints.whole(thread, found)
+            if found is None:
+                whole = None
+            else:
+                whole = self._checkpoints.whole(thread, found)
         else:
             whole, _ = self._checkpoints.newest(thread, hidden=self._hidden_too)
         if whole is None:
             return None
-        return self._tuple(conf["thread_id"], conf.get("checkpoint_ns", ""), whole, None if wanted else thread)
+        return self._tuple(
+            conf["thread_id"], conf.get("checkpoint_ns", ""), whole, None if wanted else thread
+        )
 
     def list(
         self,
@@ -140,11 +174,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[base.CheckpointTuple]:
-        """Yield checkpoints, the newest first, as far as the clocks of their writers agree. They are read lazily.
+        """Yield checkpoints, the newest first, as far as the clocks of their writers agree. They
+        are read lazily.
 
         Cost: with ``limit`` the threads that were active last, else all that the config names.
         """
-        conf, stop = config["configurable"] if config else {}, before and before["configurable"].get("checkpoint_id")
+        conf = config["configurable"] if config else {}
+        stop = before and before["configurable"].get("checkpoint_id")
         listed = self._listed(conf, stop, filter or {}, limit)
         return (
             self._tuple(thread_id, namespace, whole or self._checkpoints.whole(thread, found))
@@ -158,18 +194,23 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         metadata: base.CheckpointMetadata,
         new_versions: base.ChannelVersions,
     ) -> RunnableConfig:
-        """Put a checkpoint after its parent. Return its config. Durability: on disk when it returns.
+        """Put a checkpoint after its parent. Return its config. Durability: on disk when it
+        returns.
 
-        A channel that has the version of the parent and is not in ``new_versions`` has the parent's value.
+        A channel that has the version of the parent and is not in ``new_versions`` has the parent's
+        value.
         """
-        conf, kept = config["configurable"], self._values
+        conf = config["configurable"]
+        kept = self._values
         values = dict(checkpoint["channel_values"])
         rest = {key: value for key, value in checkpoint.items() if key != "channel_values"}
         body: dict[str, Any] = {
             "rest": kept.packed(rest),
             "metadata": kept.packed(base.get_checkpoint_metadata(config, metadata)),
         }
-        thread, parent, value = self._thread(conf), conf.get("checkpoint_id"), values.get(self._messages)
+        thread = self._thread(conf)
+        parent = conf.get("checkpoint_id")
+        value = values.get(self._messages)
         listed: Callable[[Checkpoint, RecordList], Listed | None] = _none
         messages = value.value if isinstance(value, DeltaSnapshot) else value
         if kept.are_messages(messages):
@@ -177,32 +218,61 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             listed = lambda before, records: of_all  # noqa: E731
             del values[self._messages]
             body |= {} if messages is value else {"delta": SNAPSHOT}
-        elif kept.readable and self._messages in checkpoint["channel_versions"] and self._messages not in values:
+        elif (
+            kept.readable
+            and self._messages in checkpoint["channel_versions"]
+            and self._messages not in values
+        ):
             listed = partial(self._after_writes, thread, parent)
             body["delta"] = WRITES
         channels = partial(kept.changed, values, checkpoint["channel_versions"], new_versions)
         self._checkpoints.put(thread, checkpoint["id"], parent, body, channels, listed)
         return _config_of(conf["thread_id"], conf.get("checkpoint_ns", ""), checkpoint["id"])
 
-    def _after_writes(self, thread: str, parent: str | None, before: Checkpoint, records: RecordList) -> Listed | None:
-        """Return the list of a checkpoint that has none, since its channel is stored as differences."""
+    def _after_writes(
+        self, thread: str, parent: str | None, before: Checkpoint, records: RecordList
+    ) -> Listed | None:
+        """Return the list of a checkpoint that has none, since its channel is stored as
+        differences.
+        """
         kept = self._values
-        notes = self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
-        written = [kept.unpacked(packed) for _, name, packed in pending_writes(notes) if name == self._messages]
+        notes = (
+            self._checkpoints.notes_here(thread, parent) if parent and parent == before.id else ()
+        )
+        written = [
+            kept.unpacked(packed)
+            for _, name, packed in pending_writes(notes)
+            if name == self._messages
+        ]
         writes = [messages for messages in map(messages_in, written) if messages is not None]
         if len(writes) < len(written) or (before.ranges is None and not writes):
             return None
-        return after_writes(records, writes, kept.key, kept.record, partial(self._checkpoints.record, before))
+        return after_writes(
+            records, writes, kept.key, kept.record, partial(self._checkpoints.record, before)
+        )
 
     def put_writes(
-        self, config: RunnableConfig, writes: Sequence[tuple[str, Any]], task_id: str, task_path: str = ""
+        self,
+        config: RunnableConfig,
+        writes: Sequence[tuple[str, Any]],
+        task_id: str,
+        task_path: str = "",
     ) -> None:
-        """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it returns."""
-        rows = [(base.WRITES_IDX_MAP.get(name, place), name, value) for place, (name, value) in enumerate(writes)]
+        """Add writes of a task to a checkpoint, which may be put later. Durability: on disk when it
+        returns.
+        """
+        rows = [
+            (base.WRITES_IDX_MAP.get(name, place), name, value)
+            for place, (name, value) in enumerate(writes)
+        ]
         self._put_rows(config, task_id, task_path, rows)
 
     def _put_rows(
-        self, config: RunnableConfig, task_id: str, task_path: str, rows: Sequence[tuple[int, str, Any]]
+        self,
+        config: RunnableConfig,
+        task_id: str,
+        task_path: str,
+        rows: Sequence[tuple[int, str, Any]],
     ) -> None:
         """Add writes, each with its index."""
         conf = config["configurable"]
@@ -214,52 +284,77 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         self._checkpoints.note(self._thread(conf), conf["checkpoint_id"], "langgraph-writes", data)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Erase a thread with all of its namespaces. Its id may be used again. See ``Histories.erase``."""
-        erase_all(self._sync, with_those_below(self._sync, self._named(thread_id)), "the thread was deleted")
+        """Erase a thread with all of its namespaces. Its id may be used again. See
+        ``Histories.erase``.
+        """
+        erase_all(
+            self._sync,
+            with_those_below(self._sync, self._named(thread_id)),
+            "the thread was deleted",
+        )
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the store."""
+        """Hide the checkpoints of these runs. The log keeps them. Cost: all checkpoints of the
+        store.
+        """
         runs = frozenset(run_ids)
         for _, _, thread in self._namespaces() if runs else ():
             walked = self._checkpoints.walk(thread)
-            if ids := [each.id for each in walked if self._values.metadata(each).get("run_id") in runs]:
+            if ids := [
+                each.id for each in walked if self._values.metadata(each).get("run_id") in runs
+            ]:
                 self._checkpoints.hide(thread, ids)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copy all checkpoints of a thread to another one, with their writes. Copying again adds only new ones."""
+        """Copy all checkpoints of a thread to another one, with their writes. Copying again adds
+        only new ones.
+        """
         self._copied(self.list({"configurable": {"thread_id": source_thread_id}}), target_thread_id)
 
     def copy_from(self, other: base.BaseCheckpointSaver[Any]) -> int:
-        """Copy all threads of another open saver, with their writes. Return the number of new checkpoints.
+        """Copy all threads of another open saver, with their writes. Return the number of new
+        checkpoints.
 
         Copying again adds only what is new. Cost: all checkpoints.
         """
         return self._copied(other.list(None))
 
-    def _copied(self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None) -> int:
-        """Copy checkpoints with their writes, to another thread if it is named. Return the number of new ones."""
+    def _copied(
+        self, checkpoints: Iterable[base.CheckpointTuple], target: str | None = None
+    ) -> int:
+        """Copy checkpoints with their writes, to another thread if it is named. Return the number
+        of new ones.
+        """
         added = 0
         for found in sorted(checkpoints, key=lambda each: str(each.checkpoint["id"])):
-            conf, checkpoint_id = found.config["configurable"], found.checkpoint["id"]
-            thread_id, namespace = conf["thread_id"] if target is None else target, conf.get("checkpoint_ns", "")
+            conf = found.config["configurable"]
+            checkpoint_id = found.checkpoint["id"]
+            thread_id = conf["thread_id"] if target is None else target
+            namespace = conf.get("checkpoint_ns", "")
             thread = self._named(thread_id, namespace)
             if self._checkpoints.find(thread, checkpoint_id, hidden=True) is None:
                 parent = (found.parent_config or {}).get("configurable", {}).get("checkpoint_id")
                 config = _config_of(thread_id, namespace, parent)
-                self.put(config, found.checkpoint, found.metadata, found.checkpoint["channel_versions"])
+                self.put(
+                    config, found.checkpoint, found.metadata, found.checkpoint["channel_versions"]
+                )
                 added += 1
             notes = self._checkpoints.notes(thread, checkpoint_id) if found.pending_writes else ()
             known = {(note["task"], place) for note in notes for place, _, _ in note["writes"]}
             tasks: dict[str, list[tuple[int, str, Any]]] = defaultdict(list)
             for task, name, value in found.pending_writes or ():
                 tasks[task].append((base.WRITES_IDX_MAP.get(name, len(tasks[task])), name, value))
-            for number, (task, rows) in enumerate(tasks.items()):  # a saver does not tell the paths of tasks
+            # a saver does not tell the paths of tasks
+            for number, (task, rows) in enumerate(tasks.items()):
                 if new := [row for row in rows if (task, row[0]) not in known]:
-                    self._put_rows(_config_of(thread_id, namespace, checkpoint_id), task, f"{number:08}", new)
+                    self._put_rows(
+                        _config_of(thread_id, namespace, checkpoint_id), task, f"{number:08}", new
+                    )
         return added
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete`` erase threads.
+        """Hide all checkpoints but the newest of each namespace, or with the strategy ``delete``
+        erase threads.
 
         The log keeps hidden checkpoints, so channels that are stored as differences stay whole.
         """
@@ -273,14 +368,18 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 if (newest := self._checkpoints.find(thread)) is not None:
                     self._checkpoints.hide(thread, below=newest.id)
 
-    def get_delta_channel_history(self, *, config: RunnableConfig, channels: Sequence[str]) -> Mapping[str, Any]:
-        """Return the writes and the seed of channels that are stored as differences: see ``BaseCheckpointSaver``.
+    def get_delta_channel_history(
+        self, *, config: RunnableConfig, channels: Sequence[str]
+    ) -> Mapping[str, Any]:
+        """Return the writes and the seed of channels that are stored as differences: see
+        ``BaseCheckpointSaver``.
 
         Cost: the checkpoints back to the last snapshot, and their writes.
         """
         if not channels:
             return {}
-        conf, names = config["configurable"], frozenset(channels)
+        conf = config["configurable"]
+        names = frozenset(channels)
         thread = self._thread(conf)
         target = self._checkpoints.find(thread, conf.get("checkpoint_id"), hidden=True)
         if target is None:
@@ -295,7 +394,9 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         history = dict[str, Any]()
         for name in channels:
             unpacked = self._values.fresh
-            history[name] = {"writes": [(task, name, unpacked(packed)) for task, packed in walked.written[name]]}
+            history[name] = {
+                "writes": [(task, name, unpacked(packed)) for task, packed in walked.written[name]]
+            }
             if name in walked.seeds:
                 history[name]["seed"] = seeds[walked.seeds[name].checkpoint.id][name]
         return history
@@ -304,11 +405,15 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Return what led to a checkpoint: what led to an earlier one is known."""
         if target.id == known.id:
             return known
-        line, seeds, since = list[Checkpoint](), dict[str, WholeCheckpoint](), dict[str, int]()
+        line = list[Checkpoint]()
+        seeds = dict[str, WholeCheckpoint]()
+        since = dict[str, int]()
         is_known = False
         for each in self._checkpoints.line(thread, target):
             line.append(each)
-            found = [name for name in known.written if name not in seeds and self._has_value(each, name)]
+            found = [
+                name for name in known.written if name not in seeds and self._has_value(each, name)
+            ]
             if found:
                 whole = self._checkpoints.whole(thread, each)
                 there = self._value(whole).keys() & {*found}  # a redacted value is not
@@ -317,7 +422,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             is_known = each.id == known.id
             if is_known or len(seeds) == len(known.written):
                 break
-        before = {name: known.written[name] if is_known and name not in seeds else [] for name in known.written}
+        before = {
+            name: known.written[name] if is_known and name not in seeds else []
+            for name in known.written
+        }
         notes = self._checkpoints.all_notes(thread, [each.id for each in line])
         written = {name: list(before[name]) for name in before}
         for steps, each in reversed([*enumerate(line)]):
@@ -336,10 +444,13 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return found.value is not None and channel in found.value["channels"]
 
     def get_next_version(self, current: Any, channel: None) -> Any:
-        """Return the version after ``current``: a whole number, or a text where the thread came from another saver."""
+        """Return the version after ``current``: a whole number, or a text where the thread came
+        from another saver.
+        """
         return next_version(current)
 
-    # -- async --------------------------------------------------------------------------------------------------------
+    # -- async
+    # ----------------------------------------------------------------------------------------------
 
     aget_tuple = in_thread(get_tuple)
     aput = in_thread(put, finish=True)
@@ -350,40 +461,57 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     aprune = in_thread(prune, finish=True)
     aget_delta_channel_history = in_thread(get_delta_channel_history)
 
-    async def alist(self, config: RunnableConfig | None, **options: Any) -> AsyncIterator[base.CheckpointTuple]:
+    async def alist(
+        self, config: RunnableConfig | None, **options: Any
+    ) -> AsyncIterator[base.CheckpointTuple]:
         """Yield what ``list`` yields, with the same options."""
         listed = self.list(config, **options)
         while page := await self.histories.pool.run(lambda: [*islice(listed, _PAGE)], finish=False):
             for each in page:
                 yield each
 
-    # -- the history and condensing ----------------------------------------------------------------------------------
+    # -- the history and condensing
+    # ----------------------------------------------------------------------------------
 
     def history(self, config: RunnableConfig) -> History:
-        """Return the history of the messages that led to a checkpoint, by default to the newest one of the thread."""
+        """Return the history of the messages that led to a checkpoint, by default to the newest one
+        of the thread.
+        """
         conf = config["configurable"]
         found = self._checkpoints.find(thread := self._thread(conf), conf.get("checkpoint_id"))
         return self._sync[thread if found is None else found.branch]
 
     def pre_model_hook(self, state: Mapping[str, Any], config: RunnableConfig) -> dict[str, Any]:
-        """Return the model's input: what ``history.sent`` has of the messages. The state keeps all messages.
+        """Return the model's input: what ``history.sent`` has of the messages. The state keeps all
+        messages.
 
-        A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with ``{"messages":
-        request.messages}``. Messages that are in no checkpoint yet stay at the end; there are none with the durability
-        ``sync``. A call is sent with its result only.
+        A node sends its model the ``["llm_input_messages"]`` of it. In a middleware, call it with
+        ``{"messages": request.messages}``. Messages that are in no checkpoint yet stay at the end;
+        there are none with the durability ``sync``. A call is sent with its result only.
         """
-        conf, kept, messages = config["configurable"], self._values, convert_to_messages(state[self._messages])
-        graph = {"thread_id": conf["thread_id"], "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0]}
-        prompt, recorded = None, list[tuple[Span, bytes]]()
+        conf = config["configurable"]
+        kept = self._values
+        messages = convert_to_messages(state[self._messages])
+        graph = {
+            "thread_id": conf["thread_id"],
+            "checkpoint_ns": conf.get("checkpoint_ns", "").rpartition("|")[0],
+        }
+        prompt = None
+        recorded = list[tuple[Span, bytes]]()
         try:
             history = self.history({"configurable": graph})
             prompt = SentRecords(history, condense=self._condense)
-            recorded = self._checkpoints.newest_records(self._thread(graph), history.id, prompt.view.version)
+            recorded = self._checkpoints.newest_records(
+                self._thread(graph), history.id, prompt.view.version
+            )
         except ConversationErased:  # the thread was deleted under the run
             pass
         count = len(recorded)
         if not 0 < count <= len(messages) or recorded[-1][1] != kept.key(messages[count - 1]):
-            prompt, recorded, count = None, [], 0  # what is stored is of another branch
+            # what is stored is of another branch
+            prompt = None
+            recorded = []
+            count = 0
         view = View.from_events(()) if prompt is None else prompt.view
         there = {each for span, _ in recorded for each in range(*span)}
         decoder = format_named("langchain").reader(Options())
@@ -397,14 +525,19 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         shown = [event for event in whole if event.id < view.version]
         records = () if prompt is None else prompt.records(shown, "langchain")
         sent = [kept.message(record) for _, made in records for record in made]
-        sent += (message for message, events in zip(messages[count:], later, strict=True) if events[0].id in ids)
+        sent += (
+            message
+            for message, events in zip(messages[count:], later, strict=True)
+            if events[0].id in ids
+        )
         return {"llm_input_messages": sent}
 
-    # -- effects ------------------------------------------------------------------------------------------------------
+    # -- effects
+    # ----------------------------------------------------------------------------------------------
 
     def wrap_tool_call(self, request: Any, handler: Callable[[Any], Any]) -> Any:
-        """Have tools that ``foldlog.effect`` marks run at most once: ``ToolNode(tools, wrap_tool_call=…)``, or the
-        middleware of this name of ``langchain.agents``.
+        """Have tools that ``foldlog.effect`` marks run at most once: ``ToolNode(tools,
+        wrap_tool_call=…)``, or the middleware of this name of ``langchain.agents``.
         """
         with self._effect_of(request):
             return handler(request)
@@ -415,13 +548,19 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             return await handler(request)
 
     def _effect_of(self, request: Any) -> AbstractContextManager[None]:
-        call, conf = request.tool_call, request.runtime.config["configurable"]
-        return effect_of(self, self._named(conf["thread_id"]), call["id"], call["name"], call["args"])
+        call = request.tool_call
+        conf = request.runtime.config["configurable"]
+        return effect_of(
+            self, self._named(conf["thread_id"]), call["id"], call["name"], call["args"]
+        )
 
-    # -- threads ------------------------------------------------------------------------------------------------------
+    # -- threads
+    # ----------------------------------------------------------------------------------------------
 
     def _named(self, thread_id: Any, namespace: str = "") -> str:
-        """Return the first conversation of a namespace of a thread: ``PREFIX/THREAD``, ``PREFIX/THREAD/NAMESPACE``."""
+        """Return the first conversation of a namespace of a thread: ``PREFIX/THREAD``,
+        ``PREFIX/THREAD/NAMESPACE``.
+        """
         name = f"{self._prefix}/{quoted(str(thread_id))}"
         return f"{name}/{quoted(namespace)}" if namespace else name
 
@@ -429,22 +568,29 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         return self._named(conf["thread_id"], conf.get("checkpoint_ns", ""))
 
     def _names_of(self, conversation: str) -> _Names:
-        """Return thread, namespace and first conversation of the namespace that a conversation belongs to."""
-        names = (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
+        """Return thread, namespace and first conversation of the namespace that a conversation
+        belongs to.
+        """
+        names = (
+            (companion_of(conversation) or conversation).removeprefix(f"{self._prefix}/").split("/")
+        )
         if names[-1].startswith("@"):
             names.pop()
         thread, namespace = (*map(unquoted, names), "")[:2]
         return thread, namespace, self._named(thread, namespace)
 
     def _namespaces(self, thread_id: Any = None) -> Iterator[_Names]:
-        """Yield each namespace of one thread, or of all threads. Of an erased conversation forks may be left."""
+        """Yield each namespace of one thread, or of all threads. Of an erased conversation forks
+        may be left.
+        """
         name = self._prefix if thread_id is None else self._named(thread_id)
         rows = with_those_below(self._sync, name)
         yield from dict.fromkeys(self._names_of(row.id) for row in rows if row.id != self._prefix)
 
     def _last_active(self) -> Iterator[tuple[str, _Names]]:
-        """Yield the namespaces of all threads, the last active first, each with an id that is above those that were
-        made when it was last active. Cost: those that are yielded, and what was active between them.
+        """Yield the namespaces of all threads, the last active first, each with an id that is above
+        those that were made when it was last active. Cost: those that are yielded, and what was
+        active between them.
         """
         seen = set[_Names]()
         for row in recent(self._sync, {}):
@@ -454,24 +600,37 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 yield _id_after(row.updated_at), names
 
     def _listed(
-        self, conf: Mapping[str, Any], before: str | None, metadata: Mapping[str, Any], limit: int | None
+        self,
+        conf: Mapping[str, Any],
+        before: str | None,
+        metadata: Mapping[str, Any],
+        limit: int | None,
     ) -> Iterator[_Listed]:
-        """Yield the checkpoints with these metadata that a config names, the newest first. ``before`` is an id that
-        theirs are smaller than. They are read lazily.
+        """Yield the checkpoints with these metadata that a config names, the newest first.
+        ``before`` is an id that theirs are smaller than. They are read lazily.
         """
-        wanted, namespace, thread_id = conf.get("checkpoint_id"), conf.get("checkpoint_ns"), conf.get("thread_id")
+        wanted = conf.get("checkpoint_id")
+        namespace = conf.get("checkpoint_ns")
+        thread_id = conf.get("thread_id")
         if thread_id is None and limit is not None:
             there = self._last_active()
         else:
             there = ((_ABOVE_ALL, names) for names in self._namespaces(thread_id))
-        for each in self._walked((bound, names) for bound, names in there if namespace in (None, names[1])):
+        for each in self._walked(
+            (bound, names) for bound, names in there if namespace in (None, names[1])
+        ):
             one = each.found
-            if (not wanted or one.id == wanted) and (not before or one.id < before) and self._has(metadata, one):
+            if (
+                (not wanted or one.id == wanted)
+                and (not before or one.id < before)
+                and self._has(metadata, one)
+            ):
                 yield each
 
     def _walked(self, there: Iterable[tuple[str, _Names]]) -> Iterator[_Listed]:
-        """Yield the checkpoints of namespaces, the newest first. Each comes with an id that its checkpoints, and those
-        of the later ones, do not have or exceed, so what exceeds it is yielded before the namespace is read.
+        """Yield the checkpoints of namespaces, the newest first. Each comes with an id that its
+        checkpoints, and those of the later ones, do not have or exceed, so what exceeds it is
+        yielded before the namespace is read.
         """
         heads: list[tuple[_Listed, Iterator[Checkpoint]]] = []
 
@@ -484,14 +643,16 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
                 head, walk = heads.pop()
                 yield head
                 walk_on(head.names, walk)
-            if names is not None and bound == _ABOVE_ALL:  # there may be many before the first is yielded
+            # there may be many before the first is yielded
+            if names is not None and bound == _ABOVE_ALL:
                 walk_on(names, self._checkpoints.walk(names[2]))
             elif names is not None:
                 whole, walk = self._checkpoints.newest(names[2])
                 if whole is not None:
                     insort(heads, (_Listed(names, whole.checkpoint, whole), walk), key=_id_of)
 
-    # -- values -------------------------------------------------------------------------------------------------------
+    # -- values
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def _values(self) -> _Values:
@@ -504,8 +665,12 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
     def _tuple(
         self, thread_id: Any, namespace: str, whole: WholeCheckpoint, newest_of: str | None = None
     ) -> base.CheckpointTuple:
-        """Return a checkpoint as LangGraph has it. ``newest_of`` is its thread, if it is the newest of it."""
-        found, kept, value = whole.checkpoint, self._values, whole.documents["checkpoint"]
+        """Return a checkpoint as LangGraph has it. ``newest_of`` is its thread, if it is the newest
+        of it.
+        """
+        found = whole.checkpoint
+        kept = self._values
+        value = whole.documents["checkpoint"]
         channels = kept.channels(whole.documents)
         if found.ranges is not None and found.delta != WRITES:
             messages = list(whole.values)
@@ -517,7 +682,10 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
             {**kept.unpacked(value["rest"]), "channel_values": channels},
             kept.unpacked(value["metadata"]),
             None if found.parent is None else _config_of(thread_id, namespace, found.parent),
-            [(task, name, kept.unpacked(packed)) for task, name, packed in pending_writes(whole.notes)],
+            [
+                (task, name, kept.unpacked(packed))
+                for task, name, packed in pending_writes(whole.notes)
+            ],
         )
 
 
@@ -532,15 +700,20 @@ class _Values(ChannelValues):
         return self.readable and type(value) is list and all(map(_is_message, value))
 
     def key(self, message: BaseMessage) -> bytes:
-        """Return what differs for a message that is another one, or that was changed in place. Keys are compared within
-        a process only. The bytes of the serializer took three times as long (``benchmarks.adapters``).
+        """Return what differs for a message that is another one, or that was changed in place. Keys
+        are compared within a process only. The bytes of the serializer took three times as long
+        (``benchmarks.adapters``).
         """
         values = vars(message)
         fields = [values[name] for name in type(message).model_fields]
         named = type(message).__qualname__, fields, message.__pydantic_extra__
         try:
             text = msgspec.json.encode(named, enc_hook=self.serde.dumps_typed)
-        except (TypeError, ValueError, OverflowError):  # half a surrogate pair, or a number of more than 64 bits
+        except (
+            TypeError,
+            ValueError,
+            OverflowError,
+        ):  # half a surrogate pair, or a number of more than 64 bits
             text = self._typed(message)
         return blake2b(text, digest_size=16).digest()
 
@@ -551,10 +724,14 @@ class _Values(ChannelValues):
     def listed(self, messages: Sequence[BaseMessage]) -> Listed:
         """Return these messages as the records of a checkpoint."""
         ids = [message.id for message in messages]
-        return Listed(list(map(self.key, messages)), ids, lambda place: self.record(messages[place]))
+        return Listed(
+            list(map(self.key, messages)), ids, lambda place: self.record(messages[place])
+        )
 
     def record(self, message: BaseMessage) -> dict[str, Any]:
-        """Return the record of a message. If the record alone gives another message, add the form of the serializer."""
+        """Return the record of a message. If the record alone gives another message, add the form
+        of the serializer.
+        """
         record = message_to_dict(message)
         if is_json(record) and self._typed(messages_from_dict([record])[0]) == self._typed(message):
             return dict(record)
@@ -563,7 +740,9 @@ class _Values(ChannelValues):
 
     def message(self, record: Mapping[str, Any]) -> BaseMessage:
         """Return the message of a record."""
-        message: BaseMessage = self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
+        message: BaseMessage = (
+            self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
+        )
         return message
 
 
@@ -572,11 +751,19 @@ def _none(before: Checkpoint, records: RecordList) -> None:
 
 
 def _is_message(value: Any) -> bool:
-    return isinstance(value, BaseMessage) and value.type.removesuffix("MessageChunk").lower() in _SHOWN
+    return (
+        isinstance(value, BaseMessage) and value.type.removesuffix("MessageChunk").lower() in _SHOWN
+    )
 
 
 def _config_of(thread_id: Any, namespace: str, checkpoint_id: str | None) -> dict[str, Any]:
-    return {"configurable": {"thread_id": thread_id, "checkpoint_ns": namespace, "checkpoint_id": checkpoint_id}}
+    return {
+        "configurable": {
+            "thread_id": thread_id,
+            "checkpoint_ns": namespace,
+            "checkpoint_id": checkpoint_id,
+        }
+    }
 
 
 def _id_after(time: datetime) -> str:

@@ -1,9 +1,11 @@
-"""Keep the messages of a ``DeltaChannel``: its checkpoints have no list of messages, only the writes of their parents.
+"""Keep the messages of a ``DeltaChannel``: its checkpoints have no list of messages, only the
+writes of their parents.
 
-The list after the writes is made as ``_messages_delta_reducer`` of LangGraph makes it, which is what ``deepagents``
-uses: a message with a known id takes the place of that one, and a ``RemoveMessage`` takes it out. It is the history,
-never the value that a graph reads, which LangGraph makes of the writes with the graph's own reducer. Now and then a
-checkpoint has the whole value, a snapshot; then the history follows that.
+The list after the writes is made as ``_messages_delta_reducer`` of LangGraph makes it, which is
+what ``deepagents`` uses: a message with a known id takes the place of that one, and a
+``RemoveMessage`` takes it out. It is the history, never the value that a graph reads, which
+LangGraph makes of the writes with the graph's own reducer. Now and then a checkpoint has the whole
+value, a snapshot; then the history follows that.
 """
 
 from __future__ import annotations
@@ -30,7 +32,9 @@ except AttributeError:  # releases before 1.2 have no such channels
 def messages_in(written: Any) -> list[BaseMessage] | None:
     """Return the messages of one write to the channel; None where it is something else."""
     try:
-        messages: list[BaseMessage] = convert_to_messages(written if type(written) is list else [written])
+        messages: list[BaseMessage] = convert_to_messages(
+            written if type(written) is list else [written]
+        )
     except (ValueError, NotImplementedError, TypeError, KeyError):
         return None
     return messages
@@ -43,7 +47,9 @@ def after_writes(
     record: Callable[[BaseMessage], Any],
     record_before: Callable[[int], Any],
 ) -> Listed:
-    """Return the list after these writes. ``record_before(n)`` returns a record of the list before."""
+    """Return the list after these writes. ``record_before(n)`` returns a record of the list
+    before.
+    """
     order: list[int | BaseMessage | None] = [*range(len(before.keys))]
     places = {name: place for place, name in enumerate(before.ids) if name is not None}
     for message in (message for messages in writes for message in messages):

@@ -3,8 +3,8 @@
     store = FoldlogChatStore(histories="sqlite:///history.db")
     memory = ChatMemoryBuffer.from_defaults(chat_store=store, chat_store_key="user-7")
 
-The messages of a key are a conversation of the format ``llama-index``. A list that ``set_messages`` replaces, and
-messages that are deleted, are forgotten or retracted: the log keeps them.
+The messages of a key are a conversation of the format ``llama-index``. A list that ``set_messages``
+replaces, and messages that are deleted, are forgotten or retracted: the log keeps them.
 """
 
 from __future__ import annotations
@@ -50,14 +50,15 @@ class _Shown(NamedTuple):
 class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not installed where types are checked
     """Keeps the messages of any number of keys.
 
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
+                    is closed by
                     ``close``, or by ``with`` and ``async with``
     ``condense``    whether ``get_messages`` condenses, where the condenser of ``histories`` says so
     ``clear``       whether ``delete_messages`` retracts all messages, or erases the conversation
     ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
 
-    The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any number of threads,
-    processes and stores may use it.
+    The conversation of a key is ``PREFIX/KEY``, quoted as in a URL: ``store.history(key)``. Any
+    number of threads, processes and stores may use it.
     """
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
@@ -66,7 +67,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     prefix: str = NAME
     _opened: WithHistories = PrivateAttr()
 
-    def __init__(self, histories: HistoriesGiven, *, attributes: Attributes = None, **settings: Any) -> None:
+    def __init__(
+        self, histories: HistoriesGiven, *, attributes: Attributes = None, **settings: Any
+    ) -> None:
         super().__init__(**settings)
         self._opened = WithHistories(histories, attributes)
 
@@ -80,8 +83,8 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self._opened._sync[f"{self.prefix}/{quoted(key)}"]
 
     def get_messages(self, key: str) -> list[ChatMessage]:
-        """Return the messages of a key: those of the View, in order. Condensed messages are one message of the user,
-        with the summary. Cost: the messages returned.
+        """Return the messages of a key: those of the View, in order. Condensed messages are one
+        message of the user, with the summary. Cost: the messages returned.
         """
         history = self.history(key)
         with suppress(ConversationErased):
@@ -98,8 +101,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         self._opened._append_or_begin(self.history(key), append)
 
     def set_messages(self, key: str, messages: list[ChatMessage]) -> None:
-        """Make these the messages of a key. Those that stay at the beginning stay as they are; the others are
-        forgotten, or retracted where they are the last, and the new ones are appended, in one transaction.
+        """Make these the messages of a key. Those that stay at the beginning stay as they are; the
+        others are forgotten, or retracted where they are the last, and the new ones are appended,
+        in one transaction.
         """
         records = list(map(_record, messages))
 
@@ -115,7 +119,9 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
 
         def others(shown: Sequence[_Shown]) -> tuple[list[int], list[Any]]:
             places = list(range(len(shown)))
-            deleted[:] = [shown[place].record for place in places[idx:][:1]] if idx >= -len(shown) else []
+            deleted[:] = (
+                [shown[place].record for place in places[idx:][:1]] if idx >= -len(shown) else []
+            )
             if deleted:
                 places.pop(idx)
             return places, []
@@ -129,16 +135,24 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
         return self.delete_message(key, -1)
 
     def delete_messages(self, key: str) -> list[ChatMessage] | None:
-        """Take all messages of a key back, or erase them: see ``clear``. Return them; None where there are none."""
+        """Take all messages of a key back, or erase them: see ``clear``. Return them; None where
+        there are none.
+        """
         messages = self.get_messages(key)
         empty_session(self._opened._sync, self.history(key).id, self.clear)
         return messages or None
 
     def get_keys(self) -> list[str]:
-        """Return the keys that have messages, in the order of their names. Cost: the View of each."""
+        """Return the keys that have messages, in the order of their names. Cost: the View of
+        each.
+        """
         start = f"{self.prefix}/"
         rows = below(self._opened._sync, start)
-        return [unquoted(row.id.removeprefix(start)) for row in rows if self._opened._sync[row.id].view()]
+        return [
+            unquoted(row.id.removeprefix(start))
+            for row in rows
+            if self._opened._sync[row.id].view()
+        ]
 
     def close(self) -> None:
         """Close the store, if it was opened by its URL."""
@@ -170,18 +184,23 @@ class FoldlogChatStore(BaseChatStore):  # type: ignore[misc] # the SDK is not in
     aget_keys = in_thread(get_keys)
 
 
-def _change(history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]) -> None:
-    """Have the View show what ``decide`` returns of the shown messages: the places of those that stay, and the records
-    of new ones behind them.
+def _change(
+    history: History, decide: Callable[[Sequence[_Shown]], tuple[list[int], list[Any]]]
+) -> None:
+    """Have the View show what ``decide`` returns of the shown messages: the places of those that
+    stay, and the records of new ones behind them.
     """
     while True:
-        view, recorder = history.view(), history._recorder(NAME)
+        view = history.view()
+        recorder = history._recorder(NAME)
         shown = list(_shown(history, view))
         places, records = decide(shown)
         stay = [event_id for place in places for event_id in shown[place].ids]
         condensed_at = max((each.id for each in view.condensations), default=-1)
         before = [event.id for event in view]
-        change = change_of_prompt(before, stay, condensed_at=condensed_at, metadata={"reason": _REASON})
+        change = change_of_prompt(
+            before, stay, condensed_at=condensed_at, metadata={"reason": _REASON}
+        )
         events: list[Event] = [] if change is None else [change]
         recorder.skip(len(events))
         for record in records:

@@ -1,10 +1,10 @@
 """Conversations of the OpenHands SDK in foldlog, and foldlog's condensers for its agents.
 
-    store = FoldlogFileStore("sqlite:///history.db", conversation_id)
-    conversation = LocalConversation(agent, workspace, conversation_id=conversation_id, file_store=store)
+    store = FoldlogFileStore("sqlite:///history.db", conversation_id) conversation =
+    LocalConversation(agent, workspace, conversation_id=conversation_id, file_store=store)
 
-Event files are events of the format ``openhands-v1``; ``base_state.json`` and other files are documents. The View is
-the branch that the SDK shows its model.
+Event files are events of the format ``openhands-v1``; ``base_state.json`` and other files are
+documents. The View is the branch that the SDK shows its model.
 """
 
 from __future__ import annotations
@@ -29,8 +29,21 @@ from openhands.sdk.tool import Observation as ToolObservation, ToolExecutor
 from pydantic import Field, field_validator
 
 from foldlog import History
-from foldlog.adapters._records.openhands_files import EventFiles, is_below, normal_path, parsed, source_id_of
-from foldlog.adapters._shared import Attributes, HistoriesGiven, WithHistories, document, effect_of, quoted
+from foldlog.adapters._records.openhands_files import (
+    EventFiles,
+    is_below,
+    normal_path,
+    parsed,
+    source_id_of,
+)
+from foldlog.adapters._shared import (
+    Attributes,
+    HistoriesGiven,
+    WithHistories,
+    document,
+    effect_of,
+    quoted,
+)
 from foldlog.condensers import (
     ESTIMATE,
     Condensation,
@@ -42,12 +55,21 @@ from foldlog.condensers import (
     unseen,
 )
 from foldlog.condensers.reports import tell_of_failures
-from foldlog.eventstore import DELETED, Action, CondensationRequest, Event, InvalidEvent, Message, Observation
+from foldlog.eventstore import (
+    DELETED,
+    Action,
+    CondensationRequest,
+    Event,
+    InvalidEvent,
+    Message,
+    Observation,
+)
 from foldlog.formats import decode
 from foldlog.projections import View
 from foldlog.runtimes import REDACTED, blocks_of, json_text, values_in
 
-_EVENTS, _STATE = "events", "base_state.json"
+_EVENTS = "events"
+_STATE = "base_state.json"
 _EVENT_FILE = re.compile(r"events/event-(\d{5,})-([^/]+)\.json")
 _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 
@@ -55,12 +77,15 @@ _MARKER = re.compile(r"events/\.eventlog-len-(\d+)\.marker")
 class FoldlogFileStore(WithHistories, FileStore):
     """The files of one conversation. Any number of threads, processes and stores may use it.
 
-    ``histories``        the URL of a store, or open histories of either face. What is opened by its URL is closed by
+    ``histories``        the URL of a store, or open histories of either face. What is opened by its
+                         URL is closed by
                          ``close``, or by ``with``
     ``conversation_id``  that of the SDK; the conversation in foldlog is ``PREFIX/ID``
-    ``attributes``       those that the conversation begins with, such as ``{"user": "u7", "title": "Refunds"}``
+    ``attributes``       those that the conversation begins with, such as ``{"user": "u7", "title":
+                         "Refunds"}``
 
-    An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole conversation.
+    An event is written once: it cannot be changed or deleted. ``histories.erase`` erases the whole
+    conversation.
     """
 
     def __init__(
@@ -75,16 +100,19 @@ class FoldlogFileStore(WithHistories, FileStore):
         self.history = self.histories.sync[f"{prefix}/{quoted(str(conversation_id))}"]
         self._files = EventFiles(self.history)
         self._told: int | None = None
-        """The number of event files that the SDK was told last: it gives the next one that number."""
+        """The number of event files that the SDK was told last: it gives the next one that
+        number.
+        """
         self._lock = RLock()
         self._locks: defaultdict[str, Lock] = defaultdict(Lock)
 
     def write(self, path: str, contents: str | bytes) -> None:
         """Write a file. Durability: on disk when it returns.
 
-        A conversation that was erased begins again. Raises ``InvalidEvent`` for an event file without an event, or with
-        a number that the log already has; ``ValueError`` for contents that are not UTF-8; ``ConversationErased`` if
-        the conversation was erased since this object found it.
+        A conversation that was erased begins again. Raises ``InvalidEvent`` for an event file
+        without an event, or with a number that the log already has; ``ValueError`` for contents
+        that are not UTF-8; ``ConversationErased`` if the conversation was erased since this object
+        found it.
         """
         path = normal_path(path)
         text = contents if isinstance(contents, str) else contents.decode()
@@ -103,24 +131,34 @@ class FoldlogFileStore(WithHistories, FileStore):
     def with_effects(
         self, executor: ToolExecutor[Any, Any], observation: type[ToolObservation]
     ) -> ToolExecutor[Any, Any]:
-        """Return the executor of a tool whose ``__call__`` ``foldlog.effect`` marks, so that it runs at most once."""
+        """Return the executor of a tool whose ``__call__`` ``foldlog.effect`` marks, so that it
+        runs at most once.
+        """
         return _Executor(self, executor, observation)
 
     def copy_from(self, files: FileStore) -> int:
-        """Copy the conversation that another store of the SDK holds. Return the number of new events.
+        """Copy the conversation that another store of the SDK holds. Return the number of new
+        events.
 
-        Copying again adds only new events. Raises ``InvalidEvent`` if the other store lacks an event, or if its events
-        differ from those of this conversation.
+        Copying again adds only new events. Raises ``InvalidEvent`` if the other store lacks an
+        event, or if its events differ from those of this conversation.
         """
-        there = sorted((int(named[1]), named[2]) for path in files.list(_EVENTS) if (named := _EVENT_FILE.search(path)))
+        there = sorted(
+            (int(named[1]), named[2])
+            for path in files.list(_EVENTS)
+            if (named := _EVENT_FILE.search(path))
+        )
         paths = [f"{_EVENTS}/event-{number:05d}-{source_id}.json" for number, source_id in there]
         with self._lock:
             self._files.catch_up()
             known = len(self._files.names)
-            if [number for number, _ in there] != [*range(len(there))] or paths[:known] != self._files.names:
+            if [number for number, _ in there] != [*range(len(there))] or paths[
+                :known
+            ] != self._files.names:
                 problem = f"of the {len(there)} events to copy, one is missing or differs"
                 raise InvalidEvent(
-                    f"conversation {self.history.id!r} has {known} events; {problem}; nothing was copied"
+                    f"conversation {self.history.id!r} has {known} events; {problem}; nothing was"
+                    " copied"
                 )
             self._files.append_all(parsed(files.read(path)) for path in paths[known:])
             if files.exists(_STATE):
@@ -135,9 +173,18 @@ class FoldlogFileStore(WithHistories, FileStore):
             self._files.catch_up()
             if named and (event := self._files.text(named[2])) is not None:
                 return event
-            if path in self._files.documents and (value := document(self.history, path)) is not None:
-                head = {"leaf_event_id": self._files.head} if path == _STATE else {}  # also where an old state stands
-                return json_text({**value, **head} if head and self.history.document(path) == REDACTED else value)
+            if (
+                path in self._files.documents
+                and (value := document(self.history, path)) is not None
+            ):
+                # also where an old state stands
+                if path == _STATE:
+                    head = {"leaf_event_id": self._files.head}
+                else:
+                    head = {}
+                return json_text(
+                    {**value, **head} if head and self.history.document(path) == REDACTED else value
+                )
         raise FileNotFoundError(path)
 
     def list(self, path: str) -> list[str]:
@@ -148,17 +195,22 @@ class FoldlogFileStore(WithHistories, FileStore):
             self._told = len(self._files.names)
         start = f"{path}/" if path else ""
         below = (name[len(start) :].partition("/") for name in names if name.startswith(start))
-        return [path] if path in names else [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
+        if path in names:
+            return [path]
+        return [*dict.fromkeys(f"{start}{first}{slash}" for first, slash, _ in below)]
 
     def delete(self, path: str) -> None:
-        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` where an event is among them."""
+        """Delete a file, or the files of a folder. Raises ``InvalidEvent`` where an event is among
+        them.
+        """
         path = normal_path(path)
         with self._lock:
             gone = [name for name in self._names() if name == path or is_below(name, path)]
             if not self._files.documents.issuperset(gone):
                 raise InvalidEvent(
-                    f"conversation {self.history.id!r}: an event cannot be deleted; nothing was deleted; to erase the "
-                    f"conversation, call histories.erase({self.history.id!r}, reason=...)"
+                    f"conversation {self.history.id!r}: an event cannot be deleted; nothing was"
+                    " deleted; to erase the conversation, call"
+                    f" histories.erase({self.history.id!r}, reason=...)"
                 )
             if gone:
                 self._files.follow(self.history.append((), documents=dict.fromkeys(gone, DELETED)))
@@ -184,11 +236,14 @@ class FoldlogFileStore(WithHistories, FileStore):
     def lock(self, path: str, timeout: float = 30.0) -> Iterator[None]:
         """Hold a lock among the threads that use this object. Raises ``TimeoutError``.
 
-        Other objects and processes need no lock: an event is appended after theirs, in one transaction.
+        Other objects and processes need no lock: an event is appended after theirs, in one
+        transaction.
         """
         lock = self._locks[normal_path(path)]
         if not lock.acquire(timeout=timeout):
-            raise TimeoutError(f"conversation {self.history.id!r}: {path!r} was locked for {timeout} s; try again")
+            raise TimeoutError(
+                f"conversation {self.history.id!r}: {path!r} was locked for {timeout} s; try again"
+            )
         try:
             yield
         finally:
@@ -208,13 +263,16 @@ class FoldlogFileStore(WithHistories, FileStore):
     def _write_event(self, path: str, number: int, source_id: str, text: str) -> None:
         record = parsed(text)
         if not isinstance(record, dict) or record.get("id") != source_id:
-            raise InvalidEvent(f"{path}: the contents are not an event with the id {source_id!r}; nothing was written")
+            raise InvalidEvent(
+                f"{path}: the contents are not an event with the id {source_id!r}; nothing was"
+                " written"
+            )
         self._files.catch_up()
         told = len(self._files.names) if self._told is None else self._told
         if number < told or self._files.has(source_id):
             raise InvalidEvent(
-                f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and an event is never "
-                f"replaced; nothing was written; open the conversation again"
+                f"{path}: conversation {self.history.id!r} has {len(self._files.names)} events, and"
+                " an event is never replaced; nothing was written; open the conversation again"
             )
         self._files.append([record])
 
@@ -222,28 +280,45 @@ class FoldlogFileStore(WithHistories, FileStore):
 class _Executor(ToolExecutor[Any, Any]):
     """The executor of a tool that runs at most once."""
 
-    def __init__(self, store: FoldlogFileStore, executor: ToolExecutor[Any, Any], shape: type[ToolObservation]) -> None:
-        self._store, self._executor, self._shape = store, executor, shape
+    def __init__(
+        self,
+        store: FoldlogFileStore,
+        executor: ToolExecutor[Any, Any],
+        shape: type[ToolObservation],
+    ) -> None:
+        self._store = store
+        self._executor = executor
+        self._shape = shape
 
     def __call__(self, action: Any, conversation: Any = None) -> Any:
-        calls = (event for event in reversed(conversation.state.events) if isinstance(event, ActionEvent))
+        calls = (
+            event for event in reversed(conversation.state.events) if isinstance(event, ActionEvent)
+        )
         call = next(event for event in calls if event.action == action)
         with effect_of(
-            self._store, self._store.history.id, call.tool_call_id, call.tool_name, call.action.model_dump()
+            self._store,
+            self._store.history.id,
+            call.tool_call_id,
+            call.tool_name,
+            call.action.model_dump(),
         ):
             made = self._executor(action, conversation)
-        return self._shape.from_text(made, is_error=True) if isinstance(made, str) else made
+        if isinstance(made, str):
+            return self._shape.from_text(made, is_error=True)
+        return made
 
     def close(self) -> None:
         self._executor.close()
 
 
 class FoldlogCondenser(CondenserBase):
-    """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm, condenser=FoldlogCondenser())``.
+    """A condenser of foldlog for an agent of the SDK: ``Agent(llm=llm,
+    condenser=FoldlogCondenser())``.
 
-    ``config`` describes it, such as ``{"type": "digest", "max_size": 100}``; by default it is foldlog's default, which
-    needs no model. The SDK stores it in ``base_state.json``, so it must not hold keys: a model's key comes from the
-    environment. It also keeps to the limit of the agent's model, by an estimate of tokens.
+    ``config`` describes it, such as ``{"type": "digest", "max_size": 100}``; by default it is
+    foldlog's default, which needs no model. The SDK stores it in ``base_state.json``, so it must
+    not hold keys: a model's key comes from the environment. It also keeps to the limit of the
+    agent's model, by an estimate of tokens.
     """
 
     config: dict[str, Any] = Field(default_factory=dict)
@@ -252,7 +327,9 @@ class FoldlogCondenser(CondenserBase):
     @classmethod
     def _without_keys(cls, config: dict[str, Any]) -> dict[str, Any]:
         if any(isinstance(each, dict) and "api_key" in each for _, each in values_in(config)):
-            raise ValueError("config holds an api_key, which the SDK would store; set the key in the environment")
+            raise ValueError(
+                "config holds an api_key, which the SDK would store; set the key in the environment"
+            )
         _made(config)
         return config
 
@@ -260,12 +337,16 @@ class FoldlogCondenser(CondenserBase):
         """Return whether the condenser fulfils requests."""
         return _made(self.config).handles_condensation_requests()
 
-    async def acondense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
+    async def acondense(
+        self, view: SdkView, agent_llm: LLM | None = None
+    ) -> SdkView | SdkCondensation:
         """Do what ``condense`` does, in a thread."""
         return await asyncio.to_thread(self.condense, view, agent_llm)
 
     def condense(self, view: SdkView, agent_llm: LLM | None = None) -> SdkView | SdkCondensation:
-        """Return the view to go on with, or a condensation. Raises the SDK's ``NoCondensationAvailableException``."""
+        """Return the view to go on with, or a condensation. Raises the SDK's
+        ``NoCondensationAvailableException``.
+        """
         records = [json.loads(event.model_dump_json(exclude_none=True)) for event in view.events]
         for record in records:
             record.pop("parent_id", None)  # the view is one branch
@@ -273,14 +354,17 @@ class FoldlogCondenser(CondenserBase):
         if view.unhandled_condensation_request:
             ours.append(CondensationRequest(id=len(ours)))
         shown = View.from_events(ours)
-        model, condenser = None if agent_llm is None else _Model(agent_llm), _made(self.config)
+        model = None if agent_llm is None else _Model(agent_llm)
+        condenser = _made(self.config)
         try:
             result, reports = unseen.step(condenser, shown, model)
         except NoCondensationAvailable as error:
             tell_of_failures("of the SDK", condenser.type, error.reports)
             raise NoCondensationAvailableException(str(error)) from error
         tell_of_failures("of the SDK", condenser.type, reports)
-        return _theirs(result, shown, view) if isinstance(result, Condensation) else _sent(result, shown, view)
+        if isinstance(result, Condensation):
+            return _theirs(result, shown, view)
+        return _sent(result, shown, view)
 
 
 class _Model:
@@ -294,26 +378,34 @@ class _Model:
 
 
 def _theirs(result: Condensation, shown: View, view: SdkView) -> SdkCondensation:
-    """Return a condensation in the SDK's ids. Its offset counts the events that the SDK's view keeps."""
+    """Return a condensation in the SDK's ids. Its offset counts the events that the SDK's view
+    keeps.
+    """
     action = result.action
     intervals, summaries = action.forgotten
     kept = [
         event
         for event in shown.events
-        if event.id not in summaries and not any(first <= event.id <= last for first, last in intervals)
+        if event.id not in summaries
+        and not any(first <= event.id <= last for first, last in intervals)
     ]
     gone = {event.id for event in view.events}.difference(map(source_id_of, kept))
     offset = action.summary_offset
     if offset is not None:
         places = [event.id for event in view.events if event.id not in gone]
-        offset = len(places) if offset >= len(kept) else places.index(source_id_of(kept[offset]))
+        if offset >= len(kept):
+            offset = len(places)
+        else:
+            offset = places.index(source_id_of(kept[offset]))
     reply = action.metadata.get("response_id") or f"foldlog-{uuid4()}"
     about = {"summary": action.summary, "summary_offset": offset, "llm_response_id": reply}
     return SdkCondensation(forgotten_event_ids=gone, **about)
 
 
 def _sent(result: View, shown: View, view: SdkView) -> SdkView:
-    """Return the SDK's view as ours is sent: without the events that it hides, with its masks and shortened texts."""
+    """Return the SDK's view as ours is sent: without the events that it hides, with its masks and
+    shortened texts.
+    """
     hidden = {source_id_of(event) for event in shown}.difference(map(source_id_of, result))
     masks = {source_id_of(event): event for event in result if is_masked(event)}
     if not masks and not hidden:
@@ -329,7 +421,10 @@ def _masked(event: Any, mask: Event | None) -> Any:
         return event.model_copy(update={"tool_call": call})
     if not isinstance(mask, Observation | Message):
         return event
-    blocks = [(TextContent if each["type"] == "text" else ImageContent)(**each) for each in blocks_of(mask.content)]
+    blocks = [
+        (TextContent if each["type"] == "text" else ImageContent)(**each)
+        for each in blocks_of(mask.content)
+    ]
     message = event.to_llm_message().model_copy(update={"content": blocks})
     return MessageEvent(id=event.id, source=event.source, llm_message=message)
 

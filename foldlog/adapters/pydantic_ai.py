@@ -1,12 +1,14 @@
-"""Conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that saves every message of a run.
+"""Conversations of pydantic-ai in foldlog: a ``ConversationStore``, and a capability that saves
+every message of a run.
 
-    store = FoldlogConversationStore("sqlite:///history.db")
-    agent = Agent(model, capabilities=[FoldlogSteps(store)])
-    await agent.run("hello", conversation=await store.load("c7") or Conversation(conversation_id="c7"))
+    store = FoldlogConversationStore("sqlite:///history.db") agent = Agent(model,
+    capabilities=[FoldlogSteps(store)]) await agent.run("hello", conversation=await store.load("c7")
+    or Conversation(conversation_id="c7"))
 
-A conversation is a conversation of foldlog, of the format ``pydantic-ai``. Its record without the messages is its
-document ``record``, written in the transaction of its messages. A fork shares the events of its parent. A branch is a
-retraction: the View returns to an earlier version, and the log keeps the rest.
+A conversation is a conversation of foldlog, of the format ``pydantic-ai``. Its record without the
+messages is its document ``record``, written in the transaction of its messages. A fork shares the
+events of its parent. A branch is a retraction: the View returns to an earlier version, and the log
+keeps the rest.
 """
 
 from __future__ import annotations
@@ -20,7 +22,14 @@ from functools import partial
 from typing import Any, TypeVar
 
 from pydantic import TypeAdapter
-from pydantic_ai import AgentRunResult, ModelRequest, ModelResponse, RunContext, ToolReturn, ToolReturnPart
+from pydantic_ai import (
+    AgentRunResult,
+    ModelRequest,
+    ModelResponse,
+    RunContext,
+    ToolReturn,
+    ToolReturnPart,
+)
 from pydantic_ai.capabilities import AbstractCapability
 from pydantic_ai.conversation import Conversation
 from pydantic_ai.conversation_store import (
@@ -66,7 +75,8 @@ from foldlog.runtimes import REDACTED, Recent, parse, within
 
 _T = TypeVar("_T")
 
-_FORMAT, _RECORD = "pydantic-ai", "record"
+_FORMAT = "pydantic-ai"
+_RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
 _KNOWN = 256
 """The number of records that are kept in memory: most saves then read none."""
@@ -74,23 +84,30 @@ _records = TypeAdapter(ConversationRecord)
 
 
 class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignore[misc]
-    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face. ``attributes``: those
-    of each conversation that it saves, beside ``runtime`` and ``scope``, such as ``{"user": "u7"}``.
+    """Keeps conversations. ``histories``: the URL of a store, or open histories of either face.
+    ``attributes``: those of each conversation that it saves, beside ``runtime`` and ``scope``, such
+    as ``{"user": "u7"}``.
 
-    The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and stores may use it.
-    ``delete`` erases, except for messages that forks share, of which the forks get copies; ``maintenance.vacuum`` then
-    removes the bytes from a SQLite file. A store that was opened by its URL is closed by ``close``, or by ``async
-    with``.
+    The conversation ``ID`` is ``PREFIX/ID``, quoted as in a URL. Any number of tasks, processes and
+    stores may use it. ``delete`` erases, except for messages that forks share, of which the forks
+    get copies; ``maintenance.vacuum`` then removes the bytes from a SQLite file. A store that was
+    opened by its URL is closed by ``close``, or by ``async with``.
     """
 
     def __init__(
-        self, histories: HistoriesGiven, *, prefix: str = "pydantic-ai", attributes: Attributes = None
+        self,
+        histories: HistoriesGiven,
+        *,
+        prefix: str = "pydantic-ai",
+        attributes: Attributes = None,
     ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._entries = LinkedEntries(self.histories.sync, _FORMAT)
         self._written = Recent[str, tuple[History, Any, int]](_KNOWN)
-        """The records that this store wrote last, as they are stored, each with its history and the version then."""
+        """The records that this store wrote last, as they are stored, each with its history and the
+        version then.
+        """
 
     def conversation(self, conversation_id: str) -> str:
         """Return the id of a conversation in foldlog: ``histories[store.conversation(id)]``."""
@@ -102,8 +119,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return self._stored(conversation_id)[1]
 
     @in_thread
-    def read_records(self, *, scope: str | None = None, limit: int | None = None) -> list[ConversationRecord]:
-        """Return the records, all or those of a scope, the last saved one first. Cost: these, or ``limit``."""
+    def read_records(
+        self, *, scope: str | None = None, limit: int | None = None
+    ) -> list[ConversationRecord]:
+        """Return the records, all or those of a scope, the last saved one first. Cost: these, or
+        ``limit``.
+        """
         if limit is None:
             return self._all(scope)
         attributes = {"runtime": _FORMAT, **({} if scope is None else {"scope": scope})}
@@ -135,7 +156,9 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     @to_its_end
     def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Erase a conversation. Forks keep copies of the messages that they share with it."""
-        erase = partial(self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True)
+        erase = partial(
+            self.histories.sync.erase, reason="the conversation was deleted", detach_forks=True
+        )
         while True:
             with suppress(ConversationNotFound, VersionConflict, ConversationHasForks):
                 _, stored, version = self._stored(conversation_id)
@@ -152,12 +175,17 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return self._history(entry_id, 1)[0]
 
     @in_thread
-    def read_history(self, head_id: str | None, *, limit: int | None = None) -> list[ConversationEntry]:
-        """Return the entries up to ``head_id``, or the last ``limit`` of them, in order. Cost: these entries."""
+    def read_history(
+        self, head_id: str | None, *, limit: int | None = None
+    ) -> list[ConversationEntry]:
+        """Return the entries up to ``head_id``, or the last ``limit`` of them, in order. Cost:
+        these entries.
+        """
         return self._history(head_id, limit)
 
     async def copy_from(self, other: ConversationStore) -> int:
-        """Copy all conversations of another store that this one does not have, with their branches. Return how many.
+        """Copy all conversations of another store that this one does not have, with their branches.
+        Return how many.
 
         Forks share the same events as there, if their parent is older than they are.
         """
@@ -171,9 +199,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
     async def _run(self, work: Callable[[], _T]) -> _T:
         return await self.histories.pool.run(work, finish=False)
 
-    # -- reading, in threads ------------------------------------------------------------------------------------------
+    # -- reading, in threads
+    # ------------------------------------------------------------------------------------------
 
-    def _stored(self, conversation_id: str) -> tuple[History, ConversationRecord | None, int | None]:
+    def _stored(
+        self, conversation_id: str
+    ) -> tuple[History, ConversationRecord | None, int | None]:
         """Return a history, its record at its version, and this version; None for an erased one."""
         history, value, version = self._value(conversation_id)
         return history, self._record_in(value), version
@@ -191,8 +222,15 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         except ConversationErased:
             return history, None, None
         if value == REDACTED:  # the entries tell where it ends
-            about = {"conversation_id": conversation_id, "revision": str(version), "updated_at": _NEVER}
-            value = {**document(history, _RECORD, about, version), "head_id": self._entries.tip(history, version)}
+            about = {
+                "conversation_id": conversation_id,
+                "revision": str(version),
+                "updated_at": _NEVER,
+            }
+            value = {
+                **document(history, _RECORD, about, version),
+                "head_id": self._entries.tip(history, version),
+            }
         if value is None or value["conversation_id"] != conversation_id:
             # a fork whose program was killed before it had a record has that of its parent
             return history, None, version
@@ -200,18 +238,23 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _record_in(self, value: Any) -> ConversationRecord | None:
         value = from_plain(value)
-        return value and _records.validate_python({**value, "updated_at": time_from(value["updated_at"])})
+        return value and _records.validate_python(
+            {**value, "updated_at": time_from(value["updated_at"])}
+        )
 
     def _all(self, scope: str | None) -> list[ConversationRecord]:
         found = [
             (record.updated_at, told["active"], record)
             for _, told in kept(self.histories.sync, _FORMAT, f"{self._prefix}/", self._told)
-            if (record := self._record_in(told["record"])) is not None and (scope is None or record.scope == scope)
+            if (record := self._record_in(told["record"])) is not None
+            and (scope is None or record.scope == scope)
         ]
         return [record for *_, record in sorted(found, key=operator.itemgetter(0, 1), reverse=True)]
 
     def _told(self, row: ConversationRow, before: object) -> Any:
-        """Return what lists tell of a conversation: its record as it is stored, and when it was active last."""
+        """Return what lists tell of a conversation: its record as it is stored, and when it was
+        active last.
+        """
         value = self._kept_of(row.id)
         return value and {"record": value, "active": row.updated_at.timestamp()}
 
@@ -223,64 +266,100 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
         entries = [
-            ConversationEntry(id=entry.entry_id, parent_id=entry.parent_id, message=_message_in(entry.text))
+            ConversationEntry(
+                id=entry.entry_id, parent_id=entry.parent_id, message=_message_in(entry.text)
+            )
             for entry in self._entries.back(head_id, limit)
         ]
         return entries[::-1]
 
-    # -- writing, in threads ------------------------------------------------------------------------------------------
+    # -- writing, in threads
+    # ------------------------------------------------------------------------------------------
 
-    def _write_once(self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None) -> None:
+    def _write_once(
+        self, record: ConversationRecord, entries: list[ConversationEntry], expected: str | None
+    ) -> None:
         history, stored, version = self._stored(record.conversation_id)
         if (None if stored is None else stored.revision) != expected:
             raise ConversationConflict(record.conversation_id)
         start = entries[0].parent_id if entries else record.head_id
-        there = {None, *(entry.id for entry in entries), *([] if stored is None else [stored.head_id])}
+        there = {
+            None,
+            *(entry.id for entry in entries),
+            *([] if stored is None else [stored.head_id]),
+        }
         for needed in {start, record.head_id} - there:
             if needed is not None and self._entries.found(needed) is None:
                 raise ConversationConflict(record.conversation_id)
-        if version and stored is not None and start != stored.head_id and self._are_older(history, entries):
+        if (
+            version
+            and stored is not None
+            and start != stored.head_id
+            and self._are_older(history, entries)
+        ):
             raise ConversationConflict(record.conversation_id)
         own = {"runtime": _FORMAT, **({} if record.scope is None else {"scope": record.scope})}
         attributes = {**self._attributes, **own}
         documents = {_RECORD: to_plain(_records.dump_python(record))}
         if stored is None or stored.scope != record.scope:
             documents["attributes"] = attributes
-        tip = stored.head_id if stored is not None else UNKNOWN if version else None
+        if stored is not None:
+            tip = stored.head_id
+        elif version:
+            tip = UNKNOWN
+        else:
+            tip = None
         if version is None:  # it was deleted, and begins again
-            history, version = self.histories.sync.create(history.id, attributes, replace_erased=True), 1
+            history = self.histories.sync.create(history.id, attributes, replace_erased=True)
+            version = 1
         elif version == 0 and start is not None:
-            version, tip = self._entries.fork(start, history.id), start
+            version = self._entries.fork(start, history.id)
+            tip = start
         recorder = history._recorder(_FORMAT)
         if recorder.version != version:
             raise VersionConflict(history.id, version, recorder.version)
-        compacts = any(part.part_kind == "compaction" for entry in entries[:1] for part in entry.message.parts)
+        compacts = any(
+            part.part_kind == "compaction" for entry in entries[:1] for part in entry.message.parts
+        )
         moves = Moves(self._entries, history.id, recorder, tip, compacts=compacts)
         if start not in (None, tip):
             moves.add(self._entries.missing(history.id, version, start))
         moves.add(_entry(entry) for entry in entries)
         moves.go_to(record.head_id)
         history._asked_at = self._asked.get(history.id)
-        recorded = history._append_recorded(moves.events, recorder, version, documents=documents, dedupe="origin")
+        recorded = history._append_recorded(
+            moves.events, recorder, version, documents=documents, dedupe="origin"
+        )
         if recorded:
             self._written[history.id] = history, documents[_RECORD], recorded[-1].id + 1
         if history._asked_at is None:  # it was answered
             self._asked.pop(history.id, None)
 
     def _are_older(self, history: History, entries: list[ConversationEntry]) -> bool:
-        """Return whether one of the entries has the time of a redacted part, and not what is left of this part."""
+        """Return whether one of the entries has the time of a redacted part, and not what is left
+        of this part.
+        """
         if not self.histories.sync.store.conversation(history.id).redactions:
             return False
-        ours = (event for event in history.events() if event.origin is not None and event.origin.format == _FORMAT)
+        ours = (
+            event
+            for event in history.events()
+            if event.origin is not None and event.origin.format == _FORMAT
+        )
         redacted = [
             (event.timestamp or events[0].timestamp, part)
             for events, records in shown_records(ours, _FORMAT, history)
-            for event, part in zip(events, [p for m in _messages(records) for p in _plain(m)["parts"]], strict=False)
+            for event, part in zip(
+                events, [p for m in _messages(records) for p in _plain(m)["parts"]], strict=False
+            )
             if event.redacted is not None
         ]
         for entry in entries:
             times = {event.timestamp for event in decode([_entry(entry)], format=_FORMAT)} - {None}
-            if any(time in times and part not in _plain(entry.message)["parts"] for time, part in redacted):
+            if any(
+                time in times and part not in _plain(entry.message)["parts"]
+                for time, part in redacted
+            ):
                 return True
         return False
 
@@ -289,9 +368,18 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         revision = None
         for nth, tip in enumerate([*record.branches, record.head_id]):
             line = await other.read_history(tip)
-            new = [entry for entry in line if not await self._run(partial(self._entries.found, entry.id))]
+            new = [
+                entry
+                for entry in line
+                if not await self._run(partial(self._entries.found, entry.id))
+            ]
             last = nth == len(record.branches)
-            step = record if last else replace(record, head_id=tip, branches=record.branches[:nth], revision=f"{nth}")
+            if last:
+                step = record
+            else:
+                step = replace(
+                    record, head_id=tip, branches=record.branches[:nth], revision=f"{nth}"
+                )
             await self.write_record(step, new_entries=new, expected_revision=revision)
             revision = step.revision
 
@@ -310,14 +398,17 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
 
 
 def _message_in(text: bytes) -> ModelMessage:
-    """Return the message of a record. The SDK itself reads strict JSON without our marks, in half of the time."""
+    """Return the message of a record. The SDK itself reads strict JSON without our marks, in half
+    of the time.
+    """
     if b'{"$' in text or b"\\ud" in text:
         return _messages([parse(text)])[0]
     message: ModelMessage = ModelMessagesTypeAdapter.validate_json(b"[%b]" % text)[0]
     for each in (message, *message.parts):
         time = getattr(each, "timestamp", None)
         if isinstance(time, datetime) and time.utcoffset() == timedelta(0):
-            each.timestamp = time.replace(tzinfo=UTC)  # the SDK's objects have this zone before they are stored
+            # the SDK's objects have this zone before they are stored
+            each.timestamp = time.replace(tzinfo=UTC)
     return message
 
 
@@ -325,7 +416,9 @@ def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
     """Return the messages of the SDK that records are of; their times are ``datetime`` objects."""
     values: list[Any] = []
     for record in records:
-        value = from_plain({key: each for key, each in record.items() if key not in ("entry_id", "parent_id")})
+        value = from_plain(
+            {key: each for key, each in record.items() if key not in ("entry_id", "parent_id")}
+        )
         for each in (value, *value["parts"]):
             if "timestamp" in each:
                 each["timestamp"] = time_from(each["timestamp"])
@@ -335,15 +428,17 @@ def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:
 
 
 class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
-    """Saves each message of a run at once, under the run's ``conversation_id``, so that a killed run can continue.
-    ``store`` is a ``FoldlogConversationStore``, or an argument for one; ``scope`` is that of ``store.save``, which a
-    run with this capability does not need. ``condense``: condense where the condenser of the histories says so.
+    """Saves each message of a run at once, under the run's ``conversation_id``, so that a killed
+    run can continue. ``store`` is a ``FoldlogConversationStore``, or an argument for one; ``scope``
+    is that of ``store.save``, which a run with this capability does not need. ``condense``:
+    condense where the condenser of the histories says so.
 
-    The model is sent the View: what a condensation forgot is replaced by its summary. The messages of the run, and of
-    the conversation, stay whole.
+    The model is sent the View: what a condensation forgot is replaced by its summary. The messages
+    of the run, and of the conversation, stay whole.
 
-    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``, and so does a run
-    that was not given the newest stored message: load the conversation again, or ``branch`` it to leave messages out.
+    If two runs save to one conversation at the same time, one fails with ``ConversationConflict``,
+    and so does a run that was not given the newest stored message: load the conversation again, or
+    ``branch`` it to leave messages out.
     """
 
     def __init__(
@@ -354,8 +449,12 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         condense: bool = False,
     ) -> None:
         super().__init__()
-        self.store = store if isinstance(store, FoldlogConversationStore) else FoldlogConversationStore(store)
-        self.scope, self.condense = scope, condense
+        if isinstance(store, FoldlogConversationStore):
+            self.store = store
+        else:
+            self.store = FoldlogConversationStore(store)
+        self.scope = scope
+        self.condense = condense
         self._given: Sequence[ModelMessage] = ()
         self._saved: Conversation | None = None
         self._now: RunContext[Any] | None = None
@@ -368,22 +467,29 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return steps
 
     async def prepare_model_request(self, ctx: RunContext[Any], request_context: Any) -> Any:
-        """Save the request before a model is sent it, condense if it is due, and return what the View shows.
+        """Save the request before a model is sent it, condense if it is due, and return what the
+        View shows.
 
-        Messages that other hooks add stay at the end; if they change earlier messages, the request stays as it is.
-        Raises ``NoCondensationAvailable`` if a condensation is required and impossible.
+        Messages that other hooks add stay at the end; if they change earlier messages, the request
+        stays as it is. Raises ``NoCondensationAvailable`` if a condensation is required and
+        impossible.
         """
         await self._save(ctx, ctx.messages)
         self._results.clear()
-        run, given = ctx.messages, request_context.messages
+        run = ctx.messages
+        given = request_context.messages
         if len(given) < len(run) or not all(map(operator.is_, run, given)):
             return request_context
         history = self.store.histories.sync[self.store.conversation(ctx.conversation_id)]
         shown = await self.store._run(partial(self._sent, history))
-        return request_context if shown is None else replace(request_context, messages=[*shown, *given[len(run) :]])
+        if shown is None:
+            return request_context
+        return replace(request_context, messages=[*shown, *given[len(run) :]])
 
     def _sent(self, history: History) -> list[ModelMessage] | None:
-        """Return the messages that a model is sent of a conversation; None if they are all of it."""
+        """Return the messages that a model is sent of a conversation; None if they are all of
+        it.
+        """
         prompt = SentRecords(history, condense=self.condense)
         self.store._asked[history.id] = prompt.view.version
         if prompt.is_all:
@@ -397,88 +503,143 @@ class FoldlogSteps(AbstractCapability[Any]):  # type: ignore[misc]
         return result
 
     async def wrap_run(self, ctx: RunContext[Any], *, handler: Any) -> Any:
-        """Save the received part of a response, and the results of its tools, where a run ends without a result."""
+        """Save the received part of a response, and the results of its tools, where a run ends
+        without a result.
+        """
         try:
             return await handler()
         except BaseException:
             if self._saved is not None and self._now is not None:
-                saved, now = self._saved.messages, [*self._now.messages]
+                saved = self._saved.messages
+                now = [*self._now.messages]
                 if len(saved) < len(now) and all(map(operator.is_, saved, now)):
-                    if now[-1].state == "incomplete" and now[-1].tool_calls:  # no later run calls these tools
+                    # no later run calls these tools
+                    if now[-1].state == "incomplete" and now[-1].tool_calls:
                         now[-1] = replace(now[-1], state="interrupted")
                     await self._save(self._now, now)
             raise
 
-    async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
+    async def after_run(
+        self, ctx: RunContext[Any], *, result: AgentRunResult[Any]
+    ) -> AgentRunResult[Any]:
         """Save the last messages of the run."""
         ended = result.conversation
         await self._save(ctx, [*ended.messages, *self._unseen(ended)], ended.deferred_tool_requests)
         return result
 
-    async def wrap_tool_execute(self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any) -> Any:
+    async def wrap_tool_execute(
+        self, ctx: RunContext[Any], *, call: Any, args: Any, handler: Any, **told: Any
+    ) -> Any:
         """Run a tool that ``foldlog.effect`` marks at most once."""
         conversation = self.store.conversation(str(ctx.conversation_id))
-        with effect_of(self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()):
+        with effect_of(
+            self.store, conversation, call.tool_call_id, call.tool_name, call.args_as_dict()
+        ):
             return await handler(args)
 
-    async def after_tool_execute(self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any) -> Any:
+    async def after_tool_execute(
+        self, ctx: RunContext[Any], *, call: Any, result: Any, **told: Any
+    ) -> Any:
         """Keep the result until the model is called again."""
-        self._results[call.tool_call_id] = result if isinstance(result, ToolReturn) else ToolReturn(result)
+        self._results[call.tool_call_id] = (
+            result if isinstance(result, ToolReturn) else ToolReturn(result)
+        )
         return result
 
     def _unseen(self, ended: Conversation) -> list[ModelRequest]:
-        """Return the request with the results of the last response, which ``run_stream`` shows to no capability."""
-        last, waits = ended.messages[-1] if ended.messages else None, ended.deferred_tool_requests
+        """Return the request with the results of the last response, which ``run_stream`` shows to
+        no capability.
+        """
+        last = ended.messages[-1] if ended.messages else None
+        waits = ended.deferred_tool_requests
         if not isinstance(last, ModelResponse) or last.state != "complete":
             return []
-        waiting = [] if waits is None else [call.tool_call_id for call in (*waits.approvals, *waits.calls)]
+        if waits is None:
+            waiting = []
+        else:
+            waiting = [call.tool_call_id for call in (*waits.approvals, *waits.calls)]
         none = ToolReturn("There is no result: the run ended with its final result.")
-        told = [(c, self._results.get(c.tool_call_id, none)) for c in last.tool_calls if c.tool_call_id not in waiting]
+        told = [
+            (c, self._results.get(c.tool_call_id, none))
+            for c in last.tool_calls
+            if c.tool_call_id not in waiting
+        ]
         parts = list[Any](
-            ToolReturnPart(c.tool_name, r.return_value, c.tool_call_id, tool_kind=c.tool_kind, metadata=r.metadata)
+            ToolReturnPart(
+                c.tool_name,
+                r.return_value,
+                c.tool_call_id,
+                tool_kind=c.tool_kind,
+                metadata=r.metadata,
+            )
             for c, r in told
         )
         parts += [UserPromptPart(result.content) for _, result in told if result.content]
         about = {"run_id": last.run_id, "conversation_id": ended.conversation_id}
-        return [ModelRequest(parts, timestamp=parts[0].timestamp, **about)] if parts else []
+        if parts:
+            return [ModelRequest(parts, timestamp=parts[0].timestamp, **about)]
+        return []
 
-    async def _save(self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None) -> None:
+    async def _save(
+        self, ctx: RunContext[Any], messages: Sequence[Any], deferred: Any = None
+    ) -> None:
         if self._saved is None:
             assert ctx.conversation_id is not None  # every run has one
             self._saved = await self._continued(ctx.conversation_id)
-        saved, self._now = self._saved, ctx
-        same = len(messages) == len(saved.messages) and all(map(operator.is_, messages, saved.messages))
+        saved = self._saved
+        self._now = ctx
+        same = len(messages) == len(saved.messages) and all(
+            map(operator.is_, messages, saved.messages)
+        )
         if not same or deferred is not None:
-            saved.messages, saved.usage, saved.deferred_tool_requests = list(messages), replace(ctx.usage), deferred
+            saved.messages, saved.usage, saved.deferred_tool_requests = (
+                list(messages),
+                replace(ctx.usage),
+                deferred,
+            )
             await self.store.save(saved, scope=self.scope)
 
     async def _continued(self, conversation_id: str) -> Conversation:
-        """Return the stored conversation that the run continues, without messages. Raises ``ConversationConflict`` if
-        the run was not given its newest message, unless that is a request that no model answered.
+        """Return the stored conversation that the run continues, without messages. Raises
+        ``ConversationConflict`` if the run was not given its newest message, unless that is a
+        request that no model answered.
         """
         record = await self.store.read_record(conversation_id)
         if record is None or record.head_id is None:
-            return Conversation(conversation_id=conversation_id, revision=record and record.revision)
+            return Conversation(
+                conversation_id=conversation_id, revision=record and record.revision
+            )
         newest = (await self.store.read_entry(record.head_id)).message
         plain = _plain(newest)
-        given = next((n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None)
-        if given is None and (isinstance(newest, ModelResponse) or not await self._given_before(conversation_id)):
+        given = next(
+            (n for n in range(len(self._given), 0, -1) if _plain(self._given[n - 1]) == plain), None
+        )
+        if given is None and (
+            isinstance(newest, ModelResponse) or not await self._given_before(conversation_id)
+        ):
             raise ConversationConflict(conversation_id)
         stored = await self._stored_of(record.head_id, given)
-        return Conversation(conversation_id=conversation_id, revision=record.revision, new_message_index=stored)
+        return Conversation(
+            conversation_id=conversation_id, revision=record.revision, new_message_index=stored
+        )
 
     async def _stored_of(self, head_id: str, given: int | None) -> int | None:
-        """Return how many of the last stored messages the run begins with; None where it begins with another message,
-        such as a summary of them: then all are compared, and the others are left as a branch.
+        """Return how many of the last stored messages the run begins with; None where it begins
+        with another message, such as a summary of them: then all are compared, and the others are
+        left as a branch.
         """
         if given is None:
             return None
         chain = await self.store._run(partial(self.store._entries.chain, head_id, given))
         (first,) = _messages(chain[:1])
-        return given if len(chain) == given and _plain(first) == _plain(self._given[0]) else None
+        if len(chain) == given and _plain(first) == _plain(self._given[0]):
+            return given
+        return None
 
     async def _given_before(self, conversation_id: str) -> bool:
-        """Return whether the run begins with all messages before the newest one, so that it takes nothing else back."""
+        """Return whether the run begins with all messages before the newest one, so that it takes
+        nothing else back.
+        """
         stored = await self.store.load(conversation_id)
         before = [] if stored is None else stored.messages[:-1]
         return [*map(_plain, self._given[: len(before)])] == [*map(_plain, before)]

@@ -4,8 +4,9 @@
     agent = Agent(session_manager=RepositorySessionManager("7", repository))
     agent("hello")
 
-The conversation of an agent is ``PREFIX/SESSION/AGENT``, of the format ``strands``; its state is the document
-``agent``. What the agent's conversation manager removes or summarizes is forgotten: the log keeps it.
+The conversation of an agent is ``PREFIX/SESSION/AGENT``, of the format ``strands``; its state is
+the document ``agent``. What the agent's conversation manager removes or summarizes is forgotten:
+the log keeps it.
 """
 
 from __future__ import annotations
@@ -48,26 +49,31 @@ if TYPE_CHECKING:
 _FORMAT = "strands"
 _AGENT = "agent"
 _REWRITTEN = "rewritten"
-"""The document with the messages that were updated: each with its events, by the id of the first of these."""
+"""The document with the messages that were updated: each with its events, by the id of the first of
+these.
+"""
 _MANAGER = "conversation_manager_state"
 _TIME = {"updated_at": None}
 _SUMMARY = "condensation"
-"""The key of an agent's state with the id of the condensation that alone holds the summary of its manager."""
+"""The key of an agent's state with the id of the condensation that alone holds the summary of its
+manager.
+"""
 _GONE: Any = {"role": "user", "content": [{"text": REDACTED}]}
 _REPLACED = "the runtime replaced the message"
 
 
 class _Held:
-    """What an agent of this process holds of a conversation since it began, or was read, at ``version``. A message is
-    pinned by a mark on it: ``messages`` are those that the SDK still has, by their first events. ``state`` is that of
-    the agent at the version ``state_at``.
+    """What an agent of this process holds of a conversation since it began, or was read, at
+    ``version``. A message is pinned by a mark on it: ``messages`` are those that the SDK still has,
+    by their first events. ``state`` is that of the agent at the version ``state_at``.
     """
 
     state: dict[str, Any] | None = None
     state_at = 0
 
     def __init__(self, history: History) -> None:
-        self.history, self.version = history, 0
+        self.history = history
+        self.version = 0
         self.messages = WeakValueDictionary[int, SessionMessage]()
         with suppress(ConversationErased):
             self.version = history.version()
@@ -76,31 +82,39 @@ class _Held:
 class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignore[misc]
     """Keeps sessions: the ``session_repository`` of a ``RepositorySessionManager``.
 
-    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL is closed by
+    ``histories``   the URL of a store, or open histories of either face. What is opened by its URL
+                    is closed by
                     ``close``, or by ``with``
     ``attributes``  those that each conversation begins with, such as ``{"user": "u7"}``
 
-    Any number of threads, processes and repositories may use one store. Durability: what a method writes is on disk
-    when it returns. A session that was deleted or erased can begin again. An agent that this repository read or created
-    before gets ``ConversationErased`` then.
+    Any number of threads, processes and repositories may use one store. Durability: what a method
+    writes is on disk when it returns. A session that was deleted or erased can begin again. An
+    agent that this repository read or created before gets ``ConversationErased`` then.
     """
 
-    def __init__(self, histories: HistoriesGiven, *, prefix: str = _FORMAT, attributes: Attributes = None) -> None:
+    def __init__(
+        self, histories: HistoriesGiven, *, prefix: str = _FORMAT, attributes: Attributes = None
+    ) -> None:
         super().__init__(histories, attributes)
         self._prefix = prefix
         self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
-        """Return the id of the conversation of an agent, or of what a session keeps besides its agents."""
+        """Return the id of the conversation of an agent, or of what a session keeps besides its
+        agents.
+        """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")
 
     def register_hooks(self, registry: HookRegistry, **kwargs: Any) -> None:
-        """Have tools that ``foldlog.effect`` marks run at most once: ``Agent(hooks=[repository])``."""
+        """Have tools that ``foldlog.effect`` marks run at most once:
+        ``Agent(hooks=[repository])``.
+        """
         registry.add_callback(BeforeToolCallEvent, self._before_tool)
 
     def _before_tool(self, event: BeforeToolCallEvent) -> None:
-        session_id, used = event.agent._session_manager.session_id, event.tool_use
+        session_id = event.agent._session_manager.session_id
+        used = event.tool_use
         conversation = self.conversation(session_id, event.agent.agent_id)
         begin_effect(self, conversation, used["toolUseId"], used["name"], to_plain(used["input"]))
 
@@ -114,72 +128,110 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
     def read_session(self, session_id: str, **kwargs: Any) -> Session | None:
         """Return a session, None where there is none."""
         redacted = {"session_id": session_id, "session_type": SessionType.AGENT}
-        kept = _kept(self._holding(self.conversation(session_id), begins=True).history, "session", redacted)
+        kept = _kept(
+            self._holding(self.conversation(session_id), begins=True).history, "session", redacted
+        )
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does not exist."""
+        """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does
+        not exist.
+        """
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")
         own = self.conversation(session_id)
         rows = below(self._sync, f"{companion_of(own)}/")
         for is_own in (False, True):  # what says that there is a session goes last
-            erase_all(self._sync, [row for row in rows if (row.id == own) is is_own], "the session was deleted")
+            erase_all(
+                self._sync,
+                [row for row in rows if (row.id == own) is is_own],
+                "the session was deleted",
+            )
 
     def create_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
         """Begin an agent, or write its state again."""
         self._holding(self.conversation(session_id, session_agent.agent_id), begins=True)
-        self._keep(self.conversation(session_id, session_agent.agent_id), _AGENT, session_agent.to_dict())
+        self._keep(
+            self.conversation(session_id, session_agent.agent_id), _AGENT, session_agent.to_dict()
+        )
 
     def read_agent(self, session_id: str, agent_id: str, **kwargs: Any) -> SessionAgent | None:
         """Return the state of an agent, None where there is none."""
         conversation = self.conversation(session_id, agent_id)
-        note_left_behind(self._sync, conversation)  # the SDK says of their calls that they were interrupted
+        # the SDK says of their calls that they were interrupted
+        note_left_behind(self._sync, conversation)
         kept = _state(self._holding(conversation, begins=True).history, agent_id)
-        return None if kept is None else SessionAgent.from_dict(from_plain(kept))
+        if kept is None:
+            return None
+        return SessionAgent.from_dict(from_plain(kept))
 
     def update_agent(self, session_id: str, session_agent: SessionAgent, **kwargs: Any) -> None:
-        """Write the state of an agent, and forget the messages that its conversation manager has removed since, in one
-        transaction. Raises ``SessionException`` if the agent does not exist.
+        """Write the state of an agent, and forget the messages that its conversation manager has
+        removed since, in one transaction. Raises ``SessionException`` if the agent does not exist.
         """
-        agent_id, held = session_agent.agent_id, self._holding(self.conversation(session_id, session_agent.agent_id))
+        agent_id = session_agent.agent_id
+        held = self._holding(self.conversation(session_id, session_agent.agent_id))
         while True:
             with suppress(VersionConflict):  # another writer appended
                 version = held.history.version()
-                before = held.state if held.state_at == version else _state(held.history, agent_id)
+                if held.state_at == version:
+                    before = held.state
+                else:
+                    before = _state(held.history, agent_id)
                 if before is None:
-                    raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
+                    raise SessionException(
+                        f"Agent {agent_id} in session {session_id} does not exist"
+                    )
                 session_agent.created_at = before.get("created_at", session_agent.created_at)
                 kept = to_plain(session_agent.to_dict())
                 events = _reduced(held, kept[_MANAGER], before[_MANAGER])
                 if events or _SUMMARY in before:
                     kept[_MANAGER].pop("summary_message", None)
                     kept[_SUMMARY] = version if events else before[_SUMMARY]
-                elif {**kept, **_TIME} == {**before, **_TIME}:  # the SDK writes it after each message
-                    held.state, held.state_at = before, version
+                elif {**kept, **_TIME} == {
+                    **before,
+                    **_TIME,
+                }:  # the SDK writes it after each message
+                    held.state = before
+                    held.state_at = version
                     return
-                recorded = held.history.append(events, expected_version=version, documents={_AGENT: kept})
+                recorded = held.history.append(
+                    events, expected_version=version, documents={_AGENT: kept}
+                )
                 held.state = None if _SUMMARY in kept else kept
-                held.state_at = recorded[-1].id + 1 if held.state and recorded else 0
+                if held.state and recorded:
+                    held.state_at = recorded[-1].id + 1
+                else:
+                    held.state_at = 0
                 return
 
-    def create_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
+    def create_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
         """Append a message."""
-        records, held = [to_plain(session_message.to_dict())], self._holding(self.conversation(session_id, agent_id))
+        records = [to_plain(session_message.to_dict())]
+        held = self._holding(self.conversation(session_id, agent_id))
         append = partial(History.append_records, records=records, format=_FORMAT)
         held.history, events = self._append_or_begin(held.history, append)
         held.messages[events[0].id] = session_message
         if held.state_at == events[0].id:
             held.state_at = events[-1].id + 1
 
-    def read_message(self, session_id: str, agent_id: str, message_id: int, **kwargs: Any) -> SessionMessage | None:
+    def read_message(
+        self, session_id: str, agent_id: str, message_id: int, **kwargs: Any
+    ) -> SessionMessage | None:
         """Return a message, None where there is none. Cost: the messages of the agent."""
         found = self._found(self._sync[self.conversation(session_id, agent_id)], message_id)
-        return None if found is None else SessionMessage.from_dict(from_plain(found[1]))
+        if found is None:
+            return None
+        return SessionMessage.from_dict(from_plain(found[1]))
 
-    def update_message(self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any) -> None:
-        """Put other content in the place of a message; the former content is erased for good, as ``History.redact``
-        says. Raises ``SessionException`` if the message does not exist. Cost: that of ``History.redact``.
+    def update_message(
+        self, session_id: str, agent_id: str, session_message: SessionMessage, **kwargs: Any
+    ) -> None:
+        """Put other content in the place of a message; the former content is erased for good, as
+        ``History.redact`` says. Raises ``SessionException`` if the message does not exist. Cost:
+        that of ``History.redact``.
         """
         history = self._holding(self.conversation(session_id, agent_id)).history
         found = self._found(history, session_message.message_id)
@@ -196,40 +248,69 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
                 rewritten = document(history, _REWRITTEN, {}, version)
                 new = {f"{events[0]}": {"events": events, "record": record}}
                 instead = _replaced(history, events, _text_of(record["message"]))
-                history.append(instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}})
+                history.append(
+                    instead, expected_version=version, documents={_REWRITTEN: {**rewritten, **new}}
+                )
                 break
         for event_id in events:
             history.redact(event_id, reason=_REPLACED, with_summaries=False)
 
     def list_messages(
-        self, session_id: str, agent_id: str, limit: int | None = None, offset: int = 0, **kwargs: Any
+        self,
+        session_id: str,
+        agent_id: str,
+        limit: int | None = None,
+        offset: int = 0,
+        **kwargs: Any,
     ) -> list[SessionMessage]:
-        """Return the messages of an agent in order, removed ones too. Raises ``SessionException`` if there is no such
-        agent. Cost: the messages of the agent.
+        """Return the messages of an agent in order, removed ones too. Raises ``SessionException``
+        if there is no such agent. Cost: the messages of the agent.
         """
         conversation = self.conversation(session_id, agent_id)
         if conversation not in self._sync:
             raise SessionException(f"Agent {agent_id} in session {session_id} does not exist")
-        held, stop = self._holding(conversation).messages, None if limit is None else offset + limit
+        held = self._holding(conversation).messages
+        stop = None if limit is None else offset + limit
         records = islice(_records(self._sync[conversation]), offset, stop)
-        found = {events[0]: SessionMessage.from_dict(from_plain(record)) for events, record in records}
+        found = {
+            events[0]: SessionMessage.from_dict(from_plain(record)) for events, record in records
+        }
         held.update((first, message) for first, message in found.items() if first not in held)
         return [*found.values()]
 
-    def create_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
+    def create_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
         """Write the state of agents that work together, such as a graph or a swarm."""
-        self._keep(self.conversation(session_id), f"multi-agent/{multi_agent.id}", multi_agent.serialize_state())
+        self._keep(
+            self.conversation(session_id),
+            f"multi-agent/{multi_agent.id}",
+            multi_agent.serialize_state(),
+        )
 
-    def read_multi_agent(self, session_id: str, multi_agent_id: str, **kwargs: Any) -> dict[str, Any] | None:
+    def read_multi_agent(
+        self, session_id: str, multi_agent_id: str, **kwargs: Any
+    ) -> dict[str, Any] | None:
         """Return the state of agents that work together, None where there is none."""
         held = self._holding(self.conversation(session_id), begins=True)
-        state: dict[str, Any] | None = from_plain(_kept(held.history, f"multi-agent/{multi_agent_id}"))
+        state: dict[str, Any] | None = from_plain(
+            _kept(held.history, f"multi-agent/{multi_agent_id}")
+        )
         return state
 
-    def update_multi_agent(self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any) -> None:
+    def update_multi_agent(
+        self, session_id: str, multi_agent: MultiAgentBase, **kwargs: Any
+    ) -> None:
         """Write the state again. Raises ``SessionException`` if it does not exist."""
-        if self._holding(self.conversation(session_id)).history.document(f"multi-agent/{multi_agent.id}") is None:
-            raise SessionException(f"MultiAgent state {multi_agent.id} in session {session_id} does not exist")
+        if (
+            self._holding(self.conversation(session_id)).history.document(
+                f"multi-agent/{multi_agent.id}"
+            )
+            is None
+        ):
+            raise SessionException(
+                f"MultiAgent state {multi_agent.id} in session {session_id} does not exist"
+            )
         self.create_multi_agent(session_id, multi_agent)
 
     def _holding(self, conversation: str, *, begins: bool = False) -> _Held:
@@ -238,12 +319,17 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return self._held[conversation]
 
     def _keep(self, conversation: str, name: str, value: Any) -> None:
-        held, kept = self._holding(conversation), {name: to_plain(value)}
-        held.history, _ = self._append_or_begin(held.history, lambda given: given.append((), documents=kept))
+        held = self._holding(conversation)
+        kept = {name: to_plain(value)}
+        held.history, _ = self._append_or_begin(
+            held.history, lambda given: given.append((), documents=kept)
+        )
 
     def _found(self, history: History, message_id: int) -> tuple[list[int], Any] | None:
         with suppress(ConversationErased):
-            return {record["message_id"]: (events, record) for events, record in _records(history)}.get(message_id)
+            return {
+                record["message_id"]: (events, record) for events, record in _records(history)
+            }.get(message_id)
         return None
 
 
@@ -262,7 +348,10 @@ def _state(history: History, agent_id: str) -> Any:
     kept = _kept(history, _AGENT, {"agent_id": agent_id, "state": {}, _MANAGER: manager})
     if kept is not None and _SUMMARY in kept:
         event: Any = next(history.events(kept[_SUMMARY], kept[_SUMMARY] + 1))
-        kept = {**kept, _MANAGER: {**kept[_MANAGER], "summary_message": event.metadata.get("message", _GONE)}}
+        kept = {
+            **kept,
+            _MANAGER: {**kept[_MANAGER], "summary_message": event.metadata.get("message", _GONE)},
+        }
     return kept
 
 
@@ -270,12 +359,21 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
     """Yield the ids of the events of each message, and its record, in the order of the log."""
     rewritten = document(history, _REWRITTEN, {})
     instead = {event_id: each for each in rewritten.values() for event_id in each["events"]}
-    ours = (each for each in history.events() if each.id in instead or (each.origin and each.origin.format == _FORMAT))
-    before, stored = -1, history._stored_records()
+    ours = (
+        each
+        for each in history.events()
+        if each.id in instead or (each.origin and each.origin.format == _FORMAT)
+    )
+    before = -1
+    stored = history._stored_records()
     for events, records in shown_records(ours, _FORMAT, history):
         other = instead.get(events[0].id)
         if other is None and records:
-            before = records[0]["message_id"] if stored.record(events) is not None else before + 1  # as the SDK counts
+            # as the SDK counts
+            if stored.record(events) is not None:
+                before = records[0]["message_id"]
+            else:
+                before = before + 1
             yield [event.id for event in events], {**records[0], "message_id": before}
         elif other is not None and other["events"][0] == events[0].id:
             before = other["record"]["message_id"]
@@ -283,21 +381,32 @@ def _records(history: History) -> Iterator[tuple[list[int], Any]]:
 
 
 def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
-    """Return the condensation after which a View shows what a conversation manager has left: it removes the first
-    messages that are not pinned. A summary by an agent that may hold what was redacted since is not told.
+    """Return the condensation after which a View shows what a conversation manager has left: it
+    removes the first messages that are not pinned. A summary by an agent that may hold what was
+    redacted since is not told.
     """
-    history, names = held.history, ("removed_message_count", "summary_message")
+    history = held.history
+    names = ("removed_message_count", "summary_message")
     (removed, summary), before = map(now.get, names), (*map(then.get, names),)
     if summary not in (None, before[1]):
         redacted = (each for each in history.events(held.version) if isinstance(each, Redaction))
-        summary = _GONE if any(each.reason != _REPLACED for each in redacted) else summary
+        if any(each.reason != _REPLACED for each in redacted):
+            summary = _GONE
+        else:
+            summary = summary
     if (removed, summary) == before:
         return []
-    view, messages = history.view(), [events for events, _ in _records(history)]
-    marked: Any = [each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages]
-    left = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][: removed or 0]
+    view = history.view()
+    messages = [events for events, _ in _records(history)]
+    marked: Any = [
+        each.to_message() if (each := held.messages.get(events[0])) else {} for events in messages
+    ]
+    left = [events for place, events in enumerate(messages) if not is_pinned(marked, place)][
+        : removed or 0
+    ]
     stop = left[-1][-1] + 1 if left else 0
-    stay, of = {event_id for events in messages for event_id in events}.difference(*left), stood_for(view)
+    stay = {event_id for events in messages for event_id in events}.difference(*left)
+    of = stood_for(view)
     ends = {each.id: max((end for _, end in of.get(each.id, ())), default=each.id) for each in view}
     kept = [event_id for event_id, end in ends.items() if end >= stop or end in stay]
     after: list[int | str] = [*kept]
@@ -309,14 +418,18 @@ def _reduced(held: _Held, now: Any, then: Any) -> list[Event]:
 
 
 def _replaced(history: History, events: list[int], text: str) -> list[Event]:
-    """Return the condensation after which a View shows a text in the place of these events. Results of tools have no
-    text: they stay with their calls.
+    """Return the condensation after which a View shows a text in the place of these events. Results
+    of tools have no text: they stay with their calls.
     """
     shown = [event.id for event in history.view()]
     if not text.strip() or set(events).isdisjoint(shown):
         return []
     first = next(place for place, event_id in enumerate(shown) if event_id in events)
-    after: list[int | str] = [*shown[:first], text, *(event_id for event_id in shown[first:] if event_id not in events)]
+    after: list[int | str] = [
+        *shown[:first],
+        text,
+        *(event_id for event_id in shown[first:] if event_id not in events),
+    ]
     change = change_of_prompt(shown, after, "compaction", metadata={"reason": _REPLACED})
     return [] if change is None else [change]
 

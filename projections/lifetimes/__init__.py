@@ -1,6 +1,8 @@
-"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why it left.
+"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why
+it left.
 
-``fold.py`` is the one pass over the log."""
+``fold.py`` is the one pass over the log.
+"""
 
 from __future__ import annotations
 
@@ -18,21 +20,29 @@ from foldlog.projections.errors import NoSuchEvent
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
 
 Departure = Literal["summarized", "forgotten", "taken back"]
-"""Why an event left the View: by a condensation with a summary or without one, or by a retraction."""
+"""Why an event left the View: by a condensation with a summary or without one, or by a
+retraction.
+"""
 
-Moment = Literal["not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"]
-"""The state of an event at one version. ``pending``: the View shows it, but a model is not sent it."""
+Moment = Literal[
+    "not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"
+]
+"""The state of an event at one version. ``pending``: the View shows it, but a model is not sent
+it.
+"""
 
 
 class Span(msgspec.Struct, frozen=True, gc=False):
-    """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None while it is shown.
+    """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None
+    while it is shown.
 
-    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` are the versions at which
-    a model begins and ceases to be sent the event, in turn: an action waits for its observation, and for those of its
-    parallel calls.
+    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` are
+    the versions at which a model begins and ceases to be sent the event, in turn: an action waits
+    for its observation, and for those of its parallel calls.
 
-    For summaries: ``place`` is the place in ``Lifetimes.order``; or ``index`` is the index at which each reading of the
-    View inserts it (the V0 dialect). ``departure`` is None if the summary stays in the next span at another place.
+    For summaries: ``place`` is the place in ``Lifetimes.order``; or ``index`` is the index at which
+    each reading of the View inserts it (the V0 dialect). ``departure`` is None if the summary stays
+    in the next span at another place.
     """
 
     start: int
@@ -53,10 +63,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """The versions at which the View shows one event, or the summary with this synthetic id. ``spans`` is empty if it
-    never does; it has several members if retractions removed the event and brought it back. ``tokens`` is the caller's
-    count; 0 without one, and for events that were never shown. ``returns`` are the versions of retractions after which
-    the event is not shown for another reason than the last span's, and these reasons.
+    """The versions at which the View shows one event, or the summary with this synthetic id.
+    ``spans`` is empty if it never does; it has several members if retractions removed the event and
+    brought it back. ``tokens`` is the caller's count; 0 without one, and for events that were never
+    shown. ``returns`` are the versions of retractions after which the event is not shown for
+    another reason than the last span's, and these reasons.
     """
 
     id: int
@@ -77,12 +88,16 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
                 past = span
         if past is None or past.departure is None or past.stop is None:
             return "never shown"
-        since = (departure for at, departure in reversed(self.returns) if past.stop <= at <= version)
+        since = (
+            departure for at, departure in reversed(self.returns) if past.stop <= at <= version
+        )
         return next(since, past.departure)
 
 
 class Standing(NamedTuple):
-    """A place of a summary, by its number, and the id of the event that it stands after; -1 for the beginning."""
+    """A place of a summary, by its number, and the id of the event that it stands after; -1 for the
+    beginning.
+    """
 
     summary: int
     place: int
@@ -91,9 +106,11 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True)
 class Lifetimes:
-    """The lifetimes of all events of a conversation up to ``version``, by id, and of its summaries, by synthetic id.
+    """The lifetimes of all events of a conversation up to ``version``, by id, and of its summaries,
+    by synthetic id.
 
-    ``order`` are the places of the summaries in the order in which Views show them: nearly always one for each.
+    ``order`` are the places of the summaries in the order in which Views show them: nearly always
+    one for each.
     """
 
     conversation: str
@@ -103,7 +120,10 @@ class Lifetimes:
     order: Sequence[Standing]
 
     def __repr__(self) -> str:
-        return f"<Lifetimes of {len(self.events)} events and {len(self.summaries)} summaries of {self.conversation!r}>"
+        return (
+            f"<Lifetimes of {len(self.events)} events and {len(self.summaries)} summaries of"
+            f" {self.conversation!r}>"
+        )
 
     def of(self, event_id: int) -> Lifetime:
         """Return the lifetime of an event or a summary. Raises ``NoSuchEvent``."""
@@ -120,8 +140,8 @@ class Lifetimes:
 
     @cached_property
     def sizes(self) -> tuple[int, ...]:
-        """The tokens of the prompt that the View of each version makes, from version 0 on. Cost: all lifetimes,
-        once.
+        """The tokens of the prompt that the View of each version makes, from version 0 on. Cost:
+        all lifetimes, once.
         """
         changes = [0] * (self.version + 2)
         for one in self:

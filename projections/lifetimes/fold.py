@@ -1,7 +1,7 @@
 """Find in one pass over a log at which versions its View showed each event.
 
-The usual fold makes the View at each structural event; the states before and after it are compared. Between structural
-events, events are only added to the end.
+The usual fold makes the View at each structural event; the states before and after it are compared.
+Between structural events, events are only added to the end.
 """
 
 from __future__ import annotations
@@ -12,7 +12,15 @@ from dataclasses import replace
 
 import msgspec
 
-from foldlog.eventstore import NOT_RECORDED, Action, CondensationAction, Event, Message, Observation, Retraction
+from foldlog.eventstore import (
+    NOT_RECORDED,
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+)
 from foldlog.eventstore.inside import MAY_BE_STRUCTURAL, is_structural
 from foldlog.projections.fold import EMPTY, ViewState, resume
 from foldlog.projections.lifetimes import Departure, Lifetime, Lifetimes, Span, Standing
@@ -30,7 +38,9 @@ class LifetimesFold:
     ``targets`` are the versions that retractions of the log return to; the states there are kept.
     """
 
-    def __init__(self, conversation: str, count: Count | None = None, targets: Iterable[int] = ()) -> None:
+    def __init__(
+        self, conversation: str, count: Count | None = None, targets: Iterable[int] = ()
+    ) -> None:
         self._conversation = conversation
         self._count = count
         self._state = EMPTY
@@ -50,9 +60,9 @@ class LifetimesFold:
         return self._state.version
 
     def take(self, events: Iterable[Event]) -> None:
-        """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to a version that is
-        not among the targets: then begin again with the first event and with that target. Cost: the events, and for
-        each structural one the View at that moment.
+        """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
+        a version that is not among the targets: then begin again with the first event and with that
+        target. Cost: the events, and for each structural one the View at that moment.
         """
         plain: list[Event] = []
         version = self.version
@@ -72,7 +82,10 @@ class LifetimesFold:
 
     def result(self) -> Lifetimes:
         """Return the lifetimes so far. Cost: the events."""
-        lives = {event_id: self._lifetime(event_id) for event_id in self._closed.keys() | self._open.keys()}
+        lives = {
+            event_id: self._lifetime(event_id)
+            for event_id in self._closed.keys() | self._open.keys()
+        }
         return Lifetimes(
             self._conversation,
             self.version,
@@ -85,44 +98,62 @@ class LifetimesFold:
         spans = self._closed.get(event_id, ())
         if event_id in self._open:
             spans = (*spans, self._open[event_id].span())
-        return Lifetime(event_id, spans, self._tokens.get(event_id, 0), self._returns.get(event_id, ()))
+        return Lifetime(
+            event_id, spans, self._tokens.get(event_id, 0), self._returns.get(event_id, ())
+        )
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
         """Go on to ``version`` with events that are only added to the end."""
         before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
-        items, register = self._state.items[:], self._state.register
+        items = self._state.items[:]
+        register = self._state.register
         for place, event in enumerate(items[before:], before):
             self._enter(event, event.id + 1)
             self._units.read((event,))
             changed = self._changed(event, place)
             if register is not None and (self._units.last_loop or self._units.has_parallel):
-                changed = None  # its summary has another place each time, and may end a loop or a response
+                # its summary has another place each time, and may end a loop or a response
+                changed = None
             if changed is None:
                 shown = items[: place + 1]
-                self._send_fit(event.id + 1, shown if register is None else insert_register(shown, register))
+                self._send_fit(
+                    event.id + 1, shown if register is None else insert_register(shown, register)
+                )
             for member in changed or ():
                 self._open[items[member].id].send(event.id + 1, sent=type(event) is not Action)
 
     def _changed(self, event: Event, place: int) -> Sequence[int] | None:
-        """Return the places of the items that a model begins to be sent with the newest item, or ceases to be sent if
-        that is an action. Return None if only the whole View can tell: where a tool loop may lose or gain more than
-        these, and once events stay with the next event.
+        """Return the places of the items that a model begins to be sent with the newest item, or
+        ceases to be sent if that is an action. Return None if only the whole View can tell: where a
+        tool loop may lose or gain more than these, and once events stay with the next event.
         """
         if self._units.has_bonds:
             return None
         calls = self._units.calls_of(place)
         if calls is None:
-            return () if type(event) is Observation or is_unseen(event) else (place,)
-        members, is_action, loop = calls.members, type(event) is Action, self._units.last_loop
-        if is_action and loop[-1:] == [place] != loop and type(self._state.items[loop[-2]]) is Message:
-            before = next(each for each in reversed(loop) if each < place and self._units.calls_of(each))
-            if not self._is_sent(before):  # what was said since is of the loop now, and of a broken one
+            if type(event) is Observation or is_unseen(event):
+                return ()
+            return (place,)
+        members = calls.members
+        is_action = type(event) is Action
+        loop = self._units.last_loop
+        if (
+            is_action
+            and loop[-1:] == [place] != loop
+            and type(self._state.items[loop[-2]]) is Message
+        ):
+            before = next(
+                each for each in reversed(loop) if each < place and self._units.calls_of(each)
+            )
+            # what was said since is of the loop now, and of a broken one
+            if not self._is_sent(before):
                 return None
         if (calls.unanswered != 1 or len(members) == 1) if is_action else calls.unanswered:
             return ()  # they were not sent before, and are not sent now
         if loop and members[0] <= loop[-1]:
-            begins, ends = loop[0] == members[0], loop[-len(members) :] == members
+            begins = loop[0] == members[0]
+            ends = loop[-len(members) :] == members
             if is_action or not ends or not (begins or self._is_sent(loop[-len(members) - 1])):
                 return None
         return members
@@ -132,12 +163,18 @@ class LifetimesFold:
 
     def _change(self, event: Event) -> None:
         """Fold in one structural event, and compare the Views before and after it."""
-        before, version = self._state.events, event.id + 1
+        before = self._state.events
+        version = event.id + 1
         if isinstance(event, Retraction):
             if target(event) not in self._earlier:
-                raise LookupError(f"retraction {event.id} returns to version {target(event)}, which was not kept")
+                raise LookupError(
+                    f"retraction {event.id} returns to version {target(event)}, which was not kept"
+                )
             earlier, self._order.places = self._earlier[target(event)]
-            self._state, self._order.places = replace(earlier, version=version), dict(self._order.places)
+            self._state, self._order.places = (
+                replace(earlier, version=version),
+                dict(self._order.places),
+            )
         else:
             self._state = resume(self._state, (event,), version).state
         after = self._state.events
@@ -154,8 +191,12 @@ class LifetimesFold:
             opened = self._open.get(one.id)
             if opened is None:
                 self._enter(one, version, previous, index)
-            elif one.id < 0 and (opened.index, opened.place) != (index, self._order.places.get(one.id)):
-                # A summary of the V0 dialect whose place becomes fixed, or is no longer fixed after a retraction.
+            elif one.id < 0 and (opened.index, opened.place) != (
+                index,
+                self._order.places.get(one.id),
+            ):
+                # A summary of the V0 dialect whose place becomes fixed, or is no longer fixed after
+                # a retraction.
                 self._leave(one.id, event.id, None)
                 self._enter(one, version, previous, index)
             if not drifts:
@@ -167,7 +208,9 @@ class LifetimesFold:
         self._send_fit(version, after)
 
     def _explain_hidden(self, earlier: int, version: int) -> None:
-        """Record which events are hidden for another reason after a retraction to an earlier version."""
+        """Record which events are hidden for another reason after a retraction to an earlier
+        version.
+        """
         for event_id in self._closed.keys() - self._open.keys():
             life = self._lifetime(event_id)
             then = life.at(earlier)
@@ -175,7 +218,9 @@ class LifetimesFold:
             if departure != life.at(version):
                 self._returns[event_id] = (*life.returns, (version, departure))
 
-    def _enter(self, event: Event, version: int, after: int | None = None, index: int | None = None) -> None:
+    def _enter(
+        self, event: Event, version: int, after: int | None = None, index: int | None = None
+    ) -> None:
         opened = self._open[event.id] = _Open(version)
         if event.id < 0:
             self._summaries[event.id] = None
@@ -190,11 +235,17 @@ class LifetimesFold:
 
     def _leave(self, event_id: int, by: int, departure: Departure | None) -> None:
         opened = self._open.pop(event_id)
-        self._closed[event_id] = (*self._closed.get(event_id, ()), opened.span(by + 1, by, departure))
+        self._closed[event_id] = (
+            *self._closed.get(event_id, ()),
+            opened.span(by + 1, by, departure),
+        )
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
         """Update which of ``events``, a whole View, a model is sent."""
-        found = self._units.units() if self._state.register is None else units(events, self._state.left_behind)
+        if self._state.register is None:
+            found = self._units.units()
+        else:
+            found = units(events, self._state.left_behind)
         fit = {events[place].id for place in fit_positions(found)}
         for event in events:
             self._open[event.id].send(version, sent=event.id in fit and not is_unseen(event))
@@ -203,7 +254,9 @@ class LifetimesFold:
 def _departure(event: Event) -> Departure:
     if isinstance(event, Retraction):
         return "taken back"
-    return "summarized" if isinstance(event, CondensationAction) and event.summary is not None else "forgotten"
+    if isinstance(event, CondensationAction) and event.summary is not None:
+        return "summarized"
+    return "forgotten"
 
 
 class _Open(msgspec.Struct, gc=False):
@@ -219,13 +272,15 @@ class _Open(msgspec.Struct, gc=False):
         if sent == (len(self.sent) % 2 == 0):
             self.sent += (version,)
 
-    def span(self, stop: int | None = None, by: int | None = None, departure: Departure | None = None) -> Span:
+    def span(
+        self, stop: int | None = None, by: int | None = None, departure: Departure | None = None
+    ) -> Span:
         return Span(self.start, stop, by, departure, self.sent, self.place, self.index)
 
 
 class _Order:
-    """The places of summaries among the events. A summary has a second place if a retraction returned to a View in
-    which its place was not fixed yet.
+    """The places of summaries among the events. A summary has a second place if a retraction
+    returned to a View in which its place was not fixed yet.
     """
 
     def __init__(self) -> None:
@@ -235,8 +290,8 @@ class _Order:
         self._count: Counter[int] = Counter()
 
     def put(self, summary: int, after: int | None) -> int:
-        """Put a summary directly after another item of the present View. Summaries of earlier Views at that place come
-        after it. Return the number of its place.
+        """Put a summary directly after another item of the present View. Summaries of earlier Views
+        at that place come after it. Return the number of its place.
         """
         place = self.places[summary] = self._count[summary]
         self._count[summary] += 1

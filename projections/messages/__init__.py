@@ -1,29 +1,35 @@
 """A View's events as the messages that a model's server accepts.
 
     SystemMessage          system
-    Message                user or assistant, after its source; the environment speaks as user, since many models take
+    Message                user or assistant, after its source; the environment speaks as user,
+                           since many models take
                            a system message only at the beginning
     Action                 assistant, with a tool call; the actions of one response are one message
-    Observation            tool, right after the message that made the call, where servers insist on it
-    Action that is not the agent's, and its Observation   user: the thought, if there is one, and the content
+    Observation            tool, right after the message that made the call, where servers insist on
+                           it
+    Action that is not the agent's, and its Observation   user: the thought, if there is one, and
+                                                          the content
     CondensationSummary    user
     Annotation             user, if its writer marked it as shown: its name, then its data
     unknown                not sent to a model
 
-Neighbouring user messages become one. A message without text, image or call is left out, because servers refuse it. A
-*dialect* is the form that one kind of server accepts:
+Neighbouring user messages become one. A message without text, image or call is left out, because
+servers refuse it. A *dialect* is the form that one kind of server accepts:
 
     openai       OpenAI's chat completions, and the many servers that speak the same
-    litellm      the same for litellm, which translates it for each provider: with thinking blocks, and with images in
+    litellm      the same for litellm, which translates it for each provider: with thinking blocks,
+                 and with images in
                  tool messages
-    anthropic    Anthropic's messages; the system prompt is not among them, see ``View.system_prompt``
+    anthropic    Anthropic's messages; the system prompt is not among them, see
+                 ``View.system_prompt``
     anthropic-cached    the same with marks up to where the server keeps the prompt for the next one
     responses    items of OpenAI's Responses API, with the model's reasoning
-    openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some servers want back
+    openai-reasoning    openai with the model's thinking as ``reasoning_content``, which some
+                        servers want back
 
-``turns.py`` finds the turns of a conversation; ``growing.py`` keeps their messages with the View. What a dialect cannot
-say becomes a text that names it.
-``tests/projections/chat_rules.py`` has the rules of each dialect.
+``turns.py`` finds the turns of a conversation; ``growing.py`` keeps their messages with the View.
+What a dialect cannot say becomes a text that names it. ``tests/projections/chat_rules.py`` has the
+rules of each dialect.
 """
 
 from __future__ import annotations
@@ -58,14 +64,19 @@ system_prompt = anthropic.system_prompt
 
 
 def rendered(
-    events: Sequence[Event], positions: Sequence[int], dialect: Dialect = "litellm", *, opening: bool = True
+    events: Sequence[Event],
+    positions: Sequence[int],
+    dialect: Dialect = "litellm",
+    *,
+    opening: bool = True,
 ) -> list[Rendered]:
-    """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a model.
+    """Return the messages of the ``events`` at the ascending ``positions``, which must be fit for a
+    model.
 
-    Every tool call has one later tool message. If an id is used twice, the later call gets a new id. Equal events give
-    equal messages. ``opening``: these are the first messages of a conversation. If they begin with the assistant, the
-    dialects of litellm and Anthropic put a user's message before them, because most providers refuse them
-    otherwise. Cost: the positions.
+    Every tool call has one later tool message. If an id is used twice, the later call gets a new
+    id. Equal events give equal messages. ``opening``: these are the first messages of a
+    conversation. If they begin with the assistant, the dialects of litellm and Anthropic put a
+    user's message before them, because most providers refuse them otherwise. Cost: the positions.
     """
     made = rendering(dialect, opening=opening)
     made.follow(events, positions)
@@ -86,12 +97,17 @@ def rendering(dialect: Dialect, *, opening: bool = True) -> Rendering:
     return Rendering(render)
 
 
-def copy_messages(shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect) -> list[dict[str, Any]]:
+def copy_messages(
+    shared: Sequence[Rendered], events: Sequence[Event], dialect: Dialect
+) -> list[dict[str, Any]]:
     """Return copies of the messages of a rendering of ``events``, which the caller may change.
 
-    They have the marks for their server's prompt cache, whose places move as a prompt grows. Cost: the messages.
+    They have the marks for their server's prompt cache, whose places move as a prompt grows. Cost:
+    the messages.
     """
-    copies: list[dict[str, Any]] = msgspec.to_builtins([message for message, _ in shared], enc_hook=said)
+    copies: list[dict[str, Any]] = msgspec.to_builtins(
+        [message for message, _ in shared], enc_hook=said
+    )
     if dialect.startswith("anthropic"):
         anthropic.cut_trailing_space(copies)
     if dialect == "anthropic-cached":
@@ -103,4 +119,6 @@ def copy_messages(shared: Sequence[Rendered], events: Sequence[Event], dialect: 
 
 def with_positions(copies: Sequence[dict[str, Any]], shared: Sequence[Rendered]) -> list[Rendered]:
     """Return copies with the indices of the events that their originals were made of."""
-    return [Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)]
+    return [
+        Rendered(message, positions) for message, (_, positions) in zip(copies, shared, strict=True)
+    ]

@@ -1,4 +1,6 @@
-"""Render turns as Anthropic's messages: blocks, results in the user's messages, the system prompt apart."""
+"""Render turns as Anthropic's messages: blocks, results in the user's messages, the system prompt
+apart.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,15 @@ _NAME_MAX = 64
 
 
 def system_prompt(events: Sequence[Event]) -> str:
-    """Return the text of all system prompts among ``events``, in order; empty where there is none."""
-    parts = [part for event in events if isinstance(event, SystemMessage) for part in parts_of(event.content)]
+    """Return the text of all system prompts among ``events``, in order; empty where there is
+    none.
+    """
+    parts = [
+        part
+        for event in events
+        if isinstance(event, SystemMessage)
+        for part in parts_of(event.content)
+    ]
     return "\n\n".join((part if part["type"] == "text" else named(part))["text"] for part in parts)
 
 
@@ -46,24 +55,34 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
         moved: list[Part] = []
         parts = without_pictures(turn.parts, moved, "what came before", "server_tool")
         blocks = [
-            block for part in parts for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
+            block
+            for part in parts
+            for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
         ]
         blocks += map(_tool_use, turn.calls)
-        messages.say("assistant", [*signed(turn.thinking), *blocks] if blocks else [], turn.positions)
+        messages.say(
+            "assistant", [*signed(turn.thinking), *blocks] if blocks else [], turn.positions
+        )
         for call in turn.calls:
             messages.say("user", [_tool_result(call, moved)], (call.answered,))
         messages.say("user", [_block(part) for part in moved], turn.positions)
     return messages
 
 
-def mark_cached(messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]) -> None:
-    """Mark up to where the server is to keep the prompt: the first part and the last summary, which stay where the rest
-    is forgotten, the end of the prompt before, and the end. ``shared`` are the originals of the messages.
+def mark_cached(
+    messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
+) -> None:
+    """Mark up to where the server is to keep the prompt: the first part and the last summary, which
+    stay where the rest is forgotten, the end of the prompt before, and the end. ``shared`` are the
+    originals of the messages.
     """
     summaries = {place for place, event in enumerate(events) if type(event) is CondensationSummary}
     newest_first = range(len(messages) - 1, -1, -1)
     answer = next((n for n in newest_first if messages[n]["role"] == "assistant"), None)
-    told = next((n for n in newest_first if summaries and not summaries.isdisjoint(shared[n].positions)), None)
+    told = next(
+        (n for n in newest_first if summaries and not summaries.isdisjoint(shared[n].positions)),
+        None,
+    )
     before = None if answer is None else max(0, answer - 1)
     for n, place in enumerate((0, told, before, len(messages) - 1) if messages else ()):
         content = None if place is None else messages[place]["content"]
@@ -72,14 +91,19 @@ def mark_cached(messages: Sequence[Part], shared: Sequence[Rendered], events: Se
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
-    """Cut the white space at the end of a last message of the assistant, which the server refuses."""
+    """Cut the white space at the end of a last message of the assistant, which the server
+    refuses.
+    """
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         last |= {"text": last["text"].rstrip()} if last["type"] == "text" else {}
 
 
 def _block(part: Part) -> Part:
-    mark = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
+    if "cache_control" in part:
+        mark = {"cache_control": part["cache_control"]}
+    else:
+        mark = {}
     if part["type"] == "text":
         return {**text_part(part["text"]), **mark}
     if part["type"] == "file":
@@ -94,7 +118,11 @@ def _block(part: Part) -> Part:
     media_type, data = data_of(url)
     if not data:
         return {"type": "image", "source": {"type": "url", "url": url}, **mark}
-    return {"type": "image", "source": {"type": "base64", "media_type": media_type, "data": data}, **mark}
+    return {
+        "type": "image",
+        "source": {"type": "base64", "media_type": media_type, "data": data},
+        **mark,
+    }
 
 
 def _document(part: Part, mark: Part) -> Part:
@@ -106,7 +134,11 @@ def _document(part: Part, mark: Part) -> Part:
     elif file.data and file.media_type == PDF:
         source = {"type": "base64", "media_type": PDF, "data": file.data}
     elif file.data and file.media_type in IMAGE_TYPES:
-        return {"type": "image", "source": {"type": "base64", "media_type": file.media_type, "data": file.data}, **mark}
+        return {
+            "type": "image",
+            "source": {"type": "base64", "media_type": file.media_type, "data": file.data},
+            **mark,
+        }
     elif file.url.startswith(("https://", "http://")):
         source = {"type": "url", "url": file.url}
     elif file.id.startswith("file_"):  # other servers give other ids
@@ -114,7 +146,13 @@ def _document(part: Part, mark: Part) -> Part:
     else:
         return file.named("PDFs, texts, and ids of uploaded files")
     told: Part = {name: part[name] for name in ("context", "citations") if name in part}
-    return {"type": "document", "source": source, **({"title": file.name} if file.name else {}), **told, **mark}
+    return {
+        "type": "document",
+        "source": source,
+        **({"title": file.name} if file.name else {}),
+        **told,
+        **mark,
+    }
 
 
 def _tool_use(call: PairedCall) -> Part:
@@ -125,15 +163,34 @@ def _tool_use(call: PairedCall) -> Part:
 
 def _number(text: str) -> float | str:
     value = float(text)
-    return text if math.isinf(value) else value if "." in text or "e" in text.lower() else int(text)
+    if math.isinf(value):
+        return text
+    if "." in text or "e" in text.lower():
+        return value
+    return int(text)
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
-    """Return the result of a call. The result of a failed call may hold only texts: its images and files are moved."""
+    """Return the result of a call. The result of a failed call may hold only texts: its images and
+    files are moved.
+    """
     failed = call.observation.is_error
-    held = without_pictures(call.result, moved, "the failed call") if failed else call.result
+    if failed:
+        held = without_pictures(call.result, moved, "the failed call")
+    else:
+        held = call.result
     # A result may not put a file into a container: it names the file.
-    said = [named(part) if (block := _block(part))["type"] == "container_upload" else block for part in held]
-    content = said[0]["text"] if len(said) == 1 and said[0].keys() == {"type", "text"} else said
+    said = [
+        named(part) if (block := _block(part))["type"] == "container_upload" else block
+        for part in held
+    ]
+    if len(said) == 1 and said[0].keys() == {"type", "text"}:
+        content = said[0]["text"]
+    else:
+        content = said
     result = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
-    return {**result, "content": content or unsaid(call.observation), **({"is_error": True} if failed else {})}
+    return {
+        **result,
+        "content": content or unsaid(call.observation),
+        **({"is_error": True} if failed else {}),
+    }

@@ -8,7 +8,15 @@ from functools import partial
 from hashlib import sha256
 
 from foldlog.eventstore import Observation
-from foldlog.projections.messages.content import File, Part, image_url_of, named, sendable, text_part, without_pictures
+from foldlog.projections.messages.content import (
+    File,
+    Part,
+    image_url_of,
+    named,
+    sendable,
+    text_part,
+    without_pictures,
+)
 from foldlog.projections.messages.growing import MessageList
 from foldlog.projections.messages.turns import Dialect, MessageTurn, PairedCall, arguments_of
 
@@ -18,7 +26,9 @@ _CACHE_MARKS_MAX = 4
 
 
 def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool) -> MessageList:
-    """Return the messages of ``turns`` in the dialect ``openai``, ``openai-reasoning`` or ``litellm``."""
+    """Return the messages of ``turns`` in the dialect ``openai``, ``openai-reasoning`` or
+    ``litellm``.
+    """
     plain = dialect != "litellm"
     messages = MessageList(opening=opening and not plain, content_of=partial(_content, plain=plain))
     for turn in turns:
@@ -43,8 +53,8 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts as a server takes them: as one text, if they can be one. Many plain servers take parts only in a
-    user's message; litellm's providers take marks for the cache only in parts.
+    """Return parts as a server takes them: as one text, if they can be one. Many plain servers take
+    parts only in a user's message; litellm's providers take marks for the cache only in parts.
     """
     if parts is None or isinstance(parts, str):
         return parts
@@ -57,47 +67,75 @@ def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | 
 
 
 def _tool_call(call: PairedCall, plain: bool) -> Part:
-    function = {"name": matching(call.action.tool, _NAME_MAX), "arguments": arguments_of(call.action)}
-    return {"id": call_id_of(call, _CALL_ID_MAX if plain else None), "type": "function", "function": function}
+    function = {
+        "name": matching(call.action.tool, _NAME_MAX),
+        "arguments": arguments_of(call.action),
+    }
+    return {
+        "id": call_id_of(call, _CALL_ID_MAX if plain else None),
+        "type": "function",
+        "function": function,
+    }
 
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
-    """Return the model's thinking for its message: models that think between calls want it back unchanged."""
+    """Return the model's thinking for its message: models that think between calls want it back
+    unchanged.
+    """
     if dialect == "litellm":
         blocks = signed(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
     if dialect != "openai-reasoning":
         return {}
-    said = [sendable(text) for block in turn.thinking if isinstance(text := block.get("thinking"), str) and text]
+    said = [
+        sendable(text)
+        for block in turn.thinking
+        if isinstance(text := block.get("thinking"), str) and text
+    ]
     return {"reasoning_content": "\n".join(said)} if said else {}
 
 
 def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
-    where, holds = f"the result of {call.action.tool or 'the call'}", "" if plain else "image_url"
-    said = without_pictures(call.result, moved, where, holds) or [text_part(unsaid(call.observation))]
-    return {"role": "tool", "tool_call_id": call_id_of(call, _CALL_ID_MAX if plain else None), "content": said}
+    where = f"the result of {call.action.tool or 'the call'}"
+    holds = "" if plain else "image_url"
+    said = without_pictures(call.result, moved, where, holds) or [
+        text_part(unsaid(call.observation))
+    ]
+    return {
+        "role": "tool",
+        "tool_call_id": call_id_of(call, _CALL_ID_MAX if plain else None),
+        "content": said,
+    }
 
 
 def unsaid(observation: Observation) -> str:
-    """Return the text for an empty result: some servers refuse an empty text, and a model would take the empty result
-    of a failed call for a success.
+    """Return the text for an empty result: some servers refuse an empty text, and a model would
+    take the empty result of a failed call for a success.
     """
-    return "(it failed and said nothing)" if observation.is_error else "(no output)"
+    if observation.is_error:
+        return "(it failed and said nothing)"
+    return "(no output)"
 
 
 def call_id_of(call: PairedCall, length_max: int | None) -> str:
-    """Return the id of a call. OpenAI's servers take ids of a limited length; some that litellm knows by their meaning
-    are longer.
+    """Return the id of a call. OpenAI's servers take ids of a limited length; some that litellm
+    knows by their meaning are longer.
     """
     call_id = sendable(call.id)
-    return call_id if length_max is None or len(call_id) <= length_max else _shortened(call_id, length_max)
+    if length_max is None or len(call_id) <= length_max:
+        return call_id
+    return _shortened(call_id, length_max)
 
 
 def matching(name: str, length_max: int) -> str:
-    """Return a name or id that servers accept: letters, digits, ``_`` and ``-``. Different names stay different."""
+    """Return a name or id that servers accept: letters, digits, ``_`` and ``-``. Different names
+    stay different.
+    """
     if _NAME.fullmatch(name) and len(name) <= length_max:
         return name
-    return _shortened(_OTHERS.sub("_", name) or "unnamed", length_max, name) if name else "unnamed"
+    if name:
+        return _shortened(_OTHERS.sub("_", name) or "unnamed", length_max, name)
+    return "unnamed"
 
 
 def _shortened(text: str, length_max: int, whole: str | None = None) -> str:
@@ -119,9 +157,13 @@ def signed(thinking: Iterable[Part]) -> list[Part]:
 
 
 def _is_whole(block: Part, keys: Sequence[str]) -> bool:
-    """Return whether the block has its signature and can be sent as it is: a model refuses other blocks."""
+    """Return whether the block has its signature and can be sent as it is: a model refuses other
+    blocks.
+    """
     values = [block.get(key) for key in keys]
-    return bool(values[-1]) and all(isinstance(value, str) and sendable(value) == value for value in values)
+    return bool(values[-1]) and all(
+        isinstance(value, str) and sendable(value) == value for value in values
+    )
 
 
 _THINKING: Mapping[str, tuple[str, ...]] = {
@@ -136,28 +178,43 @@ def _plain_part(part: Part) -> Part:
             return text_part(part["text"])
         case "image_url" if (url := image_url_of(part)) is not None:
             detail = part["image_url"].get("detail")
-            known = {"detail": detail} if detail in ("auto", "low", "high") else {}
+            if detail in ("auto", "low", "high"):
+                known = {"detail": detail}
+            else:
+                known = {}
             return {"type": "image_url", "image_url": {"url": url, **known}}
         case "input_audio" if isinstance(part.get("input_audio"), Mapping):
             return {"type": "input_audio", "input_audio": part["input_audio"]}
         case "file":
             held = part["file"].of_openai("PDFs, texts and ids of uploaded files")
-            return {"type": "file", "file": held} if "text" not in held else text_part(held["text"])
+            if "text" not in held:
+                return {"type": "file", "file": held}
+            return text_part(held["text"])
     return named(part)
 
 
 def _part_of_litellm(part: Part) -> Part:
     """Return a part as litellm takes it: in a file, an address stands in the place of an id."""
     if part["type"] != "file":
-        return part if part["type"] in ("text", "image_url", "input_audio", "video_url") else named(part)
+        if part["type"] in ("text", "image_url", "input_audio", "video_url"):
+            return part
+        return named(part)
     file: File = part["file"]
-    held = {"file_data": file.data_url} if file.data else {"file_id": file.url or file.id}
-    mark = {"cache_control": part["cache_control"]} if "cache_control" in part else {}
+    if file.data:
+        held = {"file_data": file.data_url}
+    else:
+        held = {"file_id": file.url or file.id}
+    if "cache_control" in part:
+        mark = {"cache_control": part["cache_control"]}
+    else:
+        mark = {}
     return {"type": "file", "file": held | ({"filename": file.name} if file.name else {}), **mark}
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    """Leave the marks for the prompt cache on the last four parts that have one: servers refuse more."""
+    """Leave the marks for the prompt cache on the last four parts that have one: servers refuse
+    more.
+    """
     contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:

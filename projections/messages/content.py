@@ -1,4 +1,6 @@
-"""The content of a message: a text, or parts, each a text, an image, a file or something else, in OpenAI's shape."""
+"""The content of a message: a text, or parts, each a text, an image, a file or something else, in
+OpenAI's shape.
+"""
 
 from __future__ import annotations
 
@@ -19,31 +21,56 @@ IMAGE_TYPES = frozenset({"image/jpeg", "image/png", "image/gif", "image/webp"})
 PDF = "application/pdf"
 """The media type of the files that each server takes."""
 
-_TEXTS = ("title", "filename", "input", "text", "refusal", "stdout", "stderr", "source", "data", "context", "content")
+_TEXTS = (
+    "title",
+    "filename",
+    "input",
+    "text",
+    "refusal",
+    "stdout",
+    "stderr",
+    "source",
+    "data",
+    "context",
+    "content",
+)
 _TEXT_PARTS = ("text", "input_text", "output_text")
 _IMAGES = ("image", "image_url", "input_image")
-_BEGINNINGS = ((b"\x89PNG", "image/png"), (b"\xff\xd8\xff", "image/jpeg"), (b"GIF8", "image/gif"), (b"%PDF-", PDF))
+_BEGINNINGS = (
+    (b"\x89PNG", "image/png"),
+    (b"\xff\xd8\xff", "image/jpeg"),
+    (b"GIF8", "image/gif"),
+    (b"%PDF-", PDF),
+)
 
 
 def sendable(text: str) -> str:
-    """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a question mark."""
+    """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a
+    question mark.
+    """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def as_json(value: Any) -> str:
-    """Return a value as the text of JSON, a text as it is. NaN and infinities, which JSON lacks, become texts."""
+    """Return a value as the text of JSON, a text as it is. NaN and infinities, which JSON lacks,
+    become texts.
+    """
     if isinstance(value, str):
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=said, allow_nan=False)
     except ValueError:
-        return json.dumps(json.loads(json.dumps(value, default=said), parse_constant=str), ensure_ascii=False)
+        return json.dumps(
+            json.loads(json.dumps(value, default=said), parse_constant=str), ensure_ascii=False
+        )
     except RecursionError:
         return "(nested too deeply to be shown)"
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or white space alone. Cost: the white space at its beginning."""
+    """Return whether a text is empty or white space alone. Cost: the white space at its
+    beginning.
+    """
     return not text or text.isspace()
 
 
@@ -54,23 +81,36 @@ def text_part(text: str) -> Part:
 def named(part: Mapping[str, Any], why: str = "") -> Part:
     """Return a text in the place of a part that cannot be sent: the texts in it, if it has any."""
     kind = str(part.get("type") or "part").removesuffix("_url")
-    told = [] if why else [text for text in content_texts(part) if not is_blank(text)]
+    if why:
+        told = []
+    else:
+        told = [text for text in content_texts(part) if not is_blank(text)]
     return text_part("\n".join(told) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
 
 
-def with_texts(value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200) -> Any:
-    """Return a content, or a part, with each of its texts changed, down to this number of levels: the fields with these
-    names, text files, and all texts in the input of a call. Images and what an answer cites stay as they are.
+def with_texts(
+    value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200
+) -> Any:
+    """Return a content, or a part, with each of its texts changed, down to this number of levels:
+    the fields with these names, text files, and all texts in the input of a call. Images and what
+    an answer cites stay as they are.
     """
     if isinstance(value, str):
         return change(value) if name in _TEXTS else value
     if isinstance(value, File):
-        return value if (text := value.text) is None else value._replace(data=_base64(change(text).encode()))
+        if (text := value.text) is None:
+            return value
+        return value._replace(data=_base64(change(text).encode()))
     if isinstance(value, list | tuple) and levels:
         return type(value)([with_texts(each, change, name, levels - 1) for each in value])
     if not isinstance(value, Mapping) or not levels or value.get("type") in _IMAGES:
         return value
-    bytes_at = "file_data" if "file_data" in value else None if value.get("type") == "text" else "data"
+    if "file_data" in value:
+        bytes_at = "file_data"
+    elif value.get("type") == "text":
+        bytes_at = None
+    else:
+        bytes_at = "data"
     changed = {**value}
     for key in dict.fromkeys((*_TEXTS, *value)):
         if key in value and key != "citations":
@@ -102,11 +142,18 @@ def parts_of(content: Content) -> list[Part]:
     parts: list[Part] = []
     for part in content:
         text = part.get("text")
-        text = text.get("value", text) if isinstance(text, Mapping) else text  # as OpenAI's threads have it
+        # as OpenAI's threads have it
+        text = text.get("value", text) if isinstance(text, Mapping) else text
         kind = part.get("type", "text" if isinstance(text, str) else None)
-        is_empty = text is None and not any(part[key] for key in part if key not in ("type", "text"))
+        is_empty = text is None and not any(
+            part[key] for key in part if key not in ("type", "text")
+        )
         if kind in _TEXT_PARTS and (is_empty or isinstance(text, str)):
-            parts += [{**copied(part), "type": "text", "text": sendable(text)}] if text and not is_blank(text) else []
+            parts += (
+                [{**copied(part), "type": "text", "text": sendable(text)}]
+                if text and not is_blank(text)
+                else []
+            )
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
         elif kind in _IMAGES:
@@ -123,13 +170,22 @@ def words_of(content: Content) -> str:
     """Return the texts of a content, in lines of their own. Parts that are not a text are named."""
     if isinstance(content, str):
         return content
-    names = ([] if isinstance(part.get("text"), str) else [f"[{part.get('type', 'part')}]"] for part in content)
-    return "\n".join(text for part, name in zip(content, names, strict=True) for text in (*name, *content_texts(part)))
+    names = (
+        [] if isinstance(part.get("text"), str) else [f"[{part.get('type', 'part')}]"]
+        for part in content
+    )
+    return "\n".join(
+        text
+        for part, name in zip(content, names, strict=True)
+        for text in (*name, *content_texts(part))
+    )
 
 
 def says_something(content: Content) -> bool:
     """Return whether a message with this content is sent: an empty one is left out."""
-    return not is_blank(content) if isinstance(content, str) else bool(parts_of(content))
+    if isinstance(content, str):
+        return not is_blank(content)
+    return bool(parts_of(content))
 
 
 def _image(part: Mapping[str, Any]) -> Part:
@@ -141,14 +197,18 @@ def _image(part: Mapping[str, Any]) -> Part:
     image = {"url": image} if isinstance(image, str | bytes) else image
     if isinstance(image, Mapping) and isinstance(image.get("url"), bytes):
         image = {**image, "url": data_url(image["url"])}
-    if not isinstance(image, Mapping) or not isinstance(image.get("url"), str) or is_blank(image["url"]):
+    if (
+        not isinstance(image, Mapping)
+        or not isinstance(image.get("url"), str)
+        or is_blank(image["url"])
+    ):
         return named({"type": "image"}, "the history does not hold it")
     return {"type": "image_url", "image_url": copied(image)}
 
 
 class File(NamedTuple):
-    """A file of a message, and where it is: its media type and base64, its address, or the id that its server gave it.
-    What is not known is an empty text.
+    """A file of a message, and where it is: its media type and base64, its address, or the id that
+    its server gave it. What is not known is an empty text.
     """
 
     name: str
@@ -172,8 +232,8 @@ class File(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
-        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One that takes documents
-        of any type takes addresses, too.
+        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One
+        that takes documents of any type takes addresses, too.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
@@ -195,43 +255,72 @@ class File(NamedTuple):
 
 
 def _file(part: Mapping[str, Any]) -> list[Part]:
-    """Return a part whose ``file`` is a ``File``, from OpenAI's form or Anthropic's. Of blocks, return these."""
-    source, held = part.get("source"), part.get("file", part)
-    held = source if isinstance(source, Mapping) else held if isinstance(held, Mapping) else {}
+    """Return a part whose ``file`` is a ``File``, from OpenAI's form or Anthropic's. Of blocks,
+    return these.
+    """
+    source = part.get("source")
+    held = part.get("file", part)
+    if isinstance(source, Mapping):
+        held = source
+    elif isinstance(held, Mapping):
+        held = held
+    else:
+        held = {}
     url = _url_of(held)
     if isinstance(source, Mapping):
         if isinstance(blocks := source.get("content"), str | list | tuple):
             return parts_of(blocks if isinstance(blocks, str) else tuple(blocks))
-        held = {"filename": part.get("title"), "file_url": source.get("url"), "file_id": source.get("file_id")}
-    named_as, at, known_as = (str(held.get(key) or "") for key in ("filename", "file_url", "file_id"))
+        held = {
+            "filename": part.get("title"),
+            "file_url": source.get("url"),
+            "file_id": source.get("file_id"),
+        }
+    named_as, at, known_as = (
+        str(held.get(key) or "") for key in ("filename", "file_url", "file_id")
+    )
     file = File(named_as, *data_of(url), at, known_as)
     if (url and not file.data) or not any(file[2:]):
         return [named(part, "the history does not hold it")]
-    others = {name: part[name] for name in ("context", "citations", "cache_control") if name in part}
+    others = {
+        name: part[name] for name in ("context", "citations", "cache_control") if name in part
+    }
     return [{"type": "file", "file": file, **copied(others)}]
 
 
 def _url_of(held: Mapping[str, Any]) -> str:
-    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if it has none."""
-    data, media_type = held.get("file_data", held.get("data")), held.get("media_type")
+    """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if it has
+    none.
+    """
+    data = held.get("file_data", held.get("data"))
+    media_type = held.get("media_type")
     if "file_data" in held:
         media_type, _ = mimetypes.guess_type(str(held.get("filename")).rpartition("/")[2])
     elif isinstance(data, str) and held.get("type") == "text":
-        data, media_type = data.encode("utf-8", "replace"), "text/plain"
+        data = data.encode("utf-8", "replace")
+        media_type = "text/plain"
     elif isinstance(data, str):
         return f"data:{media_type};base64,{data}"
-    return data_url(data, media_type) if isinstance(data, bytes) else data if isinstance(data, str) else ""
+    if isinstance(data, bytes):
+        return data_url(data, media_type)
+    if isinstance(data, str):
+        return data
+    return ""
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
     """Return bytes as a URL. Where their type is not given it is read from their first bytes."""
-    return f"data:{media_type if isinstance(media_type, str) else _media_type(data)};base64,{_base64(data)}"
+    kind = media_type if isinstance(media_type, str) else _media_type(data)
+    return f"data:{kind};base64,{_base64(data)}"
 
 
 def copied(part: Mapping[str, Any]) -> Part:
-    """Return a copy that JSON can hold: ``data`` that is bytes in base64, as servers take it, other bytes named."""
+    """Return a copy that JSON can hold: ``data`` that is bytes in base64, as servers take it, other
+    bytes named.
+    """
     return {
-        name: _base64(value) if name == "data" and isinstance(value, bytes) else _copied_value(value)
+        name: (
+            _base64(value) if name == "data" and isinstance(value, bytes) else _copied_value(value)
+        )
         for name, value in part.items()
     }
 
@@ -241,7 +330,11 @@ def _copied_value(value: Any) -> Any:
         return copied(value)
     if isinstance(value, (list, tuple)):
         return list(map(_copied_value, value))
-    return sendable(value) if isinstance(value, str) else said(value) if isinstance(value, bytes) else value
+    if isinstance(value, str):
+        return sendable(value)
+    if isinstance(value, bytes):
+        return said(value)
+    return value
 
 
 def _base64(data: bytes) -> str:
@@ -249,15 +342,20 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type that the bytes show, of those that servers take; else one that says nothing."""
+    """Return the media type that the bytes show, of those that servers take; else one that says
+    nothing.
+    """
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
-    return next((kind for begins, kind in _BEGINNINGS if data.startswith(begins)), "application/octet-stream")
+    return next(
+        (kind for begins, kind in _BEGINNINGS if data.startswith(begins)),
+        "application/octet-stream",
+    )
 
 
 def image_url_of(part: Mapping[str, Any]) -> str | None:
-    """Return the address of an image that a server can read by itself: a web address, or data of a type that it takes;
-    None for any other part.
+    """Return the address of an image that a server can read by itself: a web address, or data of a
+    type that it takes; None for any other part.
     """
     if part.get("type") != "image_url":
         return None
@@ -270,12 +368,16 @@ def image_url_of(part: Mapping[str, Any]) -> str | None:
 def data_of(url: str) -> tuple[str, str]:
     """Return the media type and the base64 text of a data URL; two empty texts for any other."""
     head, comma, data = url.partition(";base64,")
-    return (head[5:].lower(), data) if comma and head.startswith("data:") and data else ("", "")
+    if comma and head.startswith("data:") and data:
+        return (head[5:].lower(), data)
+    return ("", "")
 
 
-def without_pictures(parts: Iterable[Part], moved: list[Part], where: str, holds: str = "") -> list[Part]:
-    """Return the parts for a message that may hold only texts, and parts of the type ``holds``. Other images and files
-    go to ``moved``, and texts take their places.
+def without_pictures(
+    parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
+) -> list[Part]:
+    """Return the parts for a message that may hold only texts, and parts of the type ``holds``.
+    Other images and files go to ``moved``, and texts take their places.
     """
     kept: list[Part] = []
     for part in parts:
@@ -284,7 +386,9 @@ def without_pictures(parts: Iterable[Part], moved: list[Part], where: str, holds
         elif part["type"] in _MOVED:
             what = _MOVED[part["type"]]
             moved += [text_part(f"[{what} of {where} follows]"), part]
-            kept.append(text_part(f"[{what.split()[-1]}: it is in the user's message after this one]"))
+            kept.append(
+                text_part(f"[{what.split()[-1]}: it is in the user's message after this one]")
+            )
         else:
             kept.append(named(part))
     return kept

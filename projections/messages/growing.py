@@ -1,7 +1,9 @@
-"""Messages that grow with their View: a prompt's beginning is made once, and stays equal byte for byte.
+"""Messages that grow with their View: a prompt's beginning is made once, and stays equal byte for
+byte.
 
-A View mostly grows at its end. Then the messages before the model's last reply stay as they are, and only those since
-are made again. Where earlier events changed, because some were forgotten or masked, the messages before them stay.
+A View mostly grows at its end. Then the messages before the model's last reply stay as they are,
+and only those since are made again. Where earlier events changed, because some were forgotten or
+masked, the messages before them stay.
 """
 
 from __future__ import annotations
@@ -27,19 +29,24 @@ class Rendered(NamedTuple):
 
 
 class _Start(NamedTuple):
-    """A message of the model at which a rendering may be taken up again, and the index of its first event."""
+    """A message of the model at which a rendering may be taken up again, and the index of its first
+    event.
+    """
 
     message: int
     position: int
 
 
 class MessageList:
-    """Messages in the making. ``opening``: if they begin with the assistant, a user's message comes before it.
+    """Messages in the making. ``opening``: if they begin with the assistant, a user's message comes
+    before it.
 
     ``content_of`` returns the content of a message that has no further parts.
     """
 
-    def __init__(self, *, opening: bool = False, content_of: Callable[[Any], Any] | None = None) -> None:
+    def __init__(
+        self, *, opening: bool = False, content_of: Callable[[Any], Any] | None = None
+    ) -> None:
         self._messages: list[tuple[Part, dict[int, None]]] = []
         self._opening = opening
         self._content_of = content_of
@@ -56,15 +63,17 @@ class MessageList:
         if self._opening and role != "system":
             self._opening = False
             if role == "assistant":
-                self._messages.append(({"role": "user", "content": BEGINNING}, dict.fromkeys(positions[:1])))
+                self._messages.append(
+                    ({"role": "user", "content": BEGINNING}, dict.fromkeys(positions[:1]))
+                )
         if self._start is not None and role != "user":
             self.starts.append(_Start(len(self._messages), self._start))
         self._start = None
         self._messages.append((message, dict.fromkeys(positions)))
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-        """Add a message, unless it has no parts. Where the last message has the same role, it grows by these parts. It
-        takes over ``parts``. Cost: these.
+        """Add a message, unless it has no parts. Where the last message has the same role, it grows
+        by these parts. It takes over ``parts``. Cost: these.
         """
         if not parts:
             return
@@ -93,9 +102,11 @@ def _is_thinking(part: Part) -> bool:
 
 
 class Rendering:
-    """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at a time may use it.
+    """The messages of a View in one dialect, before marks for a prompt cache are set. One thread at
+    a time may use it.
 
-    ``render`` makes the messages of turns; its second argument says whether they open the conversation.
+    ``render`` makes the messages of turns; its second argument says whether they open the
+    conversation.
     """
 
     def __init__(self, render: Callable[[Iterable[MessageTurn], bool], MessageList]) -> None:
@@ -110,19 +121,24 @@ class Rendering:
     def follow(self, events: Sequence[Event], fit: Sequence[int]) -> None:
         """Make these the messages of the events at the ascending indices ``fit``.
 
-        Cost: the comparison with the former events, and the messages since the last reply before the first difference.
+        Cost: the comparison with the former events, and the messages since the last reply before
+        the first difference.
         """
         if events is self._events and fit is self._fit:
             return
         place = _alike(self._fit, fit)
-        same = min((_alike(self._events, events), *self._fit[place : place + 1], *fit[place : place + 1]))
+        same = min(
+            (_alike(self._events, events), *self._fit[place : place + 1], *fit[place : place + 1])
+        )
         while not self._go_on(events, fit, same):
             pass
-        self._events, self._fit = events, fit
+        self._events = events
+        self._fit = fit
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        """Make the messages from the last start on that is at most ``same``. Return False where the messages before it
-        do not end there any more, because the reply that began there says nothing now.
+        """Make the messages from the last start on that is at most ``same``. Return False where the
+        messages before it do not end there any more, because the reply that began there says
+        nothing now.
         """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()
@@ -135,7 +151,9 @@ class Rendering:
         if start.message and made.starts[:1] != [_Start(0, start.position)]:
             return False
         self.messages += made.finish()
-        self._starts += (_Start(start.message + each.message, each.position) for each in made.starts)
+        self._starts += (
+            _Start(start.message + each.message, each.position) for each in made.starts
+        )
         return True
 
 

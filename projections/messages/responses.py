@@ -1,4 +1,6 @@
-"""Render turns as items of OpenAI's Responses API, its ``input``: messages, calls, results, the model's reasoning."""
+"""Render turns as items of OpenAI's Responses API, its ``input``: messages, calls, results, the
+model's reasoning.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,14 @@ from collections.abc import Iterable
 
 from foldlog.eventstore import Action
 from foldlog.projections.messages.chat import call_id_of, matching, unsaid
-from foldlog.projections.messages.content import Part, copied, image_url_of, named, sendable, without_pictures
+from foldlog.projections.messages.content import (
+    Part,
+    copied,
+    image_url_of,
+    named,
+    sendable,
+    without_pictures,
+)
 from foldlog.projections.messages.growing import MessageList
 from foldlog.projections.messages.turns import MessageTurn, PairedCall, arguments_of
 
@@ -16,7 +25,9 @@ _REASONING = ("type", "id", "summary", "content", "encrypted_content")
 
 
 def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
-    """Return the items of ``turns``. The items of a response come before the results of its calls."""
+    """Return the items of ``turns``. The items of a response come before the results of its
+    calls.
+    """
     items = MessageList()
     for turn in turns:
         if turn.role == "user":
@@ -28,7 +39,11 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
             if part["type"] == "compaction" and "encrypted_content" in part:
                 items.add({key: part[key] for key in _COMPACTION if key in part}, turn.positions)
         for call in turn.calls:
-            for item in (*_reasoning(call.thinking), *_said("assistant", call.thought, moved), _call(call)):
+            for item in (
+                *_reasoning(call.thinking),
+                *_said("assistant", call.thought, moved),
+                _call(call),
+            ):
                 items.add(item, call.positions)
         thought = [block for call in turn.calls for block in call.thinking]
         told = [part for call in turn.calls for part in call.thought]
@@ -42,38 +57,59 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    """Return the message of the model or the system, which holds only texts: its images and files go to ``moved``."""
-    own = [part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part]  # an item
+    """Return the message of the model or the system, which holds only texts: its images and files
+    go to ``moved``.
+    """
+    # an item
+    own = [
+        part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part
+    ]
     texts = [part["text"] for part in without_pictures(own, moved, "this message")]
     return [{"role": role, "content": "\n\n".join(texts)}] if texts else []
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items among the model's thinking, which its server takes back: with an id and a summary."""
+    """Return the reasoning items among the model's thinking, which its server takes back: with an
+    id and a summary.
+    """
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
         for item in thinking
-        if item.get("type") == "reasoning" and isinstance(item.get("id"), str) and isinstance(item.get("summary"), list)
+        if item.get("type") == "reasoning"
+        and isinstance(item.get("id"), str)
+        and isinstance(item.get("summary"), list)
     ]
 
 
 def _custom(action: Action) -> str | None:
-    """Return the text that the model wrote for a custom tool, which takes any text; None for a call of a function."""
+    """Return the text that the model wrote for a custom tool, which takes any text; None for a call
+    of a function.
+    """
     given = action.arguments if "custom_tool" in action.meta else None
-    return sendable(given["input"]) if isinstance(given, dict) and isinstance(given.get("input"), str) else None
+    if isinstance(given, dict) and isinstance(given.get("input"), str):
+        return sendable(given["input"])
+    return None
 
 
 def _call(call: PairedCall) -> Part:
-    named_as = {"call_id": call_id_of(call, _CALL_ID_MAX), "name": matching(call.action.tool, _NAME_MAX)}
+    named_as = {
+        "call_id": call_id_of(call, _CALL_ID_MAX),
+        "name": matching(call.action.tool, _NAME_MAX),
+    }
     if (text := _custom(call.action)) is not None:
         return {"type": "custom_tool_call", **named_as, "input": text}
     return {"type": "function_call", **named_as, "arguments": arguments_of(call.action)}
 
 
 def _result(call: PairedCall) -> Part:
-    said = [_input(part) for part in call.result] or [{"type": "input_text", "text": unsaid(call.observation)}]
+    said = [_input(part) for part in call.result] or [
+        {"type": "input_text", "text": unsaid(call.observation)}
+    ]
     output = said[0]["text"] if len(said) == 1 and "text" in said[0] else said
-    kind = "function_call_output" if _custom(call.action) is None else "custom_tool_call_output"
+    if _custom(call.action) is None:
+        kind = "function_call_output"
+    else:
+        kind = "custom_tool_call_output"
     return {"type": kind, "call_id": call_id_of(call, _CALL_ID_MAX), "output": output}
 
 
@@ -81,7 +117,11 @@ def _input(part: Part) -> Part:
     """Return a part of a user's message, or of a result."""
     if part["type"] == "image_url" and (url := image_url_of(part)) is not None:
         detail = part["image_url"].get("detail")
-        return {"type": "input_image", "image_url": url, "detail": detail if detail in ("low", "high") else "auto"}
+        return {
+            "type": "input_image",
+            "image_url": url,
+            "detail": detail if detail in ("low", "high") else "auto",
+        }
     if part["type"] == "file":
         held = part["file"].of_openai("documents, web addresses and ids of its own", any_type=True)
         return {"type": "input_text" if "text" in held else "input_file", **held}

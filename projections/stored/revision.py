@@ -1,4 +1,6 @@
-"""A fold that makes a revision after each structural event, and can continue from a revision. Pure."""
+"""A fold that makes a revision after each structural event, and can continue from a revision.
+Pure.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,12 @@ from foldlog.projections.fold import EMPTY, ViewState, add_shown, resume, summar
 from foldlog.projections.intervals import Intervals
 from foldlog.projections.items import NO_ITEMS, Items
 from foldlog.projections.retractions import target
-from foldlog.projections.stored.revision_codec import Ints, Revision, UnreadableRevision, encode_revision
+from foldlog.projections.stored.revision_codec import (
+    Ints,
+    Revision,
+    UnreadableRevision,
+    encode_revision,
+)
 from foldlog.projections.v0_dialect import Register
 
 
@@ -45,27 +52,35 @@ class PastFolds(Protocol):
         """Return the fold at a version."""
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        """Return the revision after the last structural event before a version, and the version that
-        it brought. None where it is missing or cannot be read.
+        """Return the revision after the last structural event before a version, and the version
+        that it brought. None where it is missing or cannot be read.
         """
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
 
 
-def fold_on(start: ViewFold, events: Sequence[Event], version: int, past: PastFolds) -> tuple[ViewFold, list[Record]]:
-    """Fold on from ``start`` to ``version``, given the shown and the structural events in between, in order.
+def fold_on(
+    start: ViewFold, events: Sequence[Event], version: int, past: PastFolds
+) -> tuple[ViewFold, list[Record]]:
+    """Fold on from ``start`` to ``version``, given the shown and the structural events in between,
+    in order.
 
-    Return the fold there, and a record for each structural event. Raises ``UnknownEventType``. Cost: the events; for
-    each structural one the View at that moment, for a retraction also the View that it returns to.
+    Return the fold there, and a record for each structural event. Raises ``UnknownEventType``.
+    Cost: the events; for each structural one the View at that moment, for a retraction also the
+    View that it returns to.
     """
-    folded, records = start, list[Record]()
+    folded = start
+    records = list[Record]()
     done = 0
     for place, event in enumerate(events):
         if type(event) not in MAY_BE_STRUCTURAL or not is_structural(event):
             continue
         before = fold_shown(folded, events[done:place], event.id)
-        folded = _return(before, event, past) if isinstance(event, Retraction) else _change(before, event)
+        if isinstance(event, Retraction):
+            folded = _return(before, event, past)
+        else:
+            folded = _change(before, event)
         record = encode_revision(folded.version, folded.revision)
         past.keep(record)
         records.append(record)
@@ -77,12 +92,15 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
     """Fold in events that are not structural."""
     if start.state.version == version:
         return start
-    return start._replace(state=add_shown(start.state, [event for event in events if event.shown], version))
+    return start._replace(
+        state=add_shown(start.state, [event for event in events if event.shown], version)
+    )
 
 
 def returned(now: Revision, earlier: Revision, since: int, version: int) -> Revision:
-    """Return the revision after a retraction to ``version``, from those of the two Views: ``now`` before it, and
-    ``earlier``, which a structural event brought at version ``since``. No event is needed for it.
+    """Return the revision after a retraction to ``version``, from those of the two Views: ``now``
+    before it, and ``earlier``, which a structural event brought at version ``since``. No event is
+    needed for it.
     """
     return msgspec.structs.replace(
         earlier,
@@ -96,13 +114,15 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
     version = target(retraction)
     earlier = _shortened(folded, version, past) or past.at(version)
     revision = returned(folded.revision, earlier.revision, earlier.revised, version)
-    state = replace(earlier.state, version=retraction.id + 1, unhandled_condensation_request=revision.requested)
+    state = replace(
+        earlier.state, version=retraction.id + 1, unhandled_condensation_request=revision.requested
+    )
     return ViewFold(state, revision, state.version)
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """Return the fold at an earlier version if its View is known to be a beginning of this View. Cost: a revision, and
-    copying the View.
+    """Return the fold at an earlier version if its View is known to be a beginning of this View.
+    Cost: a revision, and copying the View.
     """
     found = past.revision_at(version)
     if found is None:
@@ -155,8 +175,9 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 
 def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
-    """Return the ends of the intervals of a View that still shows the events ``shown``, at ``version``. An interval
-    ends where an event that was shown is forgotten or taken back; the last one is open if none was since.
+    """Return the ends of the intervals of a View that still shows the events ``shown``, at
+    ``version``. An interval ends where an event that was shown is forgotten or taken back; the last
+    one is open if none was since.
     """
     ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
@@ -179,8 +200,8 @@ def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
-    """Return the ends of the intervals of the View at a version, given those that its revision of version ``since``
-    keeps: all events since then are in it.
+    """Return the ends of the intervals of the View at a version, given those that its revision of
+    version ``since`` keeps: all events since then are in it.
     """
     if len(kept) % 2:
         return (*kept, version)
@@ -189,7 +210,11 @@ def spanned(kept: Ints, since: int, version: int) -> Ints:
 
 def intervals_of(ends: Ints) -> Intervals:
     """Return intervals from the list of their ends."""
-    return tuple((start, stop - 1) for start, stop in zip(ends[::2], ends[1::2], strict=False) if start < stop)
+    return tuple(
+        (start, stop - 1)
+        for start, stop in zip(ends[::2], ends[1::2], strict=False)
+        if start < stop
+    )
 
 
 def named_condensations(revision: Revision) -> tuple[int, ...]:
@@ -197,9 +222,11 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
     return (*revision.summaries, *revision.register[:1])
 
 
-def from_revision(version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]) -> ViewFold:
-    """Return the fold at the version of a revision, given the shown events in its intervals and the condensations that
-    it names.
+def from_revision(
+    version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
+) -> ViewFold:
+    """Return the fold at the version of a revision, given the shown events in its intervals and the
+    condensations that it names.
 
     Raises ``UnreadableRevision`` where one of these is missing. Cost: the items of the View.
     """
@@ -207,7 +234,8 @@ def from_revision(version: int, revision: Revision, shown: Sequence[Event], cond
     for condensation in named_condensations(revision):
         if condensation not in summaries:
             raise UnreadableRevision(
-                f"the revision of version {version} names condensation {condensation}, which the log does not have"
+                f"the revision of version {version} names condensation {condensation}, which the"
+                " log does not have"
             )
     shown_ids = [event.id for event in shown]
     items: list[Event] = []

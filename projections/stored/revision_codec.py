@@ -5,9 +5,9 @@ structural event brought. Its body is a JSON object of flat lists of integers; a
 out:
 
     kept         ids at which the kept intervals begin and end, in turn (``[0, 4, 40]``: 0 to 3, and
-                 all from 40 on). The View holds every *shown* event in these intervals that the tomb
-                 does not hold, so events that are not shown cost nothing. After a retraction the last
-                 interval ends at the version that it returns to
+                 all from 40 on). The View holds every *shown* event in these intervals that the
+                 tomb does not hold, so events that are not shown cost nothing. After a retraction
+                 the last interval ends at the version that it returns to
     summaries    the condensations whose summaries the View shows, in the order of the View
     after        for each of them the event that its summary stands after (-1: before all)
     register     c, offset: the newest summary, in the V0 dialect
@@ -32,8 +32,8 @@ from foldlog.eventstore.inside import VIEWS, Record
 
 PROJECTION = VIEWS
 CODE = 4
-"""Version of the fold and of this form. Increase it with every change of the result of a fold, or of
-this form: records of another version are rebuilt, not trusted.
+"""Version of the fold and of this form. Increase it with every change of the result of a fold, or
+of this form: records of another version are rebuilt, not trusted.
 """
 
 Ints = tuple[int, ...]
@@ -72,11 +72,15 @@ def decode_revision(record: Record) -> Revision:
     try:
         stored = _decoder.decode(record.body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UnreadableRevision(f"the revision of version {record.version} cannot be read: {error}") from error
+        raise UnreadableRevision(
+            f"the revision of version {record.version} cannot be read: {error}"
+        ) from error
     lists = {name: tuple(accumulate(getattr(stored, name))) for name in _LISTS}
     revision = msgspec.structs.replace(stored, **lists)
     if not _is_possible(revision, record.version):
-        raise UnreadableRevision(f"the revision of version {record.version} holds lists that no View has")
+        raise UnreadableRevision(
+            f"the revision of version {record.version} holds lists that no View has"
+        )
     return revision
 
 

@@ -1,10 +1,12 @@
-"""Plays ``session.txt`` on the invented project of ``project.txt`` and writes the history that foldlog ships.
+"""Plays ``session.txt`` on the invented project of ``project.txt`` and writes the history that
+foldlog ships.
 
     .venv/bin/python scripts/sample/make.py
 
-Nothing in the history is copied from elsewhere: the words are written in ``session.txt``, and what the tools answer is
-what they answered when the commands were run, in a folder of their own. Times, ids and whatever names the machine are
-replaced, so that the result is the same wherever it is made (but for the words of Python, pytest and git themselves).
+Nothing in the history is copied from elsewhere: the words are written in ``session.txt``, and what
+the tools answer is what they answered when the commands were run, in a folder of their own. Times,
+ids and whatever names the machine are replaced, so that the result is the same wherever it is made
+(but for the words of Python, pytest and git themselves).
 """
 
 from __future__ import annotations
@@ -38,7 +40,11 @@ TOOLS = [
         "Views, creates and edits files. `view` also lists a folder.",
         ["command", "path", "old_str", "new_str"],
     ),
-    ("task_tracker", "Keeps the list of what is to be done. `plan` replaces it.", ["command", "task_list"]),
+    (
+        "task_tracker",
+        "Keeps the list of what is to be done. `plan` replaces it.",
+        ["command", "task_list"],
+    ),
     ("think", "Writes a thought down. Changes nothing.", ["thought"]),
     ("finish", "Ends the task with a report to the user.", ["message"]),
 ]
@@ -120,10 +126,15 @@ class Workspace:
     def view(self, name: str, first: str = "", last: str = "") -> str:
         path = self.path(name)
         if path.is_dir():
-            below = sorted(p for p in path.rglob("*") if ".git" not in p.parts and len(p.relative_to(path).parts) <= 3)
+            below = sorted(
+                p
+                for p in path.rglob("*")
+                if ".git" not in p.parts and len(p.relative_to(path).parts) <= 3
+            )
             listed = "\n".join(self.name(p) + ("/" if p.is_dir() else "") for p in below)
             return (
-                f"Files and folders in {self.name(path.resolve())}, three levels deep, hidden ones left out:\n{listed}"
+                f"Files and folders in {self.name(path.resolve())}, three levels deep, hidden ones"
+                f" left out:\n{listed}"
             )
         lines = self._shown(path.read_text()).splitlines()
         start, stop = int(first or 1), min(int(last or len(lines)), len(lines))
@@ -139,7 +150,13 @@ class Workspace:
         text = path.read_text()
         if text.count(old) != 1:
             where = "does not occur" if old not in text else f"occurs {text.count(old)} times"
-            return f"Nothing was changed: old_str {where} in {self.name(path)}. It must occur exactly once.", True
+            return (
+                (
+                    f"Nothing was changed: old_str {where} in {self.name(path)}. It must occur"
+                    " exactly once."
+                ),
+                True,
+            )
         path.write_text(text.replace(old, new))
         first = text[: text.index(old)].count("\n") + 1
         around = self.view(name, str(max(1, first - 3)), str(first + new.count("\n") + 3))
@@ -147,7 +164,9 @@ class Workspace:
 
 
 class History:
-    """The events, and the View that an agent would have had of them, for choosing what a condensation forgets."""
+    """The events, and the View that an agent would have had of them, for choosing what a
+    condensation forgets.
+    """
 
     def __init__(self, workspace: Workspace, rng: random.Random) -> None:
         self.workspace, self.rng = workspace, rng
@@ -158,9 +177,16 @@ class History:
     def uuid(self) -> str:
         return str(uuid.UUID(int=self.rng.getrandbits(128), version=4))
 
-    def add(self, kind: str, source: str, *, seconds: float = 1.0, in_view: bool = True, **fields: Any) -> Json:
+    def add(
+        self, kind: str, source: str, *, seconds: float = 1.0, in_view: bool = True, **fields: Any
+    ) -> Json:
         self.workspace.clock += timedelta(seconds=seconds * self.rng.uniform(0.5, 1.8))
-        event = {"kind": kind, "id": self.uuid(), "timestamp": self.workspace.clock.isoformat(), "source": source}
+        event = {
+            "kind": kind,
+            "id": self.uuid(),
+            "timestamp": self.workspace.clock.isoformat(),
+            "source": source,
+        }
         event.update(fields)
         self.events.append(event)
         if in_view:
@@ -168,7 +194,9 @@ class History:
         return event
 
     def message(self, role: str, text: str) -> None:
-        fields: Json = {"llm_message": {"role": role, "content": [_text(text)], "thinking_blocks": []}}
+        fields: Json = {
+            "llm_message": {"role": role, "content": [_text(text)], "thinking_blocks": []}
+        }
         if role == "assistant":
             fields["llm_response_id"] = f"chatcmpl-{self.uuid()}"
         else:
@@ -177,7 +205,14 @@ class History:
         self.add("MessageEvent", "agent" if role == "assistant" else "user", seconds=9, **fields)
 
     def call(
-        self, tool: str, action: Json | None, arguments: Json, thought: str, *, joins: bool, risk: str = "LOW"
+        self,
+        tool: str,
+        action: Json | None,
+        arguments: Json,
+        thought: str,
+        *,
+        joins: bool,
+        risk: str = "LOW",
     ) -> Json:
         if not joins:
             self.response = f"chatcmpl-{self.uuid()}"
@@ -189,15 +224,26 @@ class History:
             "agent",
             seconds=0.01 if joins else 6,
             thought=[_text(spoken)] if spoken else [],
-            thinking_blocks=[
-                {"type": "thinking", "thinking": thinking, "signature": f"{self.rng.getrandbits(160):040x}"}
-            ]
-            if thinking
-            else [],
+            thinking_blocks=(
+                [
+                    {
+                        "type": "thinking",
+                        "thinking": thinking,
+                        "signature": f"{self.rng.getrandbits(160):040x}",
+                    }
+                ]
+                if thinking
+                else []
+            ),
             **({} if action is None else {"action": action}),
             tool_name=tool,
             tool_call_id=call_id,
-            tool_call={"id": call_id, "name": tool, "arguments": json.dumps(arguments), "origin": "completion"},
+            tool_call={
+                "id": call_id,
+                "name": tool,
+                "arguments": json.dumps(arguments),
+                "origin": "completion",
+            },
             llm_response_id=self.response,
             security_risk=risk,
         )
@@ -229,7 +275,9 @@ class History:
             summary_offset=start,
             llm_response_id=f"chatcmpl-{self.uuid()}",
         )
-        self.view[start:stop] = [{"kind": "CondensationSummaryEvent", "id": f"{condensation['id']}-summary"}]
+        self.view[start:stop] = [
+            {"kind": "CondensationSummaryEvent", "id": f"{condensation['id']}-summary"}
+        ]
 
     def _may_cut(self, index: int) -> bool:
         """No call is open here, and no thinking loop goes on."""
@@ -255,7 +303,9 @@ def _said(text: str, **fields: Any) -> Json:
 
 
 class Player:
-    """One method for each verb of the session. Calls of one response are made first, then all are answered."""
+    """One method for each verb of the session. Calls of one response are made first, then all are
+    answered.
+    """
 
     def __init__(self, workspace: Workspace, history: History) -> None:
         self.workspace, self.history = workspace, history
@@ -290,7 +340,10 @@ class Player:
                     "description": about,
                     "parameters": {
                         "type": "object",
-                        "properties": {key: {"type": "array" if key == "task_list" else "string"} for key in keys},
+                        "properties": {
+                            key: {"type": "array" if key == "task_list" else "string"}
+                            for key in keys
+                        },
                         "required": keys[:1],
                     },
                 },
@@ -308,7 +361,9 @@ class Player:
 
     def do_state(self, argument: str, _: str) -> None:
         key, value = argument.split()
-        self.history.add("ConversationStateUpdateEvent", "environment", in_view=False, key=key, value=value)
+        self.history.add(
+            "ConversationStateUpdateEvent", "environment", in_view=False, key=key, value=value
+        )
 
     def do_run(self, command: str, body: str, joins: bool) -> None:
         thought, _, script = body.partition("---\n")
@@ -334,7 +389,9 @@ class Player:
             "suffix": f"\n[The command ended with exit code {status}.]",
         }
         observation = _said(output, kind="TerminalObservation", command=command)
-        self.waiting.append((call, {**observation, "exit_code": status, "timeout": False, "metadata": metadata}))
+        self.waiting.append(
+            (call, {**observation, "exit_code": status, "timeout": False, "metadata": metadata})
+        )
 
     def do_view(self, argument: str, thought: str, joins: bool) -> None:
         name, *lines = argument.split()
@@ -351,14 +408,23 @@ class Player:
     def do_edit(self, name: str, body: str, joins: bool) -> None:
         thought, _, change = body.partition("--- old\n")
         old, _, new = change.partition("\n--- new\n")
-        arguments = {"command": "str_replace", "path": self._absolute(name), "old_str": old, "new_str": new}
+        arguments = {
+            "command": "str_replace",
+            "path": self._absolute(name),
+            "old_str": old,
+            "new_str": new,
+        }
         self._edit_file(arguments, thought, joins, *self.workspace.edit(name, old, new))
 
-    def _edit_file(self, arguments: Json, thought: str, joins: bool, output: str, failed: bool) -> None:
+    def _edit_file(
+        self, arguments: Json, thought: str, joins: bool, output: str, failed: bool
+    ) -> None:
         action = {"kind": "FileEditorAction", **arguments}
         call = self.history.call("file_editor", action, arguments, thought, joins=joins)
         fields = {key: arguments[key] for key in ("command", "path")}
-        self.waiting.append((call, _said(output, kind="FileEditorObservation", is_error=failed, **fields)))
+        self.waiting.append(
+            (call, _said(output, kind="FileEditorObservation", is_error=failed, **fields))
+        )
 
     def _absolute(self, name: str) -> str:
         return name if name.startswith("/") else str(Path("/workspace/tidewatch") / name)
@@ -367,16 +433,30 @@ class Player:
         loop = [line for line in body.splitlines() if line.startswith("~ ")]
         thought = "\n".join(line for line in body.splitlines() if not line.startswith("~ "))
         call = self.history.call(
-            "think", {"kind": "ThinkAction", "thought": thought}, {"thought": thought}, "\n".join(loop), joins=joins
+            "think",
+            {"kind": "ThinkAction", "thought": thought},
+            {"thought": thought},
+            "\n".join(loop),
+            joins=joins,
         )
-        self.waiting.append((call, _said("Your thought has been written down.", kind="ThinkObservation")))
+        self.waiting.append(
+            (call, _said("Your thought has been written down.", kind="ThinkObservation"))
+        )
 
     def do_tasks(self, _: str, body: str, joins: bool) -> None:
         rows = [[part.strip() for part in line.split("|")] for line in body.strip().splitlines()]
-        tasks = [{"title": title, "status": status.replace(" ", "_"), "notes": notes} for title, status, notes in rows]
+        tasks = [
+            {"title": title, "status": status.replace(" ", "_"), "notes": notes}
+            for title, status, notes in rows
+        ]
         arguments = {"command": "plan", "task_list": tasks}
-        call = self.history.call("task_tracker", {"kind": "TaskTrackerAction", **arguments}, arguments, "", joins=joins)
-        answer = f"The list has {len(tasks)} tasks now, {sum(task['status'] == 'done' for task in tasks)} of them done."
+        call = self.history.call(
+            "task_tracker", {"kind": "TaskTrackerAction", **arguments}, arguments, "", joins=joins
+        )
+        answer = (
+            f"The list has {len(tasks)} tasks now,"
+            f" {sum(task['status'] == 'done' for task in tasks)} of them done."
+        )
         self.waiting.append((call, _said(answer, kind="TaskTrackerObservation", **arguments)))
 
     def do_finish(self, _: str, body: str, joins: bool) -> None:
@@ -389,12 +469,20 @@ class Player:
         tool, _, arguments = argument.partition(" ")
         thought, _, error = body.partition("---\n")
         call = self.history.call(tool, None, json.loads(arguments), thought, joins=False)
-        self.history.add("AgentErrorEvent", "agent", tool_name=tool, tool_call_id=call["tool_call_id"], error=error)
+        self.history.add(
+            "AgentErrorEvent",
+            "agent",
+            tool_name=tool,
+            tool_call_id=call["tool_call_id"],
+            error=error,
+        )
 
     def do_reject(self, command: str, body: str) -> None:
         thought, _, reason = body.partition("---\n")
         action = {"kind": "TerminalAction", "command": command, "is_input": False, "reset": False}
-        call = self.history.call("terminal", action, {"command": command}, thought, joins=False, risk="HIGH")
+        call = self.history.call(
+            "terminal", action, {"command": command}, thought, joins=False, risk="HIGH"
+        )
         self.history.add(
             "UserRejectObservation",
             "environment",
@@ -427,7 +515,9 @@ def main() -> None:
             player.play(block)
         player.finish()
     OUT.parent.mkdir(exist_ok=True)
-    OUT.write_text("".join(json.dumps(event, ensure_ascii=False) + "\n" for event in history.events))
+    OUT.write_text(
+        "".join(json.dumps(event, ensure_ascii=False) + "\n" for event in history.events)
+    )
     print(f"{OUT.name}: {len(history.events)} events, {OUT.stat().st_size} bytes")
 
 

@@ -1,4 +1,6 @@
-"""The page of the Python interface, made of the docstrings of everything public when the site is built."""
+"""The page of the Python interface, made of the docstrings of everything public when the site is
+built.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,10 @@ def page() -> str:
     described: set[int] = set()
     packages: list[tuple[types.ModuleType, list[str]]] = [
         (foldlog, sorted(foldlog.__all__)),
-        *((module, _names_of(module)) for module in (foldlog.errors, foldlog.maintenance, foldlog.types)),
+        *(
+            (module, _names_of(module))
+            for module in (foldlog.errors, foldlog.maintenance, foldlog.types)
+        ),
         (foldlog.aio, sorted(foldlog.aio.__all__)),
         (foldlog.formats, sorted(foldlog.formats.__all__)),
         (foldlog.condensers, sorted(foldlog.condensers.__all__)),
@@ -43,7 +48,9 @@ def page() -> str:
         others = []
         for name in names:
             value = getattr(package, name)
-            if not (inspect.isclass(value) or inspect.isfunction(value)) or isinstance(value, types.UnionType):
+            if not (inspect.isclass(value) or inspect.isfunction(value)) or isinstance(
+                value, types.UnionType
+            ):
                 parts.append(f"\n### {package.__name__}.{name}\n\n`{_of(repr(value))}`\n")
             elif id(value) in described:
                 others.append(f"`{name}`")
@@ -66,7 +73,9 @@ def _described(package: str, name: str, value: typing.Any) -> str:
     for member, attribute in vars(value).items():
         if member.startswith("_"):
             continue
-        function = attribute.__func__ if isinstance(attribute, classmethod | staticmethod) else attribute
+        function = (
+            attribute.__func__ if isinstance(attribute, classmethod | staticmethod) else attribute
+        )
         if isinstance(function, property):
             text += f"\n**`{name}.{member}`**\n\n{_doc(function)}\n"
         elif inspect.isfunction(function):
@@ -88,7 +97,9 @@ def _of(text: str) -> str:
 
 
 def _doc(value: typing.Any) -> str:
-    """Return a docstring as Markdown: ``name`` in single backticks, and indented lines as they are."""
+    """Return a docstring as Markdown: ``name`` in single backticks, and indented lines as they
+    are.
+    """
     text = (inspect.getdoc(value) or "").replace("``", "`")
     blocks = []
     for block in text.split("\n\n"):

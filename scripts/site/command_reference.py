@@ -1,4 +1,6 @@
-"""The page of the command, made of each command's help and of its output in ``tests/golden/outputs``."""
+"""The page of the command, made of each command's help and of its output in
+``tests/golden/outputs``.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,9 @@ def page() -> str:
     """Return the page as Markdown."""
     sections = helps()
     outputs = ["", *(_output_of(name) for name in _NAMES)]
-    return _HEAD + "".join(section + output for section, output in zip(sections, outputs, strict=True))
+    return _HEAD + "".join(
+        section + output for section, output in zip(sections, outputs, strict=True)
+    )
 
 
 _PRINT_HELPS = """
@@ -55,9 +59,13 @@ for name in ([], *map(str.split, sys.argv[1:])):
 
 
 def helps() -> list[str]:
-    """Return a section for the command and for each of its commands: the help, without options that stand above."""
+    """Return a section for the command and for each of its commands: the help, without options that
+    stand above.
+    """
     printed = _run([sys.executable, "-c", _PRINT_HELPS, *_NAMES]).removesuffix("\f")
-    first, *others = ["\n".join(map(str.rstrip, text.strip("\n").split("\n"))) for text in printed.split("\f")]
+    first, *others = [
+        "\n".join(map(str.rstrip, text.strip("\n").split("\n"))) for text in printed.split("\f")
+    ]
     others = [_COMMON.sub("", f"{text}\n") for text in others]
     uses = Counter(" ".join(option.split()) for text in others for option in _OPTION.findall(text))
     shared = sorted(option for option, times in uses.items() if times > 1)
@@ -82,7 +90,9 @@ def _without(shared: list[str], text: str) -> str:
     """Name shared options in place of their description."""
     options = [" ".join(option.split()) for option in _OPTION.findall(text)]
     names = [option.split()[0].rstrip(",") for option in options if option in shared]
-    rest = _OPTION.sub(lambda option: "" if " ".join(option[1].split()) in shared else option[0], text)
+    rest = _OPTION.sub(
+        lambda option: "" if " ".join(option[1].split()) in shared else option[0], text
+    )
     return f"{rest.rstrip()}\n  {', '.join(names)}: see above" if names else rest
 
 
@@ -97,5 +107,7 @@ def _output_of(name: str) -> str:
 
 def _run(command: list[str]) -> str:
     environment = {"PATH": os.environ["PATH"], "COLUMNS": "100", "NO_COLOR": "1", "LANG": "C.UTF-8"}
-    done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, env=environment, check=True)
+    done = subprocess.run(
+        command, cwd=_ROOT, capture_output=True, text=True, env=environment, check=True
+    )
     return done.stdout

@@ -1,8 +1,8 @@
 """What mkdocs does to the documentation on the way to the site.
 
-The home page is the beginning of the README. The pages of the Python interface and of the command and the list of
-decisions are made. Links to files beside ``docs/`` become their names, since the site holds ``docs/`` alone. The search
-leaves out ``docs/internals/``.
+The home page is the beginning of the README. The pages of the Python interface and of the command
+and the list of decisions are made. Links to files beside ``docs/`` become their names, since the
+site holds ``docs/`` alone. The search leaves out ``docs/internals/``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ _DOCS = Path(__file__).parents[2] / "docs"
 
 
 def on_files(files: Files, *, config: Any) -> Files:
-    """Add the home page, the pages of the Python interface and of the command, and the list of decisions."""
+    """Add the home page, the pages of the Python interface and of the command, and the list of
+    decisions.
+    """
     sys.path.insert(0, str(Path(__file__).parent))
     import api_reference
     import command_reference
@@ -28,15 +30,20 @@ def on_files(files: Files, *, config: Any) -> Files:
     files.append(File.generated(config, "API.md", content=api_reference.page()))
     files.append(File.generated(config, "CLI.md", content=command_reference.page()))
     titles = {
-        path.name: path.read_text().partition("\n")[0][2:] for path in sorted((_DOCS / "internals/decisions").iterdir())
+        path.name: path.read_text().partition("\n")[0][2:]
+        for path in sorted((_DOCS / "internals/decisions").iterdir())
     }
     listed = "".join(f"- [{title}](decisions/{name})\n" for name, title in titles.items())
-    files.append(File.generated(config, "internals/decisions.md", content=f"# Decisions\n\n{listed}"))
+    files.append(
+        File.generated(config, "internals/decisions.md", content=f"# Decisions\n\n{listed}")
+    )
     return files
 
 
 def _home() -> str:
-    """Return the README up to its comparison with other stores, with links that lead from ``docs/``."""
+    """Return the README up to its comparison with other stores, with links that lead from
+    ``docs/``.
+    """
     first_screens = (_DOCS.parent / "README.md").read_text().partition("## Why not")[0]
     return first_screens.replace("](docs/", "](")
 

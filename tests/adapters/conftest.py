@@ -1,4 +1,6 @@
-"""Tests of the adapters, each in an environment with its SDK: ``scripts/test --adapters`` makes them."""
+"""Tests of the adapters, each in an environment with its SDK: ``scripts/test --adapters`` makes
+them.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.adapters.contract import ROOT
 from tests.postgres.servers import Server, ServerUnavailable, new_primary
 
 if os.environ.get("FOLDLOG_TEST_ADAPTERS") != "1":
-    collect_ignore_glob = ["*/test_*.py"]  # the SDKs exclude one another, so this environment has none of them
+    # the SDKs exclude one another, so this environment has none of them
+    collect_ignore_glob = ["*/test_*.py"]
 
 
 @pytest.fixture
@@ -35,7 +38,9 @@ def url(request, tmp_path: Path):
 
 @pytest.fixture
 def histories():
-    """Open histories of a new store in memory. What depends on where a store is takes its ``url``."""
+    """Open histories of a new store in memory. What depends on where a store is takes its
+    ``url``.
+    """
     with foldlog.open("memory:") as opened:
         yield opened
 
@@ -44,8 +49,12 @@ def histories():
 def recall():
     """The function of the recall tool of a history that has forgotten ``xyzzy``."""
     with foldlog.open("memory:") as opened:
-        opened["c"].append([foldlog.Message(source="user", content=text) for text in ("it is xyzzy", "go on")])
-        opened["c"].append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="a word", summary_offset=0))
+        opened["c"].append(
+            [foldlog.Message(source="user", content=text) for text in ("it is xyzzy", "go on")]
+        )
+        opened["c"].append(
+            foldlog.CondensationAction(forgotten_event_ids=[0], summary="a word", summary_offset=0)
+        )
         yield opened["c"].recall_tool().recall
 
 
@@ -59,8 +68,11 @@ def example(request, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[st
 
 @pytest.fixture
 def restartable() -> Iterator[Server]:
-    """A server of one test, which may stop and start it. The test says why it is skipped where there can be none."""
-    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))  # short: the path of a socket may have 107 bytes
+    """A server of one test, which may stop and start it. The test says why it is skipped where
+    there can be none.
+    """
+    # short: the path of a socket may have 107 bytes
+    folder = Path(tempfile.mkdtemp(prefix="foldlog-"))
     folder.chmod(0o755)
     try:
         server = new_primary(folder / "primary")

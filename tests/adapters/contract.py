@@ -1,7 +1,9 @@
-"""What every adapter promises: of what a program of its SDK adds to one conversation, and of runs of its agents.
+"""What every adapter promises: of what a program of its SDK adds to one conversation, and of runs
+of its agents.
 
-The tests of an adapter have a class of these with its SDK. Two programs run beside them, with the class of a module:
-``python -m tests.adapters.contract MODULE URL NAME`` adds 20 things, and ``… MODULE URL`` runs an agent that is killed.
+The tests of an adapter have a class of these with its SDK. Two programs run beside them, with the
+class of a module: ``python -m tests.adapters.contract MODULE URL NAME`` adds 20 things, and ``…
+MODULE URL`` runs an agent that is killed.
 """
 
 from __future__ import annotations
@@ -27,7 +29,14 @@ import pytest
 import foldlog
 from foldlog._companions import companion_of
 from foldlog.condensers import is_masked
-from foldlog.eventstore import Action, Annotation, CannotRedact, DocumentChanges, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CannotRedact,
+    DocumentChanges,
+    Message,
+    Observation,
+)
 from foldlog.eventstore.inside import can_be_redacted
 
 ROOT = Path(__file__).parents[2]
@@ -52,20 +61,28 @@ def counted(histories: foldlog.Histories) -> Iterator[list[object]]:
 
 def history_of(store: Any) -> foldlog.History:
     """Return the only history of an adapter's store that is not the runtime's own."""
-    (conversation,) = (row.id for row in store.histories.sync.list().conversations if not companion_of(row.id))
+    (conversation,) = (
+        row.id for row in store.histories.sync.list().conversations if not companion_of(row.id)
+    )
     return store.histories.sync[conversation]
 
 
 def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
-    """Return all events of a store with the names of their conversations, those that forks share once."""
+    """Return all events of a store with the names of their conversations, those that forks share
+    once.
+    """
     rows, store = list(histories.store.iter_conversations()), histories.store
-    own = [(row.id, store.query(row.id, lambda read: read.events(read.found.begins, read.version))) for row in rows]
+    own = [
+        (row.id, store.query(row.id, lambda read: read.events(read.found.begins, read.version)))
+        for row in rows
+    ]
     return [(name, each) for name, events in own for each in events]
 
 
 def redacted_one_by_one(url: str, folder: Path) -> Iterator[tuple[str, str, Any]]:
-    """Yield the URLs of copies of a store that is closed, in each of which another event is redacted, and that event. A
-    value of a document goes with the later ones that are stored as differences to it.
+    """Yield the URLs of copies of a store that is closed, in each of which another event is
+    redacted, and that event. A value of a document goes with the later ones that are stored as
+    differences to it.
     """
     source = Path(url.removeprefix("sqlite:///"))
     with foldlog.open(url) as histories:
@@ -117,7 +134,9 @@ class Keeps:
 
     @pytest.mark.parametrize("opens", [20, pytest.param(500, marks=pytest.mark.long)])
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(self, url, opens):
+    async def test_a_store_that_is_closed_by_either_face_leaves_no_thread_and_no_connection(
+        self, url, opens
+    ):
         before = {thread for thread in threading.enumerate() if thread.name.startswith("foldlog")}
         for number in range(opens):
             store = self.opened(url)
@@ -134,12 +153,17 @@ class Keeps:
         opened = [os.path.realpath(each) for each in Path("/proc/self/fd").glob("*")]
         assert not [path for path in opened if path.startswith(url.removeprefix("sqlite:///"))]
 
-    async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(self, url):
+    async def test_conversations_begin_with_the_attributes_of_the_adapter_and_erase_finds_them(
+        self, url
+    ):
         given = {"tenant": "acme", "tags": ["billing"]}
         async with self.opened(url) as store:
             await self.add(store, "first", "second")
             histories = store.histories.sync
-            without = {row.id: histories[row.id].attributes() for row in histories.store.iter_conversations()}
+            without = {
+                row.id: histories[row.id].attributes()
+                for row in histories.store.iter_conversations()
+            }
             for row in histories.store.iter_conversations():
                 histories.erase(row.id, reason="another test")
         async with self.opened(url, attributes=given) as store:
@@ -147,14 +171,20 @@ class Keeps:
             histories = store.histories.sync
             for number in range(2):  # the first ones have the ids of erased conversations
                 assert await self.names(store) == ["third", "fourth", "fifth"][: 2 + number]
-                rows = [row for row in histories.store.iter_conversations() if row.erased_at is None]
+                rows = [
+                    row for row in histories.store.iter_conversations() if row.erased_at is None
+                ]
                 assert {row.id: histories[row.id].attributes() for row in rows} == {
                     name: {**given, **before} for name, before in without.items()
                 }
                 if not number:
                     await self.add(self.opened(histories, attributes=given), "fifth")
-            found = {row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations}
-            gone = histories.maintenance.expire(timedelta(0), {"tenant": "acme"}, reason="asked to").conversations
+            found = {
+                row.id for row in histories.list({"tenant": "acme"}, age_max_s=0).conversations
+            }
+            gone = histories.maintenance.expire(
+                timedelta(0), {"tenant": "acme"}, reason="asked to"
+            ).conversations
             gone = {row.id for row in gone}
             assert found
             assert gone == without.keys()
@@ -182,7 +212,9 @@ class Keeps:
         async with self.opened(url) as store:
             names = await self.names(store)
         for name in "ab":
-            assert [each for each in names if each.startswith(f"{name}-")] == [f"{name}-{n}" for n in range(20)]
+            assert [each for each in names if each.startswith(f"{name}-")] == [
+                f"{name}-{n}" for n in range(20)
+            ]
         assert len(names) == 41
 
     async def test_a_server_that_restarts_costs_nothing(self, restartable):
@@ -228,9 +260,12 @@ class Refused(Exception):
     """What a model's server answers to messages that are malformed, or too many."""
 
 
-def problem_of(messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None) -> str | None:
-    """Return what a model's server finds wrong with messages, or None. Of each are given the ids of the calls in it,
-    and of those that it answers: calls are answered at once, each of them, and nothing else is.
+def problem_of(
+    messages: Iterable[tuple[list[str], list[str]]], messages_max: int | None = None
+) -> str | None:
+    """Return what a model's server finds wrong with messages, or None. Of each are given the ids of
+    the calls in it, and of those that it answers: calls are answered at once, each of them, and
+    nothing else is.
     """
     waiting, count = set[str](), 0
     for place, (calls, results) in enumerate(messages):
@@ -283,11 +318,15 @@ class Runs(Keeps):
     """What the adapter's example prints in its second run."""
 
     def model(self, script: Script) -> Any:
-        """Return a model of the SDK, or what stands for one. ``prompts`` are what it was sent, call by call."""
+        """Return a model of the SDK, or what stands for one. ``prompts`` are what it was sent, call
+        by call.
+        """
         raise NotImplementedError
 
     async def run(self, store: Any, model: Any, prompt: str, *tools: Any) -> None:
-        """Run an agent with these functions as tools. It goes on with calls that have no results."""
+        """Run an agent with these functions as tools. It goes on with calls that have no
+        results.
+        """
         raise NotImplementedError
 
     def parts(self, prompt: Any) -> list[Any]:
@@ -302,15 +341,21 @@ class Runs(Keeps):
     """What a run raises that is given an old copy of its conversation."""
 
     def killed(self, url: str) -> list[Any]:
-        """Run an agent that is killed by its tool. Return what its model was sent before, part by part."""
+        """Run an agent that is killed by its tool. Return what its model was sent before, part by
+        part.
+        """
         command = [sys.executable, "-m", "tests.adapters.contract", type(self).__module__, url]
-        died = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False)
+        died = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, timeout=300, check=False
+        )
         assert died.returncode == -9, died.stderr[-2_000:]
         sent: list[Any] = ast.literal_eval(died.stdout.splitlines()[-1])
         return sent
 
     @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
-    async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(self, url):
+    async def test_an_agent_that_is_killed_in_a_tool_goes_on_and_nothing_acknowledged_is_missing(
+        self, url
+    ):
         sent = self.killed(url)
         async with self.opened(url) as store:
             kept = await self.kept(store)
@@ -326,23 +371,35 @@ class Runs(Keeps):
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_a_conversation_goes_on_whatever_of_it_is_redacted(self, url, tmp_path):
         async with self.opened(url) as store:
-            model = self.model(lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)])
+            model = self.model(
+                lambda number: "x" if number else [("work", f"c{n}", {}) for n in (0, 1)]
+            )
             await self.run(store, model, "go", work)
             before = await self.kept(store)
         for copy, name, event in redacted_one_by_one(url, tmp_path):
             async with self.opened(copy) as store:
                 kept = await self.kept(store)
-                assert len(kept) == len(before) or isinstance(event, DocumentChanges), (name, event.id, kept)
+                assert len(kept) == len(before) or isinstance(event, DocumentChanges), (
+                    name,
+                    event.id,
+                    kept,
+                )
                 model = self.model(lambda number: "finished")
                 await self.run(store, model, "go on", work)
                 if not model.prompts:  # it did what was left of the last run
                     kept = await self.kept(store)
                     await self.run(store, model, "go on", work)
-                assert len(self.parts(model.prompts[0])) == len(kept) + 1, (name, event.id, model.prompts[0])
+                assert len(self.parts(model.prompts[0])) == len(kept) + 1, (
+                    name,
+                    event.id,
+                    model.prompts[0],
+                )
                 assert "finished" in str((await self.kept(store))[-1])
 
     async def hold(self, store: Any) -> Any:
-        """Return what a program may hold of a conversation, as ``run`` takes it; None where the SDK reads all again."""
+        """Return what a program may hold of a conversation, as ``run`` takes it; None where the SDK
+        reads all again.
+        """
 
     async def test_what_was_redacted_does_not_come_back_from_what_a_program_holds(self):
         def tell(n: str) -> str:
@@ -354,7 +411,9 @@ class Runs(Keeps):
         for place in range(len(texts)):
             with foldlog.open("memory:") as histories:
                 store = self.opened(histories)
-                await self.run(store, self.model(lambda number: reply if number else call), texts[0], tell)
+                await self.run(
+                    store, self.model(lambda number: reply if number else call), texts[0], tell
+                )
                 held, history = await self.hold(store), history_of(store)
                 for event in list(history.events()):
                     if texts[place] in repr(event):
@@ -364,7 +423,11 @@ class Runs(Keeps):
                 with pytest.raises(self.refuses) if self.refuses else nullcontext():
                     await self.run(store, model, "go on", tell, **held or {})
                 assert texts[place] not in repr([*history.events(), history.documents()]), place
-                assert not model.prompts if self.refuses else "finished" in str((await self.kept(store))[-1])
+                assert (
+                    not model.prompts
+                    if self.refuses
+                    else "finished" in str((await self.kept(store))[-1])
+                )
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
     async def test_the_model_reads_what_was_forgotten_with_the_recall_tool(self, url, recall):
@@ -379,7 +442,12 @@ class Runs(Keeps):
         async with self.opened(url) as store:
             await self.run(store, model, "go", work)
             (told,) = history_of(store).stats().models.values()
-        assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (3, 30, 12, 6)
+        assert (told.calls, told.prompt_tokens, told.cached_tokens, told.completion_tokens) == (
+            3,
+            30,
+            12,
+            6,
+        )
 
     async def test_the_example_runs(self, example, capsys):
         for _ in range(2):
@@ -390,21 +458,29 @@ class Runs(Keeps):
 
 
 class Answers(Runs):
-    """The SDK appends a reply to the conversation in which others may have appended since the prompt."""
+    """The SDK appends a reply to the conversation in which others may have appended since the
+    prompt.
+    """
 
     async def test_a_reply_notes_that_others_appended_while_the_model_answered(self):
         late = list[int]()
 
         def script(number: int) -> str:
             if number == 1:
-                late.append(history_of(store).append(Message(source="user", content="stop"))[0].event.id)
+                late.append(
+                    history_of(store).append(Message(source="user", content="stop"))[0].event.id
+                )
             return f"answer {number}"
 
         with foldlog.open("memory:") as histories:
             store, model = self.opened(histories), self.model(script)
             for prompt in ("go", "go on"):
                 await self.run(store, model, prompt, measure)
-            said = [each for each in history_of(store).events() if getattr(each, "source", None) == "agent"]
+            said = [
+                each
+                for each in history_of(store).events()
+                if getattr(each, "source", None) == "agent"
+            ]
             first, second = [each.meta.get("shown_version") for each in said]
             assert first is None
             assert second is not None
@@ -434,7 +510,9 @@ class Condenses(Runs):
             assert new <= 2
             if number in (9, 19):
                 return f"answer {number}"
-            return [("measure", f"c{number}-{n}", {"n": 10 * number + n}) for n in range(1 + number % 2)]
+            return [
+                ("measure", f"c{number}-{n}", {"n": 10 * number + n}) for n in range(1 + number % 2)
+            ]
 
         model = self.model(script)
         with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
@@ -445,10 +523,20 @@ class Condenses(Runs):
             for says, prompt in compared:
                 assert prompt == says
             history = history_of(store)
-            whole = [event.id for event in history.events() if isinstance(event, Message | Action | Observation)]
-            is_less = [event.id for event in history.sent()] != whole or any(map(is_masked, history.sent()))
+            whole = [
+                event.id
+                for event in history.events()
+                if isinstance(event, Message | Action | Observation)
+            ]
+            is_less = [event.id for event in history.sent()] != whole or any(
+                map(is_masked, history.sent())
+            )
             assert is_less
-            assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+            assert not [
+                finding
+                for verdict in histories.maintenance.verify()
+                for finding in verdict.findings
+            ]
 
 
 def work() -> str:
@@ -487,7 +575,8 @@ if __name__ == "__main__":
     asyncio.run(_die(keeps, *arguments) if len(arguments) == 1 else _write(keeps, *arguments))
 
 
-# -- a history as JSON that the SDK reads, and what it writes as a history ---------------------------------------------
+# -- a history as JSON that the SDK reads, and what it writes as a history
+# ---------------------------------------------
 
 IMAGE, FILE = b"\xff\xfe\xfb\x00", b"%PDF"
 """The bytes of an image, which the two alphabets of base64 write in two ways, and of a file."""
@@ -495,17 +584,28 @@ IMAGE_URL = "data:image/png;base64,//77AA=="
 _SHOWN: list[dict[str, Any]] = [
     {"type": "text", "text": "see"},
     {"type": "image_url", "image_url": {"url": IMAGE_URL}},
-    {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="}},
+    {
+        "type": "file",
+        "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,JVBERg=="},
+    },
 ]
 
 
 def check_import(histories: foldlog.Histories, format: str, written: str, images: int) -> None:
-    """Check that the View of what an SDK wrote has so many images and no bytes as text, and is exported as it was."""
+    """Check that the View of what an SDK wrote has so many images and no bytes as text, and is
+    exported as it was.
+    """
     history = histories["theirs"]
     history.append_records(json.loads(written), format=format)
-    contents = [event.content for event in history.view() if isinstance(event, Message | Observation)]
+    contents = [
+        event.content for event in history.view() if isinstance(event, Message | Observation)
+    ]
     parts = [part for content in contents if isinstance(content, tuple) for part in content]
-    assert [part["image_url"]["url"] for part in parts if part["type"] == "image_url"] == [IMAGE_URL] * images
-    texts = [content for content in contents if isinstance(content, str)] + [part.get("text", "") for part in parts]
+    assert [part["image_url"]["url"] for part in parts if part["type"] == "image_url"] == [
+        IMAGE_URL
+    ] * images
+    texts = [content for content in contents if isinstance(content, str)] + [
+        part.get("text", "") for part in parts
+    ]
     assert not [text for text in texts if "77AA" in text]
     assert [*history.export(format=format)] == json.loads(written)

@@ -1,4 +1,5 @@
-"""A server on this machine that speaks enough of a model's protocol for an agent. It refuses malformed prompts.
+"""A server on this machine that speaks enough of a model's protocol for an agent. It refuses
+malformed prompts.
 
 It answers by a script, in a thread of the test, so that it outlives the agents.
 """
@@ -32,12 +33,16 @@ class ModelServer:
             def do_POST(self):
                 body = self.rfile.read(int(self.headers.get("content-length", 0)))
                 status, answer = server.answer_to(self.path, body)
-                self._reply(answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status)
+                self._reply(
+                    answer if isinstance(answer, bytes) else json.dumps(answer).encode(), status
+                )
 
             def _reply(self, body, status=200):
                 is_stream = body.startswith(b"event:")
                 self.send_response(status)
-                self.send_header("content-type", "text/event-stream" if is_stream else "application/json")
+                self.send_header(
+                    "content-type", "text/event-stream" if is_stream else "application/json"
+                )
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -53,7 +58,10 @@ class ModelServer:
         problem = self.problem_of(prompt)
         if problem is not None:
             self.problems.append(problem)
-            return 400, {"type": "error", "error": {"type": "invalid_request_error", "message": problem}}
+            return 400, {
+                "type": "error",
+                "error": {"type": "invalid_request_error", "message": problem},
+            }
         self.prompts.append(prompt["messages"])
         return 200, self.reply_to(prompt, len(self.prompts) - 1)
 

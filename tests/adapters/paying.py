@@ -2,8 +2,9 @@
 
     python -m tests.adapters.paying RUNTIME STORE BANK [kill]
 
-The bank is a file with a line for each payment. The tool first opens the store by itself and writes whether its call is
-there; with ``kill`` it kills its process when it has paid. The last line that is printed is what the model was sent.
+The bank is a file with a line for each payment. The tool first opens the store by itself and writes
+whether its call is there; with ``kill`` it kills its process when it has paid. The last line that
+is printed is what the model was sent.
 """
 
 from __future__ import annotations
@@ -48,7 +49,11 @@ def pay(to: str) -> str:
 async def openai_agents() -> None:
     from agents import Agent, ModelResponse, Runner, Usage, function_tool, set_tracing_disabled
     from agents.models.interface import Model
-    from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage, ResponseOutputText
+    from openai.types.responses import (
+        ResponseFunctionToolCall,
+        ResponseOutputMessage,
+        ResponseOutputText,
+    )
 
     from foldlog.adapters.openai_agents import FoldlogSession
 
@@ -63,7 +68,11 @@ async def openai_agents() -> None:
             )
             if len(SENT) == 1:
                 output = ResponseFunctionToolCall(
-                    type="function_call", call_id=CALL, name="pay", arguments='{"to": "ann"}', id="f"
+                    type="function_call",
+                    call_id=CALL,
+                    name="pay",
+                    arguments='{"to": "ann"}',
+                    id="f",
                 )
             return ModelResponse(output=[output], usage=Usage(), response_id=f"r{len(SENT)}")
 
@@ -85,13 +94,17 @@ async def pydantic_ai() -> None:
     def answer(messages: Any, info: Any) -> Any:
         SENT.append(repr(messages))
         calls = len(SENT) == 1 and "pay" not in SENT[0].replace("pay ann", "")
-        return ModelResponse([ToolCallPart("pay", {"to": "ann"}, CALL)] if calls else [TextPart("done")])
+        return ModelResponse(
+            [ToolCallPart("pay", {"to": "ann"}, CALL)] if calls else [TextPart("done")]
+        )
 
     store = FoldlogConversationStore(STORE)
     agent = Agent(FunctionModel(answer), capabilities=[FoldlogSteps(store)])
     agent.tool_plain(pay)
     stored = await store.load("c")
-    await agent.run(None if stored else "pay ann", conversation=stored or Conversation(conversation_id="c"))
+    await agent.run(
+        None if stored else "pay ann", conversation=stored or Conversation(conversation_id="c")
+    )
 
 
 async def langgraph() -> None:
@@ -104,19 +117,30 @@ async def langgraph() -> None:
     def ask(state: Any) -> Any:
         SENT.append(repr(state["messages"]))
         call = {"name": "pay", "args": {"to": "ann"}, "id": CALL}
-        return {"messages": [AIMessage("", tool_calls=[call]) if len(SENT) == 1 and not left else AIMessage("done")]}
+        return {
+            "messages": [
+                AIMessage("", tool_calls=[call])
+                if len(SENT) == 1 and not left
+                else AIMessage("done")
+            ]
+        }
 
     saver = FoldlogSaver(STORE)
     graph = StateGraph(MessagesState)
     graph.add_node("ask", ask)
-    graph.add_node("tools", ToolNode([pay], wrap_tool_call=saver.wrap_tool_call, awrap_tool_call=saver.awrap_tool_call))
+    graph.add_node(
+        "tools",
+        ToolNode([pay], wrap_tool_call=saver.wrap_tool_call, awrap_tool_call=saver.awrap_tool_call),
+    )
     graph.add_edge(START, "ask")
     graph.add_conditional_edges("ask", tools_condition)
     graph.add_edge("tools", "ask")
     app, config = graph.compile(checkpointer=saver), {"configurable": {"thread_id": "t"}}
     left = app.get_state(config).next
     given = None if left else {"messages": [HumanMessage("pay ann")]}
-    await asyncio.to_thread(lambda: app.invoke(given, config, durability="sync" if "sync" in sys.argv[1] else "exit"))
+    await asyncio.to_thread(
+        lambda: app.invoke(given, config, durability="sync" if "sync" in sys.argv[1] else "exit")
+    )
 
 
 async def google_adk() -> None:
@@ -133,7 +157,9 @@ async def google_adk() -> None:
             SENT.append(repr(request.contents))
             part = types.Part(text="done")
             if len(SENT) == 1:
-                part = types.Part(function_call=types.FunctionCall(id=CALL, name="pay", args={"to": "ann"}))
+                part = types.Part(
+                    function_call=types.FunctionCall(id=CALL, name="pay", args={"to": "ann"})
+                )
             yield LlmResponse(content=types.Content(role="model", parts=[part]))
 
     service = FoldlogSessionService(STORE)
@@ -141,7 +167,10 @@ async def google_adk() -> None:
     if await service.get_session(**names) is None:
         await service.create_session(**names)
     agent = LlmAgent(
-        name="a", model=Scripted(model="m"), tools=[pay], before_tool_callback=service.before_tool_callback
+        name="a",
+        model=Scripted(model="m"),
+        tools=[pay],
+        before_tool_callback=service.before_tool_callback,
     )
     runner = Runner(app_name="app", agent=agent, session_service=service)
     message = types.Content(role="user", parts=[types.Part(text="pay ann")])
@@ -150,12 +179,22 @@ async def google_adk() -> None:
 
 
 async def agent_framework() -> None:
-    from agent_framework import Agent, BaseChatClient, ChatResponse, Content, FunctionInvocationLayer, Message, tool
+    from agent_framework import (
+        Agent,
+        BaseChatClient,
+        ChatResponse,
+        Content,
+        FunctionInvocationLayer,
+        Message,
+        tool,
+    )
 
     from foldlog.adapters.agent_framework import FoldlogHistoryProvider
 
     class Scripted(FunctionInvocationLayer, BaseChatClient):  # type: ignore[misc]
-        def _inner_get_response(self, *, messages: Any, stream: bool, options: Any, **more: Any) -> Any:
+        def _inner_get_response(
+            self, *, messages: Any, stream: bool, options: Any, **more: Any
+        ) -> Any:
             async def answer() -> Any:
                 SENT.append([message.to_dict() for message in messages])
                 content: Any = "done"
@@ -167,7 +206,9 @@ async def agent_framework() -> None:
 
     provider = FoldlogHistoryProvider(STORE)
     tools = [tool(approval_mode="never_require")(pay)]
-    agent = Agent(Scripted(), tools=tools, context_providers=[provider], middleware=[provider.effects])
+    agent = Agent(
+        Scripted(), tools=tools, context_providers=[provider], middleware=[provider.effects]
+    )
     await agent.run("pay ann", session=agent.create_session(session_id="s"))
 
 
@@ -230,7 +271,10 @@ async def openhands() -> None:
     call = MessageToolCall(id=CALL, name="pay", arguments='{"to": "ann"}', origin="completion")
     texts = [TextContent(text="done")]
     llm = TestLLM.from_messages(
-        [Message(role="assistant", content=[], tool_calls=[call]), Message(role="assistant", content=texts)]
+        [
+            Message(role="assistant", content=[], tool_calls=[call]),
+            Message(role="assistant", content=texts),
+        ]
     )
     talk = LocalConversation(
         agent=Agent(llm=llm, tools=[Tool(name="pay")], include_default_tools=[]),
@@ -261,7 +305,9 @@ async def claude_agent() -> None:
     def play(prompt: Any) -> list[dict[str, Any]]:
         SENT.append(prompt["messages"])
         text = {"type": "text", "text": "done"}
-        if not prompt.get("tools") or any(CALL in str(block) for each in SENT[-1] for block in blocks_of(each)):
+        if not prompt.get("tools") or any(
+            CALL in str(block) for each in SENT[-1] for block in blocks_of(each)
+        ):
             return [text]
         return [{"type": "tool_use", "id": CALL, "name": "mcp__bank__pay", "input": {"to": "ann"}}]
 
@@ -274,7 +320,9 @@ async def claude_agent() -> None:
         started = any(True for _ in store.histories.sync)
         begun = {"resume": session} if started else {"session_id": session}
         more = {"mcp_servers": {"bank": bank}, "hooks": store.effect_hooks(), **begun}
-        async for _ in query(prompt="pay ann", options=options(store, server.url, home, folder, **more)):
+        async for _ in query(
+            prompt="pay ann", options=options(store, server.url, home, folder, **more)
+        ):
             pass
     server.close()
 

@@ -33,7 +33,9 @@ def _source() -> str:
 
 
 def violations(page: Page) -> list[Any]:
-    """Return what breaks a rule of WCAG 2.2 A or AA, or a best practice: the rule, the element and what to mend."""
+    """Return what breaks a rule of WCAG 2.2 A or AA, or a best practice: the rule, the element and
+    what to mend.
+    """
     if not page.ask("typeof axe === 'object'"):
         page.ask(f"{_source()}; 0")
     return page.ask(_RUN % _TAGS)

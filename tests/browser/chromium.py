@@ -1,4 +1,6 @@
-"""A headless Chromium, driven by its DevTools protocol over a pipe: no driver program, no port, no further package."""
+"""A headless Chromium, driven by its DevTools protocol over a pipe: no driver program, no port, no
+further package.
+"""
 
 from __future__ import annotations
 
@@ -42,24 +44,46 @@ class PageFailed(Exception):
 
 def find_program() -> str | None:
     """Return the browser that ``$FOLDLOG_CHROMIUM`` names, or else the first on the path."""
-    return os.environ.get("FOLDLOG_CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    return os.environ.get("FOLDLOG_CHROMIUM") or next(
+        filter(None, map(shutil.which, PROGRAMS)), None
+    )
 
 
 class Chromium:
-    """One browser process. ``new_page`` opens a tab. Everything that any tab requests, says or throws is kept."""
+    """One browser process. ``new_page`` opens a tab. Everything that any tab requests, says or
+    throws is kept.
+    """
 
     def __init__(self, *flags: str) -> None:
         program = find_program()
         if program is None:
-            raise BrowserUnavailable(f"no browser here: none of {', '.join(PROGRAMS)} is on the path")
+            raise BrowserUnavailable(
+                f"no browser here: none of {', '.join(PROGRAMS)} is on the path"
+            )
         self._folder = tempfile.mkdtemp(prefix="foldlog-chromium-")
         theirs_in, self._to = os.pipe()
         self._from, theirs_out = os.pipe()
         command = [
             program,
-            *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
-            *("--disable-background-networking", "--disable-component-update", "--disable-sync", "--mute-audio"),
-            *("--disable-dev-shm-usage", "--hide-scrollbars", "--force-color-profile=srgb", "--disable-extensions"),
+            *(
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-quic",
+                "--no-first-run",
+            ),
+            *(
+                "--disable-background-networking",
+                "--disable-component-update",
+                "--disable-sync",
+                "--mute-audio",
+            ),
+            *(
+                "--disable-dev-shm-usage",
+                "--hide-scrollbars",
+                "--force-color-profile=srgb",
+                "--disable-extensions",
+            ),
             *("--remote-debugging-pipe", f"--user-data-dir={self._folder}", *flags, "about:blank"),
         ]
 
@@ -120,7 +144,12 @@ class Chromium:
 
     def post(self, method: str, session: str | None, number: int = 0, **parameters: Any) -> None:
         """Call a method, and do not wait for its result."""
-        message = {"id": number, "method": method, "params": parameters, **({"sessionId": session} if session else {})}
+        message = {
+            "id": number,
+            "method": method,
+            "params": parameters,
+            **({"sessionId": session} if session else {}),
+        }
         with self._lock:
             data = json.dumps(message).encode() + b"\0"
             while data:
@@ -135,7 +164,9 @@ class Chromium:
     ) -> Iterator[Page]:
         """``tab``: what a page of a run shows first, where its address does not say."""
         context = self.send("Target.createBrowserContext")["browserContextId"]
-        target = self.send("Target.createTarget", url="about:blank", browserContextId=context)["targetId"]
+        target = self.send("Target.createTarget", url="about:blank", browserContextId=context)[
+            "targetId"
+        ]
         session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         try:
             page = Page(self, session, width, height, theme)
@@ -161,11 +192,13 @@ def _is_replaced(error: PageFailed) -> bool:
 
 
 class Page:
-    """One tab. ``requests`` are all URLs that it asked for, ``problems`` what it threw, logged as an error, was refused
-    by its policy, or asked with a dialog.
+    """One tab. ``requests`` are all URLs that it asked for, ``problems`` what it threw, logged as
+    an error, was refused by its policy, or asked with a dialog.
     """
 
-    def __init__(self, browser: Chromium, session: str, width: int, height: int, theme: str) -> None:
+    def __init__(
+        self, browser: Chromium, session: str, width: int, height: int, theme: str
+    ) -> None:
         self._browser = browser
         self._session = session
         self.requests: list[str] = []
@@ -187,12 +220,15 @@ class Page:
             case "Network.requestWillBeSent":
                 self.requests.append(given["request"]["url"])
             case "Runtime.exceptionThrown":
-                self.problems.append(f"threw {given['exceptionDetails'].get('exception', given['exceptionDetails'])}")
+                self.problems.append(
+                    f"threw {given['exceptionDetails'].get('exception', given['exceptionDetails'])}"
+                )
             case "Runtime.consoleAPICalled" if given["type"] == "error":
                 self.problems.append(f"logged {given['args']}")
             case "Log.entryAdded" if given["entry"]["level"] == "error":
                 self.problems.append(
-                    f"{given['entry']['source']}: {given['entry']['text']} {given['entry'].get('url', '')}"
+                    f"{given['entry']['source']}: {given['entry']['text']}"
+                    f" {given['entry'].get('url', '')}"
                 )
             case "Page.javascriptDialogOpening":
                 self.problems.append(f"opened a dialog: {given['message']}")
@@ -201,10 +237,19 @@ class Page:
                 self.problems.append(f"{what} {given.get('url')}")
 
     def resize(self, width: int, height: int) -> None:
-        self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def set_theme(self, theme: str) -> None:
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": theme}])
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": theme}],
+        )
 
     def open(self, url: str) -> None:
         """Go to a page, and wait until its script has drawn it."""
@@ -215,10 +260,16 @@ class Page:
     def ask(self, expression: str) -> Any:
         """Return what a JavaScript expression is, awaited."""
         given = self.send(
-            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True, userGesture=True
+            "Runtime.evaluate",
+            expression=expression,
+            awaitPromise=True,
+            returnByValue=True,
+            userGesture=True,
         )
         if "exceptionDetails" in given:
-            raise PageFailed(given["exceptionDetails"].get("exception", {}).get("description") or str(given))
+            raise PageFailed(
+                given["exceptionDetails"].get("exception", {}).get("description") or str(given)
+            )
         return given["result"].get("value")
 
     def wait(self, condition: str) -> None:
@@ -236,10 +287,12 @@ class Page:
             time.sleep(0.02)
 
     def settle(self) -> None:
-        """Wait until what was asked for is drawn; where it led to another page, until that one is drawn."""
+        """Wait until what was asked for is drawn; where it led to another page, until that one is
+        drawn.
+        """
         self.wait(
-            "await new Promise((done) => "
-            "requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(true), 30))))"
+            "await new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>"
+            " setTimeout(() => done(true), 30))))"
         )
 
     def run(self, expression: str) -> None:
@@ -249,9 +302,14 @@ class Page:
 
     def press(self, key: str, *, shift: bool = False) -> None:
         text = {"Enter": "\r"}.get(key, key if len(key) == 1 else "")
-        code = {"Enter": 13, "Escape": 27, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40}.get(
-            key, 0
-        )
+        code = {
+            "Enter": 13,
+            "Escape": 27,
+            "ArrowLeft": 37,
+            "ArrowUp": 38,
+            "ArrowRight": 39,
+            "ArrowDown": 40,
+        }.get(key, 0)
         code = code or {"PageUp": 33, "PageDown": 34, "End": 35, "Home": 36, "Tab": 9}.get(key, 0)
         common = {"key": key, "windowsVirtualKeyCode": code, "modifiers": 8 if shift else 0}
         self.send(
@@ -275,9 +333,9 @@ class Page:
     def click(self, selector: str, text: str | None = None) -> None:
         """Click on the middle of the first visible element that matches, and that has this text."""
         chosen = (
-            f"Array.from(document.querySelectorAll({json.dumps(selector)}))"
-            f".find((each) => each.getClientRects().length && {json.dumps(text)} === null"
-            f" || each.getClientRects().length && each.textContent.includes({json.dumps(text or '')}))"
+            f"Array.from(document.querySelectorAll({json.dumps(selector)})).find((each) =>"
+            f" each.getClientRects().length && {json.dumps(text)} === null ||"
+            f" each.getClientRects().length && each.textContent.includes({json.dumps(text or '')}))"
         )
         self.wait(f"{chosen} !== undefined")
         place = self.ask(
@@ -301,5 +359,7 @@ class Page:
 
     def screenshot(self, path: Path) -> Path:
         self.settle()
-        path.write_bytes(base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.send("Page.captureScreenshot", format="png")["data"])
+        )
         return path

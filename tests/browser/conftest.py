@@ -1,5 +1,5 @@
-"""Tests of the page in a headless Chromium: ``scripts/test --adapters browser`` runs them. Where there is none they say
-so and are skipped.
+"""Tests of the page in a headless Chromium: ``scripts/test --adapters browser`` runs them. Where
+there is none they say so and are skipped.
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def page(chromium: Chromium) -> Iterator[Page]:
 
 @pytest.fixture
 def serve() -> Iterator[Callable[[str], str]]:
-    """``serve(url)``: the address of a server over a store, with its token. It ends with the test."""
+    """``serve(url)``: the address of a server over a store, with its token. It ends with the
+    test.
+    """
     with ExitStack() as servers:
         yield lambda url: servers.enter_context(serving(url))
 
@@ -67,7 +69,9 @@ def report(tmp_path) -> Callable[..., str]:
 
 @pytest.fixture
 def stored(tmp_path) -> Callable[..., str]:
-    """``stored(name, events)``: put a conversation into the store of ``served``, and return the store's URL."""
+    """``stored(name, events)``: put a conversation into the store of ``served``, and return the
+    store's URL.
+    """
     url = f"sqlite:///{tmp_path}/history.db"
 
     def put(name: str, events: Iterator[Event]) -> str:

@@ -1,6 +1,8 @@
-"""Make the pictures of the page in ``docs/pictures`` from the shipped sample: ``python -m tests.browser.pictures``.
+"""Make the pictures of the page in ``docs/pictures`` from the shipped sample: ``python -m
+tests.browser.pictures``.
 
-It needs a Chromium, as the tests of this folder do. Run it after a change of the page's look, and look at both.
+It needs a Chromium, as the tests of this folder do. Run it after a change of the page's look, and
+look at both.
 """
 
 from __future__ import annotations
@@ -17,7 +19,10 @@ from tests.browser.states import sample
 FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
 WIDTH, HEIGHT = 1280, 800
 LIMIT = 20_000
-READY = "document.querySelector('.body pre, .cut.chosen') && !document.querySelector('.block-of .waiting')"
+READY = (
+    "document.querySelector('.body pre, .cut.chosen') && !document.querySelector('.block-of"
+    " .waiting')"
+)
 MOMENTS = {
     "run": "#v=93&e=93&tab=transcript",
     "page": "#v=246&e=30&tab=memory",

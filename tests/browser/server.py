@@ -16,7 +16,9 @@ __all__ = ["serving"]
 def serving(url: str, **environment: str) -> Iterator[str]:
     """The address of a server over a store, with its token."""
     command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--db", url]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    )
     assert process.stdout is not None
     try:
         yield process.stdout.readline().strip()

@@ -17,7 +17,18 @@ from tests.browser.server import serving
 from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import hostile_history, usual_history
 
-__all__ = ["BUTTONS", "LINES", "SIZES", "THEMES", "V", "find", "forked_report", "home", "sample", "states"]
+__all__ = [
+    "BUTTONS",
+    "LINES",
+    "SIZES",
+    "THEMES",
+    "V",
+    "find",
+    "forked_report",
+    "home",
+    "sample",
+    "states",
+]
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample"
 SIZES = {"wide": (1440, 900), "small": (800, 600), "phone": (390, 844)}
@@ -25,7 +36,9 @@ THEMES = ("light", "dark")
 V = "window.foldlog"
 BUTTONS = "Array.from(document.querySelectorAll('button'))"
 _EXPECTED = ("404", "409", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENCODING")
-"""What a browser says of a conversation that is not there, of a search that is refused, of a server that ended."""
+"""What a browser says of a conversation that is not there, of a search that is refused, of a server
+that ended.
+"""
 LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText)"
 
 
@@ -57,14 +70,20 @@ def forked_report(folder: Path) -> str:
             ("second try", 120, "third"),
         ):
             store.fork(parent, at, name)
-            own = [event for event in usual_history() if isinstance(event, Message | Action | Observation)]
+            own = [
+                event
+                for event in usual_history()
+                if isinstance(event, Message | Action | Observation)
+            ]
             store.ingest(name, [*store.events(name), *own])
         write_report(store, "third", folder / "fork.html")
     return (folder / "fork.html").as_uri()
 
 
 def states(page: Page, folder: Path, long_report: str) -> Iterator[str]:
-    """Bring the page into each state, and yield the name of the state. ``long_report``: a report of 100,000 events."""
+    """Bring the page into each state, and yield the name of the state. ``long_report``: a report of
+    100,000 events.
+    """
     for name in _reports(page, folder, long_report):
         page.settle()
         yield name
@@ -72,10 +91,18 @@ def states(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     for name in _served(page, folder):
         page.settle()
         yield name
-    assert [each for each in page.problems if not any(expected in each for expected in _EXPECTED)] == []
+    assert [
+        each for each in page.problems if not any(expected in each for expected in _EXPECTED)
+    ] == []
 
 
-def _report(folder: Path, events: Iterable[Event], name: str = "c", redacted: int | None = None, **options: int) -> str:
+def _report(
+    folder: Path,
+    events: Iterable[Event],
+    name: str = "c",
+    redacted: int | None = None,
+    **options: int,
+) -> str:
     path = folder / f"{name.replace('/', '-')}.html"
     with open_store("memory:") as store:
         store.ingest(name, iter(events))
@@ -113,7 +140,10 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     for _ in range(3):
         page.press("ArrowLeft")
     yield "states"
-    page.ask(f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind === 'retraction').id)")
+    page.ask(
+        f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind ==="
+        " 'retraction').id)"
+    )
     page.wait("document.querySelector('.body')")
     yield "retraction"
     page.ask(f"{V}.go(0, null)")
@@ -140,9 +170,15 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
 
 
 def _served(page: Page, folder: Path) -> Iterator[str]:
-    empty, some, encrypted = (f"sqlite:///{folder}/{name}.db" for name in ("empty", "some", "encrypted"))
+    empty, some, encrypted = (
+        f"sqlite:///{folder}/{name}.db" for name in ("empty", "some", "encrypted")
+    )
     key = base64.b64encode(bytes(range(32))).decode()
-    histories = {"sample": sample(), "usual": usual_history(), "x" * 300: [Message(source="user", content="one event")]}
+    histories = {
+        "sample": sample(),
+        "usual": usual_history(),
+        "x" * 300: [Message(source="user", content="one event")],
+    }
     open_store(empty).close()
     with open_store(some) as store:
         store.register(Views(store))
@@ -175,10 +211,16 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.wait(f"{LINES}.length && !document.querySelector('.waiting')")
         yield "live"
         page.open(f"{base}?id=sample#tab=transcript&v=134&e=133")
-        page.wait("document.querySelector('.block-of.chosen') && !document.querySelector('.block-of .waiting')")
+        page.wait(
+            "document.querySelector('.block-of.chosen') && !document.querySelector('.block-of"
+            " .waiting')"
+        )
         yield "transcript-error"
         page.ask(f"{V}.goToEvent(198)")
-        page.wait("document.querySelector('.cut details') && !document.querySelector('.block-of .waiting')")
+        page.wait(
+            "document.querySelector('.cut details') && !document.querySelector('.block-of"
+            " .waiting')"
+        )
         page.ask("document.querySelector('.cut details').open = true")
         yield "transcript-cut"
         page.run(f"{V}.find('pytest fails')")

@@ -69,8 +69,9 @@ def test_a_screen_reader_is_told_what_the_page_shows(page, report):
         ("button", "Help"),
     } <= names
     (chart,) = (one for one in told if one.role == "image")
-    assert chart.name == (
-        "Versions 0 to 286: 5 condensations. The View is largest at version 152, with ≈\N{NO-BREAK SPACE}25k tokens."
+    assert (
+        chart.name == "Versions 0 to 286: 5 condensations. The View is largest at version 152, with"
+        " ≈\N{NO-BREAK SPACE}25k tokens."
     )
     (slider,) = (one for one in told if one.role == "slider")
     assert (slider.name, slider.value) == ("Version", "246")
@@ -84,7 +85,11 @@ def test_a_screen_reader_is_told_what_the_page_shows(page, report):
     assert "▸" not in "".join(options)
     for strip in ("164 events and 2 summaries summarized in S198", "48 events summarized in S240"):
         assert any(name.startswith(strip) for name in options), options[:9]
-    assert not [one for one in told if one.role in ("button", "link", "listbox", "group", "image") and not one.name]
+    assert not [
+        one
+        for one in told
+        if one.role in ("button", "link", "listbox", "group", "image") and not one.name
+    ]
     levels = [one.properties["level"] for one in told if one.role == "heading"]
     assert levels[0] == 1
     assert all(after <= before + 1 for before, after in pairwise(levels))
@@ -95,14 +100,23 @@ def test_what_a_screen_reader_is_told_follows_the_page(page, report):
     page.wait("document.querySelector('.body pre')")
     told = tree(page)
     names = {(one.role, one.name) for one in told}
-    assert {("listbox", "What changed between the versions"), ("group", "Show of the difference")} <= names
-    assert {("heading", "Condensation 280"), ("button", "Compare before and after"), ("button", "Close")} <= names
+    assert {
+        ("listbox", "What changed between the versions"),
+        ("group", "Show of the difference"),
+    } <= names
+    assert {
+        ("heading", "Condensation 280"),
+        ("button", "Compare before and after"),
+        ("button", "Close"),
+    } <= names
     assert any(one.role == "option" and one.name.startswith("entered S280 summary") for one in told)
     assert [one.properties["pressed"] for one in told if one.name == "All"] == ["true"]
     page.ask(f"{V}.find('flaky')")
     page.wait(f"{V}.status.textContent.includes('sent at version 281')")
     page.settle()
-    assert ("listbox", "Events that contain the words") in {(one.role, one.name) for one in tree(page)}
+    assert ("listbox", "Events that contain the words") in {
+        (one.role, one.name) for one in tree(page)
+    }
 
 
 def test_the_keyboard_goes_through_the_page_and_is_always_seen(page, report):
@@ -116,7 +130,11 @@ def test_the_keyboard_goes_through_the_page_and_is_always_seen(page, report):
         assert ringed, (element, name)
         seen.append(name)
     assert seen == [
-        *(f"{which} {mark}" for mark in ("error", "condensation") for which in ("Previous", "Next")),
+        *(
+            f"{which} {mark}"
+            for mark in ("error", "condensation")
+            for which in ("Previous", "Next")
+        ),
         *("15 m 59 s, the longest wait", "Previous wait", "Next wait"),
         *("Copy link", "Transcript", "Memory"),
         *("Search all events, or an id", "Light or dark", "Help"),

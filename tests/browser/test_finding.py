@@ -1,4 +1,6 @@
-"""Searches, the way back from them, comparisons, and what the page says of forgotten events and of attributes."""
+"""Searches, the way back from them, comparisons, and what the page says of forgotten events and of
+attributes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,10 @@ from tests.browser.server import serving
 from tests.browser.states import LINES, SIZES, THEMES, V, sample
 from tests.page_samples import hostile_history, usual_history
 
-GAPS = f"{V}.list.entries.filter((one) => one.pieces).map((one) => [one.kind, one.events + one.summaries, one.summary])"
+GAPS = (
+    f"{V}.list.entries.filter((one) => one.pieces).map((one) => [one.kind, one.events +"
+    " one.summaries, one.summary])"
+)
 IN_SIGHT = """(selector) => Array.from(document.querySelectorAll(selector)).filter((each) => {
   const box = each.getBoundingClientRect();
   return box.height && box.top >= 0 && box.bottom <= innerHeight && box.left >= 0 && box.right <= innerWidth;
@@ -24,7 +29,9 @@ def found(page, selector: str) -> int:
     return page.ask(f"({IN_SIGHT})({json.dumps(selector)})")
 
 
-@pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
+@pytest.mark.parametrize(
+    "events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"]
+)
 def test_the_page_draws_the_sizes_that_the_store_counts(page, report, events):
     events = list(events())
     with foldlog.open("memory:") as histories:
@@ -40,8 +47,14 @@ def test_the_page_draws_the_sizes_that_the_store_counts(page, report, events):
 def test_a_strip_of_departed_events_says_what_became_of_them(chromium, report, theme):
     with chromium.new_page(theme=theme) as page:
         page.open(report(usual_history()))
-        assert page.ask(GAPS) == [["forgotten", 12, None], ["summarized", 12, -46], ["taken back", 2, None]]
-        texts = page.ask("Array.from(document.querySelectorAll('.line.gap'), (each) => each.innerText)")
+        assert page.ask(GAPS) == [
+            ["forgotten", 12, None],
+            ["summarized", 12, -46],
+            ["taken back", 2, None],
+        ]
+        texts = page.ask(
+            "Array.from(document.querySelectorAll('.line.gap'), (each) => each.innerText)"
+        )
         assert [" ".join(text.split())[2:] for text in texts] == [
             "12 events forgotten by 1 condensation 522",
             "12 events summarized in S44 526",
@@ -51,7 +64,8 @@ def test_a_strip_of_departed_events_says_what_became_of_them(chromium, report, t
         style = "getComputedStyle(document.querySelector('{}')).getPropertyValue('{}')"
         for kind in ("forgotten", "summarized", "taken-back"):
             drawn = [
-                [page.ask(style.format(f"{one}.k-{kind}", name)) for name in names] for one in (".line", ".swatch")
+                [page.ask(style.format(f"{one}.k-{kind}", name)) for name in names]
+                for one in (".line", ".swatch")
             ]
             assert drawn[0] == drawn[1], kind
             assert all(drawn[0])
@@ -66,7 +80,10 @@ def test_a_strip_whose_summary_was_forgotten_names_none(page, report):
     some.append(CondensationAction(forgotten_event_ids=(3, -8)))
     page.open(report(some))
     assert page.ask(GAPS) == [["forgotten", 4, None]]
-    assert page.ask(f"{LINES}.some((text) => text.includes('3 events and 1 summary forgotten by 2 condensations'))")
+    assert page.ask(
+        f"{LINES}.some((text) => text.includes('3 events and 1 summary forgotten by 2"
+        " condensations'))"
+    )
 
 
 def test_a_comparison_goes_from_the_earlier_to_the_later_version(page, report):
@@ -79,12 +96,17 @@ def test_a_comparison_goes_from_the_earlier_to_the_later_version(page, report):
     assert "Version 240" in page.text(".momentary h2")
     assert page.text(".comparing") == told
     assert page.ask(f"{V}.list.entries.map((one) => [one.mark, one.id])") == entries
-    assert page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)") == states
+    assert (
+        page.ask("Array.from(document.querySelectorAll('.line'), (each) => each.className)")
+        == states
+    )
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
-    far = "x = [" + "'a long line of output', " * 12 + "] the gauge is broken, " + "and so on, " * 20
+    far = (
+        "x = [" + "'a long line of output', " * 12 + "] the gauge is broken, " + "and so on, " * 20
+    )
     stored("sample", iter(sample()))
     url = stored("far", [Message(source="user", content=far)])
     with serving(url) as address, chromium.new_page(*SIZES[size]) as page:
@@ -115,36 +137,46 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
 def test_the_panel_of_a_version_keeps_its_height(chromium, report, width):
     with chromium.new_page(width) as page:
         page.open(report(sample()))
-        heights = page.ask(
-            f"""(async () => {{
+        heights = page.ask(f"""(async () => {{
               const heights = new Set();
               for (let version = 0; version <= {V}.history.version; version += 1) {{
                 {V}.go(version); {V}.draw();
                 heights.add(document.querySelector('.momentary').getBoundingClientRect().height);
               }}
               return Array.from(heights);
-            }})()"""
-        )
+            }})()""")
     assert len(heights) == 1, heights
 
 
 def test_the_title_and_the_attributes_of_a_conversation_are_shown(page, serve, stored):
-    url = stored("c", [Message(source="user", content="a first request", meta={"title": "its source's title"})])
+    url = stored(
+        "c",
+        [Message(source="user", content="a first request", meta={"title": "its source's title"})],
+    )
     with foldlog.open(url) as histories:
-        histories["c"].set_attributes(title="Tides & <b>gauges</b>", project="tides", tags=["one", "two"])
+        histories["c"].set_attributes(
+            title="Tides & <b>gauges</b>", project="tides", tags=["one", "two"]
+        )
     with foldlog.open(url) as histories:
         page.open(serve(url))
-        page.wait("document.querySelector('a.row .name')?.innerText.startsWith('Tides & <b>gauges</b>')")
+        page.wait(
+            "document.querySelector('a.row .name')?.innerText.startsWith('Tides & <b>gauges</b>')"
+        )
         page.click("a.row")
         page.wait(f"{V}?.history && {LINES}.length")
         assert page.text("h1") == "Tides & <b>gauges</b>"
         told = page.ask("document.querySelector('.detail dl[aria-label=Attributes]').innerText")
         assert told.split("\n")[:4] == ["title", "Tides & <b>gauges</b>", "project", "tides"]
         page.ask(f"{V}.choose(1)")
-        page.wait("document.querySelector('.body pre')?.innerText.includes('\"project\": \"tides\"')")
+        page.wait(
+            "document.querySelector('.body pre')?.innerText.includes('\"project\": \"tides\"')"
+        )
         assert page.text(".body h3").startswith("attributes")
         histories["c"].set_attributes(title="another")
-        page.wait("document.querySelector('h1').innerText === 'another' && document.title.startsWith('another')")
+        page.wait(
+            "document.querySelector('h1').innerText === 'another' &&"
+            " document.title.startsWith('another')"
+        )
         assert page.problems == []
 
 
@@ -161,21 +193,22 @@ def test_the_help_explains_the_chart_and_the_summaries(chromium, report, size):
             "the limit of tokens",
         ):
             assert words in told
-        assert page.ask("Array.from(document.querySelectorAll('dialog .swatch')).every((each) => each.offsetWidth)")
+        assert page.ask(
+            "Array.from(document.querySelectorAll('dialog .swatch')).every((each) =>"
+            " each.offsetWidth)"
+        )
 
 
 def test_the_chart_writes_the_ids_of_summaries_as_those_of_their_condensations(page, report):
     page.open(report(usual_history()))
-    page.ask(
-        """(() => {
+    page.ask("""(() => {
               const { prototype } = CanvasRenderingContext2D, { fillText } = prototype;
               window.written = [];
               prototype.fillText = function (text, ...more) {
                 window.written.push(text);
                 fillText.call(this, text, ...more);
               };
-            })()"""
-    )
+            })()""")
     page.run(f"{V}.choose(-46)")
     written = page.ask("window.written")
     assert "S44" in written

@@ -1,4 +1,6 @@
-"""The page in a browser: it shows what the store says, runs nothing that a history says, and looks as it should."""
+"""The page in a browser: it shows what the store says, runs nothing that a history says, and looks
+as it should.
+"""
 
 from __future__ import annotations
 
@@ -25,17 +27,29 @@ REAL = Path(__file__).parents[3] / "shared" / "data"
 
 
 def nothing_happened(page, home: str) -> None:
-    """Nothing ran, nothing was thrown or refused, and nothing but the page's own address was asked for."""
+    """Nothing ran, nothing was thrown or refused, and nothing but the page's own address was asked
+    for.
+    """
     assert page.ask("window.attacked") is None
     assert page.problems == []
     assert [url for url in page.requests if not url.startswith((home, "data:,"))] == []
-    assert page.ask("document.querySelectorAll('iframe, img, svg, object, embed, video, audio, base').length") == 0
-    links = page.ask("Array.from(document.querySelectorAll('a'), (each) => each.getAttribute('href'))")
+    assert (
+        page.ask(
+            "document.querySelectorAll('iframe, img, svg, object, embed, video, audio,"
+            " base').length"
+        )
+        == 0
+    )
+    links = page.ask(
+        "Array.from(document.querySelectorAll('a'), (each) => each.getAttribute('href'))"
+    )
     assert [link for link in links if not link.startswith("./")] == []
 
 
 def click_through(page) -> None:
-    """Open every event and every condensation at several versions, each way on from there, and search for attacks."""
+    """Open every event and every condensation at several versions, each way on from there, and
+    search for attacks.
+    """
     ids = page.ask(f"{V}.history.ordered.concat(Array.from({V}.history.changes.keys()))")
     assert len(ids) > 50
     for place, event in enumerate(ids):
@@ -59,7 +73,9 @@ def click_through(page) -> None:
         page.click_at(x, 150)
         page.click_at(x, 420)
     for label in ("tokens", "Whole history", "All", "entered", "left"):
-        page.run(f"{BUTTONS}.find((each) => each.textContent.includes({json.dumps(label)}))?.click()")
+        page.run(
+            f"{BUTTONS}.find((each) => each.textContent.includes({json.dumps(label)}))?.click()"
+        )
 
 
 def test_a_hostile_history_runs_nothing_in_a_report(page, report):
@@ -72,7 +88,9 @@ def test_a_hostile_history_runs_nothing_in_a_report(page, report):
 
 def test_a_hostile_history_runs_nothing_on_the_server(page, serve, stored):
     stored("hostile", hostile_history(100_000))
-    store = stored(HOSTILE[0], [Message(source="user", content=HOSTILE[1], meta={"title": HOSTILE[5]})])
+    store = stored(
+        HOSTILE[0], [Message(source="user", content=HOSTILE[1], meta={"title": HOSTILE[5]})]
+    )
     address = serve(store)
     home = address.split("?")[0]
     page.open(address)
@@ -116,9 +134,19 @@ def said(number: int) -> list[Event]:
     return [Message(source=("user", "agent")[n % 2], content=f"word {n}") for n in range(number)]
 
 
-SUMMARIZED = [forgets(1, 2, summary="one", offset=1), forgets(-8, 3, summary="two", offset=1), forgets(-9)]
+SUMMARIZED = [
+    forgets(1, 2, summary="one", offset=1),
+    forgets(-8, 3, summary="two", offset=1),
+    forgets(-9),
+]
 """A summary that is summarized, then forgotten."""
-TAKEN_BACK = [forgets(1, summary="one", offset=1), *said(1), Retraction(version=3), *said(2), Retraction(version=6)]
+TAKEN_BACK = [
+    forgets(1, summary="one", offset=1),
+    *said(1),
+    Retraction(version=3),
+    *said(2),
+    Retraction(version=6),
+]
 """What is taken back, and a condensation with it."""
 
 
@@ -130,7 +158,9 @@ def histories():
     yield "summarized", lambda: [*said(6), *SUMMARIZED, *said(2)]
     yield "taken back", lambda: [*said(4), *TAKEN_BACK]
     if REAL.is_dir():
-        real = chain.from_iterable(histories_at(REAL / format) for format in ("openhands_v0", "claude_code"))
+        real = chain.from_iterable(
+            histories_at(REAL / format) for format in ("openhands_v0", "claude_code")
+        )
         for history in islice(real, 24):
             yield history.name, lambda history=history: history.events
 
@@ -144,25 +174,36 @@ def documents(store: Store) -> list[str]:
     return [json_text(begun), json_text(fold.document(Overview(), half))]
 
 
-@pytest.mark.parametrize("events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()])
+@pytest.mark.parametrize(
+    "events", [pytest.param(make, id=str(name)[:40]) for name, make in histories()]
+)
 def test_the_page_shows_the_view_of_every_version_and_every_difference(page, report, events):
     events = events()
     with open_store("memory:") as store:
         store.ingest("c", iter(events))
         views = Views(store)
         page.open(report(events))
-        shown = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, v) => {V}.history.view(v))")
-        assert shown == [[event.id for event in views.at("c", version)] for version in range(len(events) + 1)]
+        shown = page.ask(
+            f"Array.from({{length: {len(events) + 1}}}, (_, v) => {V}.history.view(v))"
+        )
+        assert shown == [
+            [event.id for event in views.at("c", version)] for version in range(len(events) + 1)
+        ]
         begun, rest = documents(store)
-        page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")  # as one that goes on
+        # as one that goes on
+        page.ask(f"void (window.grown = new {V}.history.constructor({begun})).add({rest})")
         counts = "[one.view(v), Array.from(one.tally(v).states).sort()]"
         of_both = [
-            page.ask(f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({one})")
+            page.ask(
+                f"((one) => Array.from({{length: {len(events) + 1}}}, (_, v) => {counts}))({one})"
+            )
             for one in ("window.grown", f"{V}.history")
         ]
         assert of_both[0] == of_both[1]
         lives = views.lifetimes("c")
-        stands = f"{V}.history.lastSpan(id, version) ? {V}.history.standsFor(id, version).summary : null"
+        stands = (
+            f"{V}.history.lastSpan(id, version) ? {V}.history.standsFor(id, version).summary : null"
+        )
         states = f"{V}.history.ordered.map((id) => [id, {V}.history.state(id, version), {stands}])"
         moments = page.ask(f"Array.from({{length: {len(events) + 1}}}, (_, version) => {states})")
         for version, told in enumerate(moments):
@@ -185,11 +226,16 @@ def test_the_page_shows_the_view_of_every_version_and_every_difference(page, rep
             if after > len(events):
                 continue
             lines = page.ask(
-                f"{V}.history.entries({after}, {before}, 'all', new Set()).map((one) => [one.mark, one.id])"
+                f"{V}.history.entries({after}, {before}, 'all', new Set()).map((one) => [one.mark,"
+                " one.id])"
             )
             difference = views.difference("c", before, after)
-            assert {one for mark, one in lines if mark == "+"} == {event.id for event in difference.entered}
-            assert {one for mark, one in lines if mark == "−"} == {event.id for event in difference.left}
+            assert {one for mark, one in lines if mark == "+"} == {
+                event.id for event in difference.entered
+            }
+            assert {one for mark, one in lines if mark == "−"} == {
+                event.id for event in difference.left
+            }
             listed = [one for mark, one in lines if one is not None and mark != "−"]
             assert listed == [event.id for event in views.at("c", after)]
         assert page.problems == []
@@ -217,7 +263,10 @@ def test_keys_go_through_the_versions_and_the_address_keeps_the_moment(page, rep
     assert "condensation 93 forgot it at version 94" in page.text(".why")
     assert "summary S198 replaces it now" in page.text(".why")
     page.wait("document.querySelector('.body pre')")
-    assert page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0] == "30"
+    assert (
+        page.ask("document.querySelector('.line[aria-selected=true]')?.innerText").split()[0]
+        == "30"
+    )
     page.click(".ways button", "What the model knew when it wrote this")
     assert "Version 30 of 286" in page.text(".momentary h2")
     page.click(".ways button", "Its observation, 31")
@@ -285,13 +334,18 @@ def test_a_redacted_event_shows_its_receipt_and_not_its_text(page, serve, stored
     with foldlog.open(store) as histories:
         page.open(f"{address}&id=c")
         page.wait(
-            f"{V}.history && {LINES}.some((text) => text.includes('I leave it') || text.includes('make test-13'))"
+            f"{V}.history && {LINES}.some((text) => text.includes('I leave it') ||"
+            " text.includes('make test-13'))"
         )
         histories["c"].redact(28, reason="asked to, letter of 3 May", by="ana")
-        page.wait(f"{V}?.history.redactions === 1 && !{LINES}.some((text) => text.includes('make test-13'))")
+        page.wait(
+            f"{V}?.history.redactions === 1 && !{LINES}.some((text) => text.includes('make"
+            " test-13'))"
+        )
         page.ask(f"{V}.choose(28)")
         page.wait(
-            "document.querySelector('.body pre')?.closest('.body').textContent.includes('The content was erased')"
+            "document.querySelector('.body pre')?.closest('.body').textContent.includes('The"
+            " content was erased')"
         )
         assert "letter of 3 May" in page.text(".body")
         assert "make test-13" not in page.ask("document.body.textContent")
@@ -324,7 +378,9 @@ def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(page, serve, store
     with foldlog.open(store) as histories:
         histories["parent"].fork(32, "kept")
         page.open(f"{address}&id=kept")
-        page.wait("document.querySelector('.facts')?.innerText.includes('fork of parent at version 32')")
+        page.wait(
+            "document.querySelector('.facts')?.innerText.includes('fork of parent at version 32')"
+        )
         erase(histories.store, "parent", reason="asked to", detach_forks=True)
         page.wait("!document.querySelector('.facts').innerText.includes('fork of')")
         page.settle()
@@ -345,7 +401,12 @@ def test_the_server_follows_new_events(page, serve, stored):
         page.wait("document.querySelector('a.row')?.innerText.includes('build fails')")
         page.click("a.row")
         page.wait(f"{V}?.history?.version === {histories['c'].version()}")
-        histories["c"].append([Message(source="user", content="something new"), Message(source="agent", content="yes")])
+        histories["c"].append(
+            [
+                Message(source="user", content="something new"),
+                Message(source="agent", content="yes"),
+            ]
+        )
         page.wait(f"{V}?.history.version === {histories['c'].version()}")
         page.settle()
         assert f"Version {histories['c'].version()}" in page.text(".momentary h2")
@@ -365,8 +426,7 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(page
     page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
     page.wait(f"{V}.source.gists.size === 5")
     page.settle()
-    blank = page.ask(
-        """(async () => {
+    blank = page.ask("""(async () => {
               const list = document.querySelector('.list'), gaps = [];
               for (let step = 0; step < 120; step += 1) {
                 list.scrollTop += step % 3 ? 1700 : 24000;
@@ -382,8 +442,7 @@ def test_only_lines_in_sight_are_elements_and_none_is_blank_while_scrolling(page
                 if (first > top + 1 || last < bottom - 1 || empty.length) gaps.push([step, first - top, bottom - last]);
               }
               return [gaps, document.querySelectorAll('.line').length, list.scrollHeight];
-            })()"""
-    )
+            })()""")
     gaps, lines, height = blank
     assert gaps == []
     assert lines < 120
@@ -399,7 +458,9 @@ def test_a_fork_says_where_it_begins(page, serve, stored, tmp_path):
     page.run(f"{V}.go(100)")
     assert page.ask(borders) == [["sample/tidewatch", 96]]
     page.ask(f"{V}.list.reveal(96)")
-    page.wait(f"{LINES}.includes('Fork of sample/tidewatch at version 96: the events before are shared')")
+    page.wait(
+        f"{LINES}.includes('Fork of sample/tidewatch at version 96: the events before are shared')"
+    )
     assert page.ask(f"{V}.chart.borderLabels.map(([at]) => at)") == [96, 120]
     assert page.problems == []
     store = stored("parent", usual_history())

@@ -1,4 +1,6 @@
-"""The page at first reading: numbers that add up, titles that differ, figures with their source, and phones."""
+"""The page at first reading: numbers that add up, titles that differ, figures with their source,
+and phones.
+"""
 
 from __future__ import annotations
 
@@ -14,24 +16,26 @@ from tests.page_samples import HOSTILE, hostile_history, usual_history
 SCROLLERS = """Array.from(document.querySelectorAll('body *')).filter((each) =>
   /auto|scroll/.test(getComputedStyle(each).overflowY) && each.clientHeight && each.scrollHeight > each.clientHeight + 1
 ).map((each) => each.className)"""
-TOLD = f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelector('.name').innerText)"
+TOLD = (
+    f"{V}.rows.map((one) => {V}.nodes.get(one.conversation).node.querySelector('.name').innerText)"
+)
 
 DAY = "Whole history: 2026-02-17 · took 1 h 18 m"
 
 
-@pytest.mark.parametrize("events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"])
+@pytest.mark.parametrize(
+    "events", [sample, usual_history, hostile_history], ids=["sample", "usual", "hostile"]
+)
 def test_the_numbers_of_a_version_add_up(page, report, events):
     page.open(report(events()))
-    told = page.ask(
-        f"""(async () => {{
+    told = page.ask(f"""(async () => {{
               const told = [];
               for (let version = 1; version <= {V}.history.version; version += 1) {{
                 {V}.go(version); {V}.draw();
                 told.push([version, {V}.sum.firstChild.textContent, {V}.sentence.textContent]);
               }}
               return told;
-            }})()"""
-    )
+            }})()""")
     assert len(told) > 40
     for version, sum_of, sentence in told:
         whole, parts = sum_of.replace(",", "").split(": ")
@@ -42,7 +46,9 @@ def test_the_numbers_of_a_version_add_up(page, report, events):
         assert sent == (numbers[0] if "sent" in parts.split(" + ")[0] else 0)
 
 
-MEANS = "Saved: the View before each condensation less the View after it, estimated event by event (≈)."
+MEANS = (
+    "Saved: the View before each condensation less the View after it, estimated event by event (≈)."
+)
 
 
 def told_in(page, selector: str) -> str:
@@ -57,8 +63,12 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
         page.run(f"{V}.go({version})")
         before = [at for at in made if at < version]
         assert page.ask("document.querySelectorAll('.detail tbody tr').length") == len(before)
-        assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(sizes[at] - sizes[at + 1] for at in before)
-        moment, *others = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+        assert page.ask(f"{V}.history.savingsAt({version}).saved") == sum(
+            sizes[at] - sizes[at + 1] for at in before
+        )
+        moment, *others = page.ask(
+            "Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)"
+        )
         start = "Whole history: " if whole else "Up to version 199: "
         assert moment.startswith(f"{start}{len(before)} condensations saved ≈"), moment
         assert moment.endswith(MEANS)
@@ -67,11 +77,20 @@ def test_totals_are_of_the_version_that_is_open_and_the_others_say_whole_history
     assert told_in(page, ".facts").startswith(
         "Whole history: 2026-02-17 · took 1 h 18 m · 286 events · 5 condensations"
     )
-    page.open(report([*sample(), DocumentChanges(changed={"attributes": {"value": {"incomplete": "1 record"}}})]))
+    page.open(
+        report(
+            [
+                *sample(),
+                DocumentChanges(changed={"attributes": {"value": {"incomplete": "1 record"}}}),
+            ]
+        )
+    )
     assert told_in(page, ".facts").startswith(f"{DAY} · 287 events · 5 condensations")
     assert "Last event: 2026-02-17" in told_in(page, ".when")
     page.run(f"{V}.go(60)")
-    first, other = page.ask("Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)")
+    first, other = page.ask(
+        "Array.from(document.querySelectorAll('p.about'), (each) => each.innerText)"
+    )
     assert first.startswith("Up to version 60: no condensation. Largest View: version 59,")
     assert "Largest View: version 152," in other
     page.run(f"{V}.choose(198, 246)")
@@ -92,10 +111,12 @@ def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
     each = sizes[5] - sizes[6]
     assert each == sizes[6] - sizes[7] > 40
     words = told_in(page, ".detail")
-    assert f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
-    assert page.ask("Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)") == 2 * [
-        f"≈\N{NO-BREAK SPACE}{each}"
-    ]
+    assert (
+        f"2 condensations saved ≈ {2 * each} tokens; cost $0.2500 (recorded by 1 of them)." in words
+    )
+    assert page.ask(
+        "Array.from(document.querySelectorAll('tbody tr'), (row) => row.children[3].innerText)"
+    ) == 2 * [f"≈\N{NO-BREAK SPACE}{each}"]
     page.run(f"{V}.choose(5)")
     words = told_in(page, ".about")
     assert f"saved\n≈ {each} tokens" in words
@@ -107,13 +128,25 @@ def test_saved_is_one_measure_beside_what_a_condensation_recorded(page, report):
 def test_a_page_tells_which_models_were_called_and_with_how_many_tokens(chromium, report, size):
     usage = {"prompt_tokens": 1_200, "cached_tokens": 800, "completion_tokens": 34}
     some = [
-        Message(source="agent", content="hi", meta={"model": f"m<{n}>", "usage": usage, "cost": 0.25}) for n in "112"
+        Message(
+            source="agent", content="hi", meta={"model": f"m<{n}>", "usage": usage, "cost": 0.25}
+        )
+        for n in "112"
     ]
-    some += [Message(source="agent", content="hm", meta={"model": HOSTILE[0], "usage": "many", "cost": "free"})]
+    some += [
+        Message(
+            source="agent",
+            content="hm",
+            meta={"model": HOSTILE[0], "usage": "many", "cost": "free"},
+        )
+    ]
     some.append(CondensationAction(forgotten_event_ids=(1,), summary="it", summary_offset=0))
     with chromium.new_page(*SIZES[size]) as page:
         page.open(report(some))
-        told = page.ask("Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) => one.textContent)")
+        told = page.ask(
+            "Array.from(document.querySelectorAll('[aria-label=Models] > *'), (one) =>"
+            " one.textContent)"
+        )
         assert told[:4] == [
             *("m<1>", "2 calls, 2.4k tokens in, 1.6k of them cached, 68 out, cost $0.5000"),
             *("m<2>", "1 call, 1.2k tokens in, 800 of them cached, 34 out, cost $0.2500"),
@@ -135,8 +168,7 @@ def test_no_label_is_crossed_by_the_line_of_the_version(chromium, tmp_path, size
         write_report(store, "c", tmp_path / "c.html", limit=20_000)
     with chromium.new_page(*SIZES[size]) as page:
         page.open((tmp_path / "c.html").as_uri())
-        labels, crossed = page.ask(
-            f"""(() => {{
+        labels, crossed = page.ask(f"""(() => {{
               const chart = {V}.chart, crossed = [];
               for (let version = 0; version <= {V}.history.version; version += 1) {{
                 const x = chart.middle(version), end = chart.lineEnd(version);
@@ -144,7 +176,6 @@ def test_no_label_is_crossed_by_the_line_of_the_version(chromium, tmp_path, size
                 if (spots.length) crossed.push(version);
               }}
               return [chart.labelSpots.length, crossed];
-            }})()"""
-        )
+            }})()""")
     assert labels > 2
     assert crossed == []

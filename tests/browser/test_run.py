@@ -30,22 +30,37 @@ def at(seconds: int) -> datetime:
 
 
 def failing() -> list[Event]:
-    """A run with two errors, a wait of ten minutes, and a file that is needed again after it was forgotten."""
+    """A run with two errors, a wait of ten minutes, and a file that is needed again after it was
+    forgotten.
+    """
     return [
         Message(source="user", content="Fix `src/alpha.py`, **please**", timestamp=at(0)),
         Action(tool="Read", arguments={"file_path": "src/beta.py"}, call_id="1", timestamp=at(1)),
         Observation(tool="Read", content="value = 1", call_id="1", timestamp=at(2)),
         Action(
             tool="Edit",
-            arguments={"file_path": "src/alpha.py", "old_string": "a\nvalue = 1\nb", "new_string": "a\nvalue = 2\nb"},
+            arguments={
+                "file_path": "src/alpha.py",
+                "old_string": "a\nvalue = 1\nb",
+                "new_string": "a\nvalue = 2\nb",
+            },
             call_id="2",
             timestamp=at(3),
         ),
-        Observation(tool="Edit", content="no such text", call_id="2", is_error=True, timestamp=at(603)),
-        CondensationAction(forgotten_event_ids=[1, 2], timestamp=at(604)),
-        Action(tool="Bash", arguments={"command": "cat src/beta.py"}, call_id="3", timestamp=at(605)),
         Observation(
-            tool="Bash", content="denied", call_id="3", is_error=True, extras={"exit_code": 2}, timestamp=at(606)
+            tool="Edit", content="no such text", call_id="2", is_error=True, timestamp=at(603)
+        ),
+        CondensationAction(forgotten_event_ids=[1, 2], timestamp=at(604)),
+        Action(
+            tool="Bash", arguments={"command": "cat src/beta.py"}, call_id="3", timestamp=at(605)
+        ),
+        Observation(
+            tool="Bash",
+            content="denied",
+            call_id="3",
+            is_error=True,
+            extras={"exit_code": 2},
+            timestamp=at(606),
         ),
     ]
 
@@ -66,8 +81,8 @@ def test_a_call_and_its_result_are_one_block_and_an_edit_is_a_difference(page, r
     assert events == [0, 1, 3, 5, 6]
     assert page.ask("document.querySelector('[data-event=\"0\"] .prose b').textContent") == "please"
     changed = page.ask(
-        'Array.from(document.querySelectorAll(\'[data-event="3"] pre .added, [data-event="3"] pre .removed\'),'
-        " (each) => each.textContent)"
+        'Array.from(document.querySelectorAll(\'[data-event="3"] pre .added, [data-event="3"] pre'
+        " .removed'), (each) => each.textContent)"
     )
     assert changed == ["-value = 1", "+value = 2"]
     assert "failed after 10 m 00 s no such text" in block(page, 3)
@@ -86,7 +101,11 @@ def test_a_condensation_is_a_cut_that_names_what_was_needed_again(page, report):
 
 def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, report):
     opened(page, report(failing()))
-    assert page.text(".chips").replace("\n", "").startswith("2 errors‹›1 condensation‹›1 wait10 m 00 s‹›")
+    assert (
+        page.text(".chips")
+        .replace("\n", "")
+        .startswith("2 errors‹›1 condensation‹›1 wait10 m 00 s‹›")
+    )
     seen = []
     for key in ("e", "e", "e", "E", "c", "w"):
         page.press(key, shift=key.isupper())
@@ -95,7 +114,9 @@ def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, 
     assert page.ask("document.querySelector('.block-of.chosen').dataset.event") == "3"
     page.click(".chip.errors button[aria-label='Next error']")
     assert page.ask(f"{V}.event") == 7
-    assert page.ask("location.hash").startswith("#v=8&e=7") or page.ask(f"{V}.address()") == "#v=8&e=7"
+    assert (
+        page.ask("location.hash").startswith("#v=8&e=7") or page.ask(f"{V}.address()") == "#v=8&e=7"
+    )
 
 
 def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, report):
@@ -108,15 +129,21 @@ def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, repor
     assert "condensation 5 forgot 2 events" in words
 
 
-def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(page, report, serve, stored):
+def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(
+    page, report, serve, stored
+):
     for url in (report(failing()), serve(stored("c", failing()))):
         opened(page, url if url.startswith("file:") else f"{url}&id=c")
         page.run(f"{V}.goToEvent(6)")
         page.ask(f"document.querySelector('.noting textarea').value = {json.dumps(NOTE)}")
         page.click(".noting button", "Keep")
-        page.wait(f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})")
+        page.wait(
+            f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})"
+        )
         page.ask("location.reload()")
-        page.wait(f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})")
+        page.wait(
+            f"document.querySelector('.block-of .note')?.innerText.includes({json.dumps(NOTE)})"
+        )
         assert page.ask("document.querySelectorAll('main img, main script').length") == 0
     assert page.ask("window.attacked") is None
     assert page.problems == []
@@ -127,12 +154,19 @@ def test_a_hostile_history_runs_nothing_in_the_transcript(page, report):
     for place in range(0, 80, 6):
         page.run(f"{V}.transcript.reveal({place})")
         page.wait(READY)
-    page.ask("document.querySelectorAll('.transcript details').forEach((each) => (each.open = true))")
+    page.ask(
+        "document.querySelectorAll('.transcript details').forEach((each) => (each.open = true))"
+    )
     page.run(f"{V}.find('script')")
     assert page.problems == []
     assert [url for url in page.requests if not url.startswith(("file:", "data:", "blob:"))] == []
     assert page.ask("window.attacked") is None
-    assert page.ask("document.querySelectorAll('.transcript a, .transcript img, .transcript iframe').length") == 0
+    assert (
+        page.ask(
+            "document.querySelectorAll('.transcript a, .transcript img, .transcript iframe').length"
+        )
+        == 0
+    )
 
 
 def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page, long_report):
@@ -146,13 +180,11 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
     page.ask(f"{V}.transcript.node.scrollTop -= 3000")
     page.wait(READY)
     page.settle()
-    gaps = page.ask(
-        f"""(() => {{
+    gaps = page.ask(f"""(() => {{
           const boxes = Array.from({BLOCKS}, (each) => each.getBoundingClientRect());
           const {{ top, bottom }} = {V}.transcript.node.getBoundingClientRect();
           return [boxes[0].top <= top + 1, boxes.at(-1).bottom >= bottom - 1];
-        }})()"""
-    )
+        }})()""")
     assert gaps == [True, True]
 
 
@@ -195,10 +227,18 @@ def test_a_linked_event_stays_in_sight_while_the_texts_around_it_come_late(page,
     above = f"{V}.transcript.tops[{V}.transcript.placeOf(133)] - {V}.transcript.node.scrollTop"
     assert page.ask(above) == pytest.approx(120, abs=2)
     box = page.ask(
-        "(() => { const { x, y } = document.querySelector('.transcript').getBoundingClientRect(); return [x, y]; })()"
+        "(() => { const { x, y } = document.querySelector('.transcript').getBoundingClientRect();"
+        " return [x, y]; })()"
     )
     page.run(f"{V}.transcript.reveal(133)")
-    page.send("Input.dispatchMouseEvent", type="mouseWheel", x=box[0] + 200, y=box[1] + 200, deltaX=0, deltaY=100)
+    page.send(
+        "Input.dispatchMouseEvent",
+        type="mouseWheel",
+        x=box[0] + 200,
+        y=box[1] + 200,
+        deltaX=0,
+        deltaY=100,
+    )
     page.wait(f"{V}.transcript.target === undefined")
 
 

@@ -15,7 +15,9 @@ START = datetime(2026, 3, 1, 9, tzinfo=UTC)
 ROWS = "Array.from(document.querySelectorAll('a.row .name'), (each) => each.innerText.trim())"
 
 
-def run(title: str, day: int, tool: str = "Bash", errors: int = 0, seconds: int = 60) -> Iterator[Event]:
+def run(
+    title: str, day: int, tool: str = "Bash", errors: int = 0, seconds: int = 60
+) -> Iterator[Event]:
     """A run of one day, whose tool fails some times."""
     at = START + timedelta(days=day)
     yield Message(source="user", content=title, timestamp=at)
@@ -23,7 +25,9 @@ def run(title: str, day: int, tool: str = "Bash", errors: int = 0, seconds: int 
         yield Action(tool=tool, arguments={"command": "ls"}, call_id=str(number), timestamp=at)
         failed = number < errors
         text = "No such file" if failed else "README"
-        yield Observation(tool=tool, content=text, call_id=str(number), is_error=failed, timestamp=at)
+        yield Observation(
+            tool=tool, content=text, call_id=str(number), is_error=failed, timestamp=at
+        )
     yield Message(source="agent", content="done", timestamp=at + timedelta(seconds=seconds))
 
 
@@ -117,7 +121,10 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(page, r
     words = page.text("main.compared")
     assert "They differ from the first request on" in words
     assert "calls of Bash" in words
-    steps = page.ask("Array.from(document.querySelectorAll('.step'), (each) => each.innerText.replace(/\\s+/g, ' '))")
+    steps = page.ask(
+        "Array.from(document.querySelectorAll('.step'), (each) => each.innerText.replace(/\\s+/g,"
+        " ' '))"
+    )
     assert any("fix the importer" in step for step in steps)
     page.click(".step a")
     page.wait(f"{V}?.history")
@@ -127,7 +134,9 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(page, r
 def test_a_wrong_word_is_named_and_the_list_stays(page, runs):
     home(page, runs, 3)
     page.search("state:none")
-    page.wait("document.querySelector('.above .problem').innerText.includes('state:none is not known')")
+    page.wait(
+        "document.querySelector('.above .problem').innerText.includes('state:none is not known')"
+    )
     assert len(page.ask(ROWS)) == 3
 
 
@@ -154,5 +163,7 @@ def test_a_row_fits_its_line(chromium, runs, size):
         home(page, runs, 3)
         assert page.ask("document.documentElement.scrollWidth <= innerWidth")
         heights = "[each.scrollHeight, each.clientHeight + 1]"
-        for whole, seen in page.ask(f"Array.from(document.querySelectorAll('.item'), (each) => {heights})"):
+        for whole, seen in page.ask(
+            f"Array.from(document.querySelectorAll('.item'), (each) => {heights})"
+        ):
             assert whole <= seen

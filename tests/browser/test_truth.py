@@ -21,7 +21,10 @@ COLOR = """((name) => {
 def test_colours_of_thin_rows_have_the_shares_of_the_tokens(page, report):
     """Each line of pixels has a message of the user, with one part in a hundred of the tokens."""
     page.open(
-        report(Message(source=("user", "agent")[n % 8 > 0], content="x" * (8, 110)[n % 8 > 0]) for n in range(8_000))
+        report(
+            Message(source=("user", "agent")[n % 8 > 0], content="x" * (8, 110)[n % 8 > 0])
+            for n in range(8_000)
+        )
     )
     page.run(WHOLE)
     counts = page.ask(f"""(() => {{
@@ -48,7 +51,9 @@ def test_colours_of_thin_rows_have_the_shares_of_the_tokens(page, report):
 
 
 def test_every_peak_of_the_token_curve_is_drawn_whole(page, report):
-    """Thirty times the View grows to the same size and is forgotten: some five versions share a pixel."""
+    """Thirty times the View grows to the same size and is forgotten: some five versions share a
+    pixel.
+    """
     events = []
     for _ in range(30):
         start = len(events)

@@ -1,4 +1,6 @@
-"""What the page says in words and numbers: units, dates, ids, searches, and what an address or a server lacks."""
+"""What the page says in words and numbers: units, dates, ids, searches, and what an address or a
+server lacks.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,10 @@ def test_ids_and_versions_are_written_alike_and_searched_with_or_without_commas(
     some = messages(1_300)
     some.append(
         CondensationAction(
-            forgotten_events_start_id=10, forgotten_events_end_id=1_250, summary="most of them", summary_offset=1
+            forgotten_events_start_id=10,
+            forgotten_events_end_id=1_250,
+            summary="most of them",
+            summary_offset=1,
         )
     )
     page.open(report(some))
@@ -88,7 +93,9 @@ def test_the_id_of_a_chosen_row_covers_whole_labels_of_the_axis(page, report):
     boxes = page.ask("window.filled")
     assert len(touched) == 1
     for label in touched:
-        assert any(x == 0 and y <= label - 7 and y + height >= label + 7 for x, y, _, height in boxes)
+        assert any(
+            x == 0 and y <= label - 7 and y + height >= label + 7 for x, y, _, height in boxes
+        )
 
 
 def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(page, report):
@@ -106,7 +113,9 @@ def test_the_numbers_of_the_legend_and_of_the_list_have_a_unit(page, report):
 
 def test_the_work_of_a_sub_agent_is_not_called_bookkeeping(page, report):
     said = Message(source="user", content="said", origin=Origin(format="claude-code", id="t"))
-    aside = Message(source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u"))
+    aside = Message(
+        source="agent", content="aside", shown=False, origin=Origin(format="claude-code", id="u")
+    )
     page.open(report([said, aside]))
     why = "what was not shown to the agent in the claude-code history that it was imported from"
     assert "Never shown: bookkeeping." in page.ask(f"{V}.sum.textContent")
@@ -128,13 +137,18 @@ def test_a_pending_action_at_the_last_version_waits_for_nothing(page, report):
     assert "it waits for its observation" in page.text(".why")
     page.run(f"{V}.choose(1, 3)")
     assert "Pending: no observation came." in page.text(".sum")
-    assert "no observation came for it, or for a parallel call, up to the last event" in page.text(".why")
+    assert "no observation came for it, or for a parallel call, up to the last event" in page.text(
+        ".why"
+    )
 
 
 @pytest.mark.parametrize(
     "address, said",
     [
-        ("#v=999", "This history has no version 999: it has the versions 0 to 3, and the events 0 to 2."),
+        (
+            "#v=999",
+            "This history has no version 999: it has the versions 0 to 3, and the events 0 to 2.",
+        ),
         ("#v=-1", "no version -1"),
         ("#v=", "no version "),
         ("#v=1&from=x&e=7", "no version x and no event 7"),
@@ -165,7 +179,9 @@ def test_a_page_that_cannot_be_shown_leads_on(page, serve, stored):
     page.wait("document.querySelector('a.row')")
     page.send("Network.setBlockedURLs", urls=["*/api/history*"])
     page.open(f"{home}?id=usual")
-    assert "The server does not answer. Start it again with foldlog serve" in " ".join(page.text(".failure").split())
+    assert "The server does not answer. Start it again with foldlog serve" in " ".join(
+        page.text(".failure").split()
+    )
 
 
 def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_path):
@@ -176,7 +192,10 @@ def test_an_empty_store_names_the_whole_command_of_an_import(page, serve, tmp_pa
 
 
 def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, report, stored):
-    some = [Message(source="user", content=text) for text in ("one two", "two and one", "onetwo", "one  two")]
+    some = [
+        Message(source="user", content=text)
+        for text in ("one two", "two and one", "onetwo", "one  two")
+    ]
     found = {"two one": [0, 1, 2, 3], '"one two"': [0], '"two and" one': [1]}
     url = stored("c", some)
     address = serve(url)
@@ -196,7 +215,13 @@ def test_words_are_found_in_any_order_and_in_quotes_side_by_side(page, serve, re
 
 @pytest.mark.parametrize("size", SIZES)
 def test_no_word_that_was_found_is_cut(chromium, report, size):
-    far = "a long beginning " * 20 + "the needle " + "and much between " * 20 + "a haystack " + "and an end " * 30
+    far = (
+        "a long beginning " * 20
+        + "the needle "
+        + "and much between " * 20
+        + "a haystack "
+        + "and an end " * 30
+    )
     some = [*sample(), Message(source="user", content=far)]
     inside = """Array.from(document.querySelectorAll('.line.found')).map((line) => {
       const box = line.querySelector('.gist').getBoundingClientRect();

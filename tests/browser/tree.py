@@ -10,7 +10,9 @@ __all__ = ["Named", "focused", "tree"]
 
 
 class Named(NamedTuple):
-    """An element of the accessibility tree: what it is, what it is called, what it is worth, and what is said of it."""
+    """An element of the accessibility tree: what it is, what it is called, what it is worth, and
+    what is said of it.
+    """
 
     role: str
     name: str
@@ -19,7 +21,9 @@ class Named(NamedTuple):
 
 
 def tree(page: Page) -> list[Named]:
-    """Return what the page has for those who do not see it, in its order, without texts and what only groups."""
+    """Return what the page has for those who do not see it, in its order, without texts and what
+    only groups.
+    """
     found = []
     nodes = {node["nodeId"]: node for node in page.send("Accessibility.getFullAXTree")["nodes"]}
     waiting = [next(node for node in nodes.values() if "parentId" not in node)]
@@ -27,8 +31,16 @@ def tree(page: Page) -> list[Named]:
         node = waiting.pop()
         waiting += [nodes[each] for each in reversed(node.get("childIds", ())) if each in nodes]
         role = node["role"]["value"]
-        if not node["ignored"] and role not in ("none", "generic", "StaticText", "InlineTextBox", "paragraph"):
-            properties = {each["name"]: each["value"].get("value") for each in node.get("properties", ())}
+        if not node["ignored"] and role not in (
+            "none",
+            "generic",
+            "StaticText",
+            "InlineTextBox",
+            "paragraph",
+        ):
+            properties = {
+                each["name"]: each["value"].get("value") for each in node.get("properties", ())
+            }
             found.append(Named(role, _value(node, "name"), _value(node, "value"), properties))
     return found
 
@@ -49,5 +61,7 @@ _FOCUSED = """(() => {
 
 
 def focused(page: Page) -> tuple[str, str, bool, str]:
-    """Return where the keyboard is: the element, its name, whether that is seen, and the line of a list."""
+    """Return where the keyboard is: the element, its name, whether that is seen, and the line of a
+    list.
+    """
     return tuple(page.ask(_FOCUSED))

@@ -1,9 +1,11 @@
-"""Print digests of real histories, to be judged by eye against the rubric in docs/internals/digest.md.
+"""Print digests of real histories, to be judged by eye against the rubric in
+docs/internals/digest.md.
 
     python -m tests.condensers.digests FOLDER... [--of 20] [--length 11000]
 
-Histories are taken from each folder in turn, those with the smallest hash of their name first, so that two runs judge
-the same ones. The last ten events of a long history are left out, as a condenser leaves out a tail.
+Histories are taken from each folder in turn, those with the smallest hash of their name first, so
+that two runs judge the same ones. The last ten events of a long history are left out, as a
+condenser leaves out a tail.
 """
 
 from __future__ import annotations
@@ -32,13 +34,20 @@ def main() -> None:
     in_turn = chain.from_iterable(zip_longest(*map(_histories, given.folders)))
     for number, (name, events) in enumerate(islice(filter(None, in_turn), given.of), start=1):
         digest = Digest.of(events[:-TAIL] if len(events) > 4 * TAIL else events)
-        sys.stdout.write(f"{'=' * 20} {number}: {name}, {len(events)} events\n\n{text_of(digest, given.length)}\n\n")
+        sys.stdout.write(
+            f"{'=' * 20} {number}: {name}, {len(events)}"
+            f" events\n\n{text_of(digest, given.length)}\n\n"
+        )
 
 
 def _histories(folder: str) -> list[tuple[str, list[Event]]]:
     found = []
     for history in imported(Path(folder)):
-        events = [event for event in history.events() if event.shown and not isinstance(event, SystemMessage)]
+        events = [
+            event
+            for event in history.events()
+            if event.shown and not isinstance(event, SystemMessage)
+        ]
         if len(events) in LENGTHS:
             found.append((history.id, events))
     return sorted(found, key=lambda each: sha256(each[0].encode()).digest())

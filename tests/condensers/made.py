@@ -33,11 +33,15 @@ def messages(count: int, start: int = 0) -> list[Event]:
     return [message(f"m{n}", "agent" if n % 2 else "user") for n in range(start, start + count)]
 
 
-def call(tool: str = "run", call_id: str = "c1", response_id: str | None = None, **arguments: Any) -> Action:
+def call(
+    tool: str = "run", call_id: str = "c1", response_id: str | None = None, **arguments: Any
+) -> Action:
     return Action(tool=tool, arguments=arguments, call_id=call_id, response_id=response_id)
 
 
-def answer(content: str = "done", call_id: str = "c1", tool: str = "run", **fields: Any) -> Observation:
+def answer(
+    content: str = "done", call_id: str = "c1", tool: str = "run", **fields: Any
+) -> Observation:
     return Observation(content=content, call_id=call_id, tool=tool, **fields)
 
 
@@ -45,7 +49,9 @@ def pair(number: int, tool: str = "run", content: str = "done", **arguments: Any
     return [call(tool, f"call {number}", **arguments), answer(content, f"call {number}", tool)]
 
 
-def condensed(*ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
+def condensed(
+    *ids: int, summary: str | None = None, offset: int | None = None
+) -> CondensationAction:
     return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset)
 
 
@@ -76,23 +82,52 @@ def shown(result: View | Condensation) -> View:
 def parts_with(text: str) -> dict[str, dict[str, Any]]:
     """Return parts of a content of each type that holds a text, at any depth."""
     of_text, data = {"type": "text", "text": text}, b64encode(text.encode()).decode()
-    plain = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": text}}
-    answered = {"tool_use_id": "s1", "type": "web_fetch_tool_result", "content": {"content": plain, "url": "https://x"}}
+    plain = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": text},
+    }
+    answered = {
+        "tool_use_id": "s1",
+        "type": "web_fetch_tool_result",
+        "content": {"content": plain, "url": "https://x"},
+    }
     return {
         "text": of_text,
         "refusal": {"type": "refusal", "refusal": text},
-        "search_result": {"type": "search_result", "source": "https://x", "title": "T", "content": [of_text]},
+        "search_result": {
+            "type": "search_result",
+            "source": "https://x",
+            "title": "T",
+            "content": [of_text],
+        },
         "document": plain,
-        "document of blocks": {"type": "document", "source": {"type": "content", "content": [of_text]}},
+        "document of blocks": {
+            "type": "document",
+            "source": {"type": "content", "content": [of_text]},
+        },
         "document in base64": {
             "type": "document",
             "source": {"type": "base64", "media_type": "text/plain", "data": data},
         },
-        "file of bytes": {"type": "file", "file": {"filename": "a.txt", "file_data": text.encode()}},
-        "file of a URL": {"type": "input_file", "filename": "a", "file_data": f"data:text/csv;base64,{data}"},
+        "file of bytes": {
+            "type": "file",
+            "file": {"filename": "a.txt", "file_data": text.encode()},
+        },
+        "file of a URL": {
+            "type": "input_file",
+            "filename": "a",
+            "file_data": f"data:text/csv;base64,{data}",
+        },
         "input of a server's tool": {
             "type": "server_tool",
-            "blocks": [{"type": "server_tool_use", "id": "s1", "name": "run", "input": {"lines": [{"code": text}]}}],
+            "blocks": [
+                {
+                    "type": "server_tool_use",
+                    "id": "s1",
+                    "name": "run",
+                    "input": {"lines": [{"code": text}]},
+                }
+            ],
         },
         "result of a server's tool": {"type": "server_tool", "blocks": [answered]},
     }

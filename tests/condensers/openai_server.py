@@ -1,4 +1,5 @@
-"""A server on this machine that speaks OpenAI's chat protocol, for tests that drive the real litellm over HTTP.
+"""A server on this machine that speaks OpenAI's chat protocol, for tests that drive the real
+litellm over HTTP.
 
 A test scripts what is answered; the last answer repeats. What was asked is in ``server.requests``.
 
@@ -47,7 +48,10 @@ class Request:
     @property
     def tokens(self) -> int:
         """The size of its messages, by a rule simple enough to write an expectation with."""
-        return len(json.dumps(self.body.get("messages", []), ensure_ascii=False)) // CHARACTERS_PER_TOKEN
+        return (
+            len(json.dumps(self.body.get("messages", []), ensure_ascii=False))
+            // CHARACTERS_PER_TOKEN
+        )
 
 
 @dataclass(frozen=True)
@@ -72,8 +76,14 @@ class ToolCall:
     finish_reason: str = "tool_calls"
 
     def message(self) -> dict[str, Any]:
-        arguments = self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
-        call = {"id": "call_1", "type": "function", "function": {"name": self.name, "arguments": arguments}}
+        arguments = (
+            self.arguments if isinstance(self.arguments, str) else json.dumps(self.arguments)
+        )
+        call = {
+            "id": "call_1",
+            "type": "function",
+            "function": {"name": self.name, "arguments": arguments},
+        }
         return {"role": "assistant", "content": self.content, "tool_calls": [call]}
 
 
@@ -111,7 +121,9 @@ class Late:
 
 @dataclass(frozen=True)
 class Trickling:
-    """An answer that comes behind so many blanks, one each so many seconds, as from a server whose queue is long."""
+    """An answer that comes behind so many blanks, one each so many seconds, as from a server whose
+    queue is long.
+    """
 
     blanks: int
     seconds: float
@@ -125,8 +137,8 @@ Responder = Callable[[Request], Answer]
 def context_length_exceeded(limit: int, actual: int) -> Failure:
     """What OpenAI answers to a prompt that is too long."""
     message = (
-        f"This model's maximum context length is {limit} tokens. However, your messages resulted in {actual} tokens. "
-        "Please reduce the length of the messages."
+        f"This model's maximum context length is {limit} tokens. However, your messages resulted in"
+        f" {actual} tokens. Please reduce the length of the messages."
     )
     return Failure(400, message, "context_length_exceeded")
 
@@ -135,13 +147,19 @@ def up_to(limit: int, respond: Responder) -> Responder:
     """A model that refuses more than ``limit`` tokens and else responds as told."""
 
     def responder(request: Request) -> Answer:
-        return context_length_exceeded(limit, request.tokens) if request.tokens > limit else respond(request)
+        return (
+            context_length_exceeded(limit, request.tokens)
+            if request.tokens > limit
+            else respond(request)
+        )
 
     return responder
 
 
 def _close_litellms_clients(*, lost: bool) -> None:
-    """litellm keeps its clients, and where threads race for one it drops the others without closing them: ``lost``."""
+    """litellm keeps its clients, and where threads race for one it drops the others without closing
+    them: ``lost``.
+    """
     litellm = sys.modules.get("litellm")
     if litellm is None:
         return
@@ -158,12 +176,16 @@ def _close_litellms_clients(*, lost: bool) -> None:
 
 @cache
 def _leave_litellm_out() -> None:
-    """Leave litellm itself, once it is imported, out of later collections of garbage: it is most of this process."""
+    """Leave litellm itself, once it is imported, out of later collections of garbage: it is most of
+    this process.
+    """
     gc.freeze()
 
 
 class OpenAIServer:
-    """Serves ``/v1/chat/completions`` on 127.0.0.1 from its own threads, between ``__enter__`` and ``__exit__``."""
+    """Serves ``/v1/chat/completions`` on 127.0.0.1 from its own threads, between ``__enter__`` and
+    ``__exit__``.
+    """
 
     def __init__(self, *answers: Answer) -> None:
         self.requests: list[Request] = []
@@ -193,11 +215,18 @@ class OpenAIServer:
 
     def __enter__(self) -> OpenAIServer:
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, kwargs={"poll_interval": 0.01}
+        )
         self._thread.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
         self._stopping.set()
         self._server.shutdown()
         self._server.server_close()
@@ -207,7 +236,9 @@ class OpenAIServer:
     def _answer(self, request: Request) -> Answer:
         with self._lock:
             self.requests.append(request)
-            return Raw(ANTHROPICS_OK) if request.path == "/v1/messages" else self._responder(request)
+            return (
+                Raw(ANTHROPICS_OK) if request.path == "/v1/messages" else self._responder(request)
+            )
 
     def _completion(self, request: Request, answer: Text | ToolCall, number: int) -> bytes:
         reply = answer.message()
@@ -219,7 +250,11 @@ class OpenAIServer:
                 "created": 1_700_000_000,
                 "model": request.body.get("model", "").split("/")[-1],
                 "choices": [{"index": 0, "message": reply, "finish_reason": answer.finish_reason}],
-                "usage": {"prompt_tokens": asked, "completion_tokens": said, "total_tokens": asked + said},
+                "usage": {
+                    "prompt_tokens": asked,
+                    "completion_tokens": said,
+                    "total_tokens": asked + said,
+                },
             }
         ).encode()
 
@@ -246,7 +281,11 @@ class OpenAIServer:
                 match answer:
                     case Failure(status, message, code, headers):
                         kind = (
-                            "invalid_request_error" if status < 429 else "requests" if status == 429 else "server_error"
+                            "invalid_request_error"
+                            if status < 429
+                            else "requests"
+                            if status == 429
+                            else "server_error"
                         )
                         error = {"message": message, "type": kind, "param": None, "code": code}
                         self._send(status, json.dumps({"error": error}).encode(), headers)
@@ -255,11 +294,17 @@ class OpenAIServer:
                     case CutOff(whole):
                         self._send_half(server._completion(request, whole, len(server.requests)))
                     case Trickling(blanks, seconds, whole):
-                        self._trickle(blanks, seconds, server._completion(request, whole, len(server.requests)))
+                        self._trickle(
+                            blanks,
+                            seconds,
+                            server._completion(request, whole, len(server.requests)),
+                        )
                     case Text() | ToolCall():
                         self._send(200, server._completion(request, answer, len(server.requests)))
 
-            def _send(self, status: int, body: bytes, headers: dict[str, str] | None = None) -> None:
+            def _send(
+                self, status: int, body: bytes, headers: dict[str, str] | None = None
+            ) -> None:
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
                 self.send_header("Content-Length", str(len(body)))

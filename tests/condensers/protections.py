@@ -12,7 +12,10 @@ PROTECTIONS = {
     "whole-units": Protection(
         "what a rule keeps is never lost by the extension to whole units",
         "condensers:unkept",
-        Instead("bisect_right", "for unit in sorted({bisect_right(points, each) for each in kept if each in points}):"),
+        Instead(
+            "bisect_right",
+            "for unit in sorted({bisect_right(points, each) for each in kept if each in points}):",
+        ),
         _WINDOW,
     ),
     "head-of-recent": Protection(
@@ -30,7 +33,8 @@ PROTECTIONS = {
         "condensers:LLMAttentionCondenser._places",
         Instead(
             "keep_first",
-            "return max(1, self.max_size // 2 - next((c for c in view.cut_points if c >= self.keep_first), len(view)))",
+            "return max(1, self.max_size // 2 - next((c for c in view.cut_points if c >="
+            " self.keep_first), len(view)))",
         ),
         _ATTENTION,
     ),

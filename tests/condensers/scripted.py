@@ -1,4 +1,6 @@
-"""A model that says what it is told to, and one whose tokens are characters: no strategy is tested over a network."""
+"""A model that says what it is told to, and one whose tokens are characters: no strategy is tested
+over a network.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,14 @@ FULL_STATE = {name: name.replace("_", " ") for name in FIELDS}
 
 def said(text: str | None, **fields: Any) -> Reply:
     return Reply(
-        text=text, **{"model": "scripted", "response_id": "r1", "finish_reason": "stop", "cost": 0.01, **fields}
+        text=text,
+        **{
+            "model": "scripted",
+            "response_id": "r1",
+            "finish_reason": "stop",
+            "cost": 0.01,
+            **fields,
+        },
     )
 
 
@@ -27,14 +36,18 @@ def called(arguments: Any, tool: str = TOOL_NAME) -> Reply:
 
 
 def failed(failure: str = "refused", problem: str = "boom") -> ModelCallFailed:
-    return ModelCallFailed("scripted", failure, problem, {"model": "scripted", "failure": failure, "problem": problem})
+    return ModelCallFailed(
+        "scripted", failure, problem, {"model": "scripted", "failure": failure, "problem": problem}
+    )
 
 
 Answer = str | None | Reply | ModelCallFailed
 
 
 class Scripted:
-    """Answers with these replies in turn, the last one again and again, and keeps what it was asked."""
+    """Answers with these replies in turn, the last one again and again, and keeps what it was
+    asked.
+    """
 
     model = "scripted"
 
@@ -58,7 +71,8 @@ class Scripted:
         self.asked_how.append(how)
         self.meanwhile()
         if isinstance(answer, ModelCallFailed):
-            answer.reports = (answer.report,)  # not those that it was given when it was raised before
+            # not those that it was given when it was raised before
+            answer.reports = (answer.report,)
             raise answer
         return answer if isinstance(answer, Reply) else said(answer)
 

@@ -1,4 +1,6 @@
-"""The strategies of the registry, with their parameters, as the page about configuration lists them."""
+"""The strategies of the registry, with their parameters, as the page about configuration lists
+them.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ def strategy_of(config_type: type[BaseModel]) -> Strategy:
 
 
 def _parameter(name: str, field: FieldInfo) -> Parameter:
-    kind: Any = {"llm_config": "table or name", "condensers": "list of tables"}.get(name) or field.annotation
+    kind: Any = {"llm_config": "table or name", "condensers": "list of tables"}.get(
+        name
+    ) or field.annotation
     default = None if field.is_required() else field.get_default(call_default_factory=True)
     return Parameter(
         name=name,

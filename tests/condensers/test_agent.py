@@ -11,8 +11,14 @@ from foldlog.condensers.models.failures import is_context_window_error
 @pytest.mark.parametrize(
     "text",
     [
-        "This model's maximum context length is 8192 tokens. However, your messages resulted in 9001 tokens.",
-        "litellm.BadRequestError: ContextWindowExceededError: prompt is too long: 210000 tokens > 200000 maximum",
+        (
+            "This model's maximum context length is 8192 tokens. However, your messages resulted in"
+            " 9001 tokens."
+        ),
+        (
+            "litellm.BadRequestError: ContextWindowExceededError: prompt is too long: 210000 tokens"
+            " > 200000 maximum"
+        ),
         "Please reduce the length of the messages or completion.",
         "The input token count (1048577) exceeds the maximum number of tokens allowed (1048576).",
         "input length and `max_tokens` exceed context limit: 190000 + 20000 > 200000",
@@ -28,7 +34,9 @@ def test_what_servers_say_of_a_prompt_that_is_too_long_is_recognized(text):
     assert is_context_window_error(RuntimeError(text))
 
 
-@pytest.mark.parametrize("text", ["Incorrect API key provided", "rate limit: too many requests", "no such model", ""])
+@pytest.mark.parametrize(
+    "text", ["Incorrect API key provided", "rate limit: too many requests", "no such model", ""]
+)
 def test_other_errors_are_not_taken_for_it(text):
     assert not is_context_window_error(RuntimeError(text))
 

@@ -12,7 +12,14 @@ import pytest
 import foldlog
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.client import LLM, LLMConfig
-from foldlog.eventstore import Action, CondensationAction, CondensationRequest, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from tests.condensers.openai_server import OpenAIServer, Request, Text, ToolCall, up_to
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
@@ -31,11 +38,15 @@ def agent_loop():
 
 @pytest.fixture
 def started(agent_loop, tmp_path):
-    """``started(model, condenser)``: the agent's history, begun if it is new, with steps taken by that condenser."""
+    """``started(model, condenser)``: the agent's history, begun if it is new, with steps taken by
+    that condenser.
+    """
     stores = []
 
     def start(model: LLM, condenser: object = DIGEST) -> foldlog.History:
-        stores.append(foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model))
+        stores.append(
+            foldlog.open(f"sqlite:///{tmp_path / 'agent.db'}", condenser=condenser, agent_llm=model)
+        )
         history = stores[-1]["agent"]
         if history.version() == 0:
             history.append(SystemMessage(content=agent_loop.PROMPT, tools=tuple(agent_loop.TOOLS)))
@@ -51,7 +62,9 @@ def started(agent_loop, tmp_path):
 
 
 def model_at(server: OpenAIServer, **settings) -> LLM:
-    return LLM(LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings))
+    return LLM(
+        LLMConfig(model="openai/a-private-model", base_url=server.url, api_key="key", **settings)
+    )
 
 
 def silence(_: str) -> None:
@@ -59,7 +72,9 @@ def silence(_: str) -> None:
 
 
 class Counting:
-    """A model that runs ``STEPS`` wordy commands, each one higher than the last that it remembers, and then is done."""
+    """A model that runs ``STEPS`` wordy commands, each one higher than the last that it remembers,
+    and then is done.
+    """
 
     def __init__(self) -> None:
         self.calls = 0
@@ -102,14 +117,18 @@ def test_an_agent_survives_a_history_that_its_model_refuses(agent_loop, started,
     assert kinds.count(CondensationRequest) == refused
     assert kinds.count(CondensationAction) >= refused
     outputs = [event.content for event in events if isinstance(event, Observation)]
-    assert [output.split(":")[0] for output in outputs] == [f"step {n}" for n in range(1, STEPS + 1)]
+    assert [output.split(":")[0] for output in outputs] == [
+        f"step {n}" for n in range(1, STEPS + 1)
+    ]
     assert any("asking for a condensation" in line for line in said)
     assert any("condensed: condenser" in line for line in said)
 
 
 def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path):
     steps = [ToolCall("run", {"command": f"echo {n}"}) for n in range(12)]
-    with OpenAIServer(*steps, ToolCall("request_condensation", '{"why": "ignored"}'), Text("done")) as server:
+    with OpenAIServer(
+        *steps, ToolCall("request_condensation", '{"why": "ignored"}'), Text("done")
+    ) as server:
         model = model_at(server)
         history = started(model)
         said: list[str] = []
@@ -119,20 +138,26 @@ def test_a_model_may_ask_for_a_condensation_itself(agent_loop, started, tmp_path
     assert not history.view().unhandled_condensation_request
 
 
-def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_requests(agent_loop, started, tmp_path):
+def test_a_prompt_that_is_too_long_is_an_error_where_the_condenser_answers_no_requests(
+    agent_loop, started, tmp_path
+):
     config = {"type": "pipeline", "condensers": [{"type": "recent_events"}]}
     with OpenAIServer() as server:
         server.respond(up_to(10, Counting()))
         model = model_at(server)
         history = started(model, config)
-        with pytest.raises(InvalidCondenser, match=f"{config['type']!r} does not handle condensation requests"):
+        with pytest.raises(
+            InvalidCondenser, match=f"{config['type']!r} does not handle condensation requests"
+        ):
             agent_loop.run_agent(history, model, tmp_path, say=silence)
         assert len(server.requests) == 1
     assert not history.view().unhandled_condensation_request
 
 
 def test_a_call_that_makes_no_sense_is_answered_with_what_is_wrong(agent_loop, started, tmp_path):
-    with OpenAIServer(ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"}), Text("done")) as server:
+    with OpenAIServer(
+        ToolCall("run", "{not json"), ToolCall("run", {"command": "exit 3"}), Text("done")
+    ) as server:
         model = model_at(server)
         history = started(model)
         agent_loop.run_agent(history, model, tmp_path, say=silence)
@@ -189,7 +214,9 @@ def test_a_command_that_ran_when_the_agent_died_is_not_run_again(agent_loop, sta
 
     with OpenAIServer(Text("I looked, and it was done")) as server:
         history = started(model_at(server))
-        history.append([Action(tool="run", arguments={"command": "touch again"}, call_id="k", response_id="r")])
+        history.append(
+            [Action(tool="run", arguments={"command": "touch again"}, call_id="k", response_id="r")]
+        )
         with pytest.raises(Died):
             history.run(history.open_calls()[0], die)
         agent_loop.run_agent(history, model_at(server), tmp_path, say=silence)

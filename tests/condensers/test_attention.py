@@ -9,14 +9,28 @@ from foldlog._words.reasons import because
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
-from tests.condensers.made import REQUEST, after, answer, call, condensed, message, messages, pair, plan, shown, viewed
+from tests.condensers.made import (
+    REQUEST,
+    after,
+    answer,
+    call,
+    condensed,
+    message,
+    messages,
+    pair,
+    plan,
+    shown,
+    viewed,
+)
 from tests.condensers.scripted import Scripted, failed, said
 from tests.said import ids
 
 
 def attention(reply, **parameters):
     answer = f'{{"ids": {reply}}}' if isinstance(reply, list) else reply
-    return LLMAttentionCondenser(Scripted(answer), **{"max_size": 10, "keep_first": 1, **parameters})
+    return LLMAttentionCondenser(
+        Scripted(answer), **{"max_size": 10, "keep_first": 1, **parameters}
+    )
 
 
 def left(reply, *events, **parameters):
@@ -67,7 +81,9 @@ def test_nobody_is_asked_where_nothing_can_go():
 
 
 def test_the_head_counts_event_by_event_and_then_grows_by_its_unit():
-    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(4)] + [answer(call_id=f"c{n}") for n in range(4)]
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(4)] + [
+        answer(call_id=f"c{n}") for n in range(4)
+    ]
     condenser = attention([9], max_size=10, keep_first=1)
     view = viewed(parallel, messages(6))
     assert ids(after(view, condenser.condense(view))) == [*range(8), 9, 11, 12, 13]
@@ -76,13 +92,21 @@ def test_the_head_counts_event_by_event_and_then_grows_by_its_unit():
 
 def test_nobody_is_asked_where_every_unit_stays_whatever_is_chosen():
     thinking = ({"type": "thinking", "thinking": "hm"},)
-    loop = [replace(call(call_id="c0"), thinking=thinking), answer(call_id="c0"), *pair(1), *pair(2), *pair(3)]
+    loop = [
+        replace(call(call_id="c0"), thinking=thinking),
+        answer(call_id="c0"),
+        *pair(1),
+        *pair(2),
+        *pair(3),
+    ]
     condenser = attention([2], max_size=6, keep_first=1)
     view = viewed(message(), loop)
     result, (report,) = condenser.step(view)
     assert (result, condenser.llm.calls) == (view, [])
     assert report["outcome"] == "above size"
-    assert "6 events stay because a part of their call or tool loop is kept" in report["problem"], "two are the newest"
+    assert "6 events stay because a part of their call or tool loop is kept" in report["problem"], (
+        "two are the newest"
+    )
     with pytest.raises(NoCondensationAvailable):
         condenser.condense(viewed(message(), loop, REQUEST))
 
@@ -94,7 +118,9 @@ def test_where_no_reply_comes_nothing_is_forgotten_unless_it_must_be():
     assert ids(after(must, attention(failed()).condense(must))) == [0, 7, 8, 9, 10]
 
 
-@pytest.mark.parametrize("reply", ["", "ok", "I cannot help", said('{"ids": [3, 5', finish_reason="length")])
+@pytest.mark.parametrize(
+    "reply", ["", "ok", "I cannot help", said('{"ids": [3, 5', finish_reason="length")]
+)
 def test_why_says_that_the_newest_stay_because_no_reply_chose_others(reply):
     made = plan(attention(reply).condense(viewed(messages(11))))
     (report,) = reports_of(made)
@@ -105,7 +131,9 @@ def test_the_model_is_shown_every_event_and_held_to_a_schema():
     condenser = attention([1])
     condenser.condense(viewed(messages(11)))
     assert len(condenser.llm.calls[0]) == 12
-    assert condenser.llm.asked_how[0]["response_schema"]["properties"]["ids"]["items"] == {"type": "integer"}
+    assert condenser.llm.asked_how[0]["response_schema"]["properties"]["ids"]["items"] == {
+        "type": "integer"
+    }
 
 
 def test_a_model_that_follows_no_schema_is_refused_after_the_numbers_were_checked():
@@ -124,7 +152,9 @@ def test_what_the_choice_cost_is_recorded():
 
 
 def test_a_choice_that_lets_nothing_go_was_paid_for_all_the_same():
-    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [answer(call_id=f"c{n}") for n in range(3)]
+    parallel = [call(call_id=f"c{n}", response_id="r") for n in range(3)] + [
+        answer(call_id=f"c{n}") for n in range(3)
+    ]
     events = [*parallel, *pair(4)]
     view = viewed(events)
     result, reports = attention([1, 6], max_size=4, keep_first=0).step(view)

@@ -1,4 +1,6 @@
-"""Clearing of old tool results and of old thinking: what stays, when it happens, and what it leaves."""
+"""Clearing of old tool results and of old thinking: what stays, when it happens, and what it
+leaves.
+"""
 
 from __future__ import annotations
 
@@ -50,9 +52,14 @@ def test_from_a_prompt_over_its_trigger_all_but_the_newest_results_are_cleared(s
 
 
 def test_what_is_left_names_the_event_and_a_short_result_stays():
-    view = viewed(message(), pair(0, content=BIG, text=BIG), pair(1, content="short"), pair(2, content=BIG))
+    view = viewed(
+        message(), pair(0, content=BIG, text=BIG), pair(1, content="short"), pair(2, content=BIG)
+    )
     result = shown(ClearToolUsesCondenser(trigger=1, keep=1, clear_tool_inputs=True).condense(view))
-    assert (result[1].arguments, result[2].content) == ({"cleared": "[1]"}, "Old tool result cleared [2]")
+    assert (result[1].arguments, result[2].content) == (
+        {"cleared": "[1]"},
+        "Old tool result cleared [2]",
+    )
     assert result[4].content == "short"
 
 
@@ -80,7 +87,9 @@ def test_parallel_results_that_no_model_has_seen_stay(tmp_path):
             calls = [event for event in view if begins_reply(event)]
             assert not is_masked(view[view.events.index(calls[-1]) + 1])
         (note,) = (event for event in store.events("c") if isinstance(event, Annotation))
-        assert reports_of(note)[0]["rule"]["exclude_tools"] == ["look"], "the rule is recorded, once"
+        assert reports_of(note)[0]["rule"]["exclude_tools"] == ["look"], (
+            "the rule is recorded, once"
+        )
 
 
 CONFIG = {"type": "clear_tool_uses", "trigger": 2 * ONE, "exclude_tools": ["look"]}
@@ -90,7 +99,10 @@ def test_a_digest_behind_it_reads_the_results_themselves():
     failed = "Traceback (most recent call last):\n" + BIG + "\nValueError: month 13"
     view = viewed(
         message("do it"),
-        *([call("run", f"{n}", command="make"), answer(failed, f"{n}", is_error=True)] for n in range(12)),
+        *(
+            [call("run", f"{n}", command="make"), answer(failed, f"{n}", is_error=True)]
+            for n in range(12)
+        ),
     )
     digest = {"type": "digest", "max_size": 20}
     both = condenser_from_config({"type": "pipeline", "condensers": [CONFIG | {"keep": 1}, digest]})
@@ -105,7 +117,13 @@ def test_a_digest_behind_it_reads_the_results_themselves():
 def thought(number):
     call, result = pair(number)
     return [
-        Action(tool=call.tool, arguments={}, call_id=call.call_id, thinking=BLOCK, response_id=f"r{number}"),
+        Action(
+            tool=call.tool,
+            arguments={},
+            call_id=call.call_id,
+            thinking=BLOCK,
+            response_id=f"r{number}",
+        ),
         result,
     ]
 
@@ -113,8 +131,23 @@ def thought(number):
 ITEM = {"id": "rs", "summary": [], "encrypted_content": "e"}
 REASONED = Annotation(name="reasoning", data=ITEM, shown=True, stays_with_next=True)
 TURNS = viewed(
-    *(SYSTEM, message("1"), thought(1), thought(2), Message(source="agent", content="done", thinking=BLOCK)),
-    *(message("2"), message("and"), REASONED, pair(3), message("3"), pair(4), message("4"), thought(5)),
+    *(
+        SYSTEM,
+        message("1"),
+        thought(1),
+        thought(2),
+        Message(source="agent", content="done", thinking=BLOCK),
+    ),
+    *(
+        message("2"),
+        message("and"),
+        REASONED,
+        pair(3),
+        message("3"),
+        pair(4),
+        message("4"),
+        thought(5),
+    ),
 )
 
 
@@ -132,5 +165,10 @@ def test_a_loop_stays_whole_without_its_thinking():
     view = viewed(message("1"), thought(1), pair(2), pair(3), message("2"), thought(4))
     result = shown(ClearThinkingCondenser().condense(view))
     assert is_masked(result[1])
-    assert [turn.thinking for turn in turns(result, result.fit_positions) if turn.calls] == [(), (), (), BLOCK]
+    assert [turn.thinking for turn in turns(result, result.fit_positions) if turn.calls] == [
+        (),
+        (),
+        (),
+        BLOCK,
+    ]
     assert result.with_events(result.events).cut_points == view.cut_points

@@ -26,7 +26,11 @@ from foldlog.condensers.config.registry import (
     parse_config,
     register_config,
 )
-from foldlog.condensers.config.toml import load_condenser, load_condenser_config, read_condenser_config
+from foldlog.condensers.config.toml import (
+    load_condenser,
+    load_condenser_config,
+    read_condenser_config,
+)
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models import llm_config
 from foldlog.condensers.models.llm_config import SET_BY_FOLDLOG, LLMConfig
@@ -96,7 +100,11 @@ def toml(tmp_path):
 def test_a_summarizer_with_a_named_model_loads(toml):
     condenser = load_condenser(toml(KEY_IS_HERE))
     assert isinstance(condenser, LLMSummarizingCondenser)
-    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (100, 1, 10_000)
+    assert (condenser.max_size, condenser.keep_first, condenser.max_event_length) == (
+        100,
+        1,
+        10_000,
+    )
     assert condenser.llm.model == "gpt-4o-mini"
     assert condenser.llm.config.api_key.get_secret_value() == "..."
 
@@ -119,13 +127,17 @@ DIFFERENCES = {
     "toml structured named": "C1: names are resolved for every strategy",
     "toml seed alias": "C1: the documented name of a type is understood",
     "toml pipeline": "C2: names are resolved in the elements of a pipeline",
-    "toml pipeline untyped element": "C2: an element says its type; it is not guessed from its keys",
+    "toml pipeline untyped element": (
+        "C2: an element says its type; it is not guessed from its keys"
+    ),
     "toml extra": "C1: an unknown key is reported",
     "toml attention window 0": "C1: a value out of range is reported",
     "toml no llms table": "C1: a name that means nothing is reported",
 }
 RESOLVED = {"toml llm no llm_config", "toml structured named", "toml seed alias", "toml pipeline"}
-"""Where ours is what was asked for, and the reference's is NoOp. The others are errors that say what is wrong."""
+"""Where ours is what was asked for, and the reference's is NoOp. The others are errors that say
+what is wrong.
+"""
 CLASSES = {"CondenserPipelineConfig": "PipelineCondenserConfig"}
 """Classes of ours by the reference's names, where they differ."""
 
@@ -150,8 +162,13 @@ def test_recorded_files_load_as_the_reference_loads_them_or_are_labelled(record_
         dumped = config.model_dump(mode="json")
         if "llm_config" in dumped:
             dumped["llm_config"] = {"model": dumped["llm_config"]["model"]}
-        others = [] if config.type != "llm" else [key for key in ("max_size", "keep_first") if key not in case["text"]]
-        dumped |= {key: answer["config"][key] for key in others}  # a model's summary has V1's defaults
+        others = (
+            []
+            if config.type != "llm"
+            else [key for key in ("max_size", "keep_first") if key not in case["text"]]
+        )
+        # a model's summary has V1's defaults
+        dumped |= {key: answer["config"][key] for key in others}
         wanted = _by_published_names(answer["config"])
         assert {key: dumped[key] for key in wanted} == wanted, name
         assert type(config).__name__ == CLASSES.get(answer["class"], answer["class"])
@@ -161,7 +178,9 @@ def test_recorded_files_load_as_the_reference_loads_them_or_are_labelled(record_
 
 
 def _by_published_names(table: dict[str, Any]) -> dict[str, Any]:
-    """Return a configuration of V0 with the types by the names that are written; V0's own are aliases."""
+    """Return a configuration of V0 with the types by the names that are written; V0's own are
+    aliases.
+    """
     named = {**table, "type": names_of(config_type_of(table["type"]))[0]}
     if "condensers" in table:
         named["condensers"] = [_by_published_names(part) for part in table["condensers"]]
@@ -217,7 +236,9 @@ def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize("text", ["", "# nothing", "[condenser]", "[core]\nworkspace = 'here'"])
 def test_a_file_without_a_condenser_is_refused(toml, text):
-    with pytest.raises(InvalidCondenser, match=r"config.toml: condenser.type: is missing, as there is no table"):
+    with pytest.raises(
+        InvalidCondenser, match=r"config.toml: condenser.type: is missing, as there is no table"
+    ):
         load_condenser(toml(text))
 
 
@@ -262,7 +283,10 @@ def test_model_names_are_resolved_at_every_depth_and_named_models_inherit():
     structured, inner = read(MODELS).condensers
     attention, summarizing = inner.condensers
     for named in (structured, attention):
-        assert (named.llm_config.model, named.llm_config.base_url) == ("cheap", "http://example.org/v1")
+        assert (named.llm_config.model, named.llm_config.base_url) == (
+            "cheap",
+            "http://example.org/v1",
+        )
         assert (named.llm_config.retries, named.llm_config.timeout_s) == (7, 5)
         assert named.llm_config.retry_wait_s == 2
         assert named.llm_config.fallbacks == ()
@@ -284,14 +308,25 @@ def test_a_models_own_way_to_its_key_is_taken_before_an_inherited_key():
 
 @pytest.mark.parametrize(
     "fallbacks, name",
-    [('["llm"]', "llm"), ('["b"]', "b"), ('[{model = "m", fallbacks = [{model = "n"}]}]', "m"), ('["c"]', None)],
+    [
+        ('["llm"]', "llm"),
+        ('["b"]', "b"),
+        ('[{model = "m", fallbacks = [{model = "n"}]}]', "m"),
+        ('["c"]', None),
+    ],
 )
 def test_a_fallback_that_has_fallbacks_is_refused_by_its_name(fallbacks, name):
-    text = f'{LLM}[llm]\nmodel = "m"\nfallbacks = {fallbacks}\n[llm.b]\nfallbacks = ["llm"]\n[llm.c]\nfallbacks = []'
+    text = (
+        f'{LLM}[llm]\nmodel = "m"\nfallbacks = {fallbacks}\n[llm.b]\nfallbacks ='
+        ' ["llm"]\n[llm.c]\nfallbacks = []'
+    )
     if name is None:
         assert [model.fallbacks for model in read(text).llm_config.fallbacks] == [()]
     else:
-        said = f"condenser.llm_config: llm.fallbacks[0]: the fallback {name!r} has fallbacks, which are never asked"
+        said = (
+            f"condenser.llm_config: llm.fallbacks[0]: the fallback {name!r} has fallbacks, which"
+            " are never asked"
+        )
         assert problem(text).startswith(said)
 
 
@@ -311,7 +346,9 @@ def test_extra_sets_no_argument_that_foldlog_sets():
 def test_an_environment_variable_that_is_not_set_is_reported_with_its_place(monkeypatch):
     monkeypatch.delenv("DEAR_KEY", raising=False)
     said = problem(MODELS, "small")
-    assert said.startswith("condenser.llm_config.api_key_env: the environment variable DEAR_KEY is not set")
+    assert said.startswith(
+        "condenser.llm_config.api_key_env: the environment variable DEAR_KEY is not set"
+    )
 
 
 # --- mistakes ---
@@ -331,43 +368,89 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
             OF + '"recent_event"',
             "condenser.type: unknown condenser type 'recent_event' (did you mean 'recent_events'?)",
         ),
-        ("[condenser]\nmax_size = 3", "condenser.type: is required, as a text; it is one of amortized_forgetting,"),
+        (
+            "[condenser]\nmax_size = 3",
+            "condenser.type: is required, as a text; it is one of amortized_forgetting,",
+        ),
         (LLM + 'max_sise = 3\n[llm]\nmodel = "m"', "condenser.max_sise: unknown key (did you mean"),
         (OF + '"noop"\nfoo = 1', "condenser.foo: unknown key; allowed are type"),
-        (OF + '"recent_events"\nmax_events = 0', "condenser.max_events: should be greater than or equal to 1, not"),
-        (OF + '"recent_events"\nmax_events = "many"', "condenser.max_events: should be a valid integer"),
+        (
+            OF + '"recent_events"\nmax_events = 0',
+            "condenser.max_events: should be greater than or equal to 1, not",
+        ),
+        (
+            OF + '"recent_events"\nmax_events = "many"',
+            "condenser.max_events: should be a valid integer",
+        ),
         (LLM + 'llm_config = "x"\n[llm.y]\nmodel = "m"', "condenser.llm_config: unknown model 'x'"),
         (
             LLM + 'llm_config = "y"\n[llm.y]\nmodle = "m"',
             "condenser.llm_config: llm.y.model: is required; llm.y.modle: unkn",
         ),
         (LLM + "[llm]\ntemperature = 1", "condenser.llm_config: llm.model: is required"),
-        (LLM + '[condenser.llm_config]\nmodel = "m"\nkey = "x"', "condenser.llm_config.key: unknown"),
+        (
+            LLM + '[condenser.llm_config]\nmodel = "m"\nkey = "x"',
+            "condenser.llm_config.key: unknown",
+        ),
         (PARTS + "attention_window = 1", "condenser.condensers[0].type: is"),
         (
-            PARTS + 'type = "noop"\n[[condenser.condensers]]\ntype = "recent_events"\nmax_events = -1',
+            PARTS
+            + 'type = "noop"\n[[condenser.condensers]]\ntype = "recent_events"\nmax_events = -1',
             "condenser.condensers[1].max_events: should be",
         ),
         (OF + '"pipeline"\ncondensers = 3', "condenser.condensers: "),
-        (OF + '"pipeline"\ncondensers = [3]', "condenser.condensers[0]: should be a table with a 'type'"),
+        (
+            OF + '"pipeline"\ncondensers = [3]',
+            "condenser.condensers[0]: should be a table with a 'type'",
+        ),
         (
             OF + '"amortized_forgetting"\nmax_size = 4\nkeep_first = 2',
             "condenser: keep_first (2) must be less than half",
         ),
-        (PARTS + 'type = "digest"\nmax_size = 4\nkeep_first = 1', "condenser.condensers[0]: keep_first (1) must"),
-        ('[condenser.a]\ntype = "noop"', "condenser.type: is missing, as there is no table [condenser]"),
+        (
+            PARTS + 'type = "digest"\nmax_size = 4\nkeep_first = 1',
+            "condenser.condensers[0]: keep_first (1) must",
+        ),
+        (
+            '[condenser.a]\ntype = "noop"',
+            "condenser.type: is missing, as there is no table [condenser]",
+        ),
         ('[condensers]\ntype = "noop"', "condensers: unknown table; did you mean [condenser]?"),
-        (ASKING + '[condensr]\ntype = "noop"', "condensr: unknown table; did you mean [condenser]?"),
-        *((f'{LLM}[{wrong}]\nmodel = "m"', f"{wrong}: unknown table; did you mean [llm]?") for wrong in NEARLY_LLM),
+        (
+            ASKING + '[condensr]\ntype = "noop"',
+            "condensr: unknown table; did you mean [condenser]?",
+        ),
+        *(
+            (f'{LLM}[{wrong}]\nmodel = "m"', f"{wrong}: unknown table; did you mean [llm]?")
+            for wrong in NEARLY_LLM
+        ),
         (ASKING + '[LLM.cheap]\nmodel = "n"', "LLM: unknown table; did you mean [llm]?"),
-        ('type = "digest"\nmax_size = 80', "condenser.type: is missing, as there is no table [condenser]; write it"),
+        (
+            'type = "digest"\nmax_size = 80',
+            "condenser.type: is missing, as there is no table [condenser]; write it",
+        ),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
-        (OF + '"noop"\nkind = "llm"', "condenser.kind: is another word for 'type', and both are given"),
-        (OF + '"digest"\nmax_length = 499', "condenser.max_length: should be greater than or equal to 500"),
-        (ASKING + "timeout = 9\ntimeout_s = 3", "condenser.llm_config: llm: timeout_s has two values, one of them as"),
-        (ASKING + "retry_wait_s = 9\nretry_min_wait = 3", "condenser.llm_config: llm: retry_wait_s has two values"),
+        (
+            OF + '"noop"\nkind = "llm"',
+            "condenser.kind: is another word for 'type', and both are given",
+        ),
+        (
+            OF + '"digest"\nmax_length = 499',
+            "condenser.max_length: should be greater than or equal to 500",
+        ),
+        (
+            ASKING + "timeout = 9\ntimeout_s = 3",
+            "condenser.llm_config: llm: timeout_s has two values, one of them as",
+        ),
+        (
+            ASKING + "retry_wait_s = 9\nretry_min_wait = 3",
+            "condenser.llm_config: llm: retry_wait_s has two values",
+        ),
         (ASKING + 'fallbacks = "b"', "condenser.llm_config: llm.fallbacks: should be a valid list"),
-        (ASKING + "timeout_s = inf", "condenser.llm_config: llm.timeout_s: should be a finite number"),
+        (
+            ASKING + "timeout_s = inf",
+            "condenser.llm_config: llm.timeout_s: should be a finite number",
+        ),
         (ASKING + 'api_key = ""', "condenser.llm_config: llm.api_key: "),
         (ASKING + 'base_url = "localhost:8000"', "condenser.llm_config: llm.base_url: "),
     ],
@@ -379,7 +462,10 @@ def test_a_mistake_is_reported_with_the_path_of_its_key_and_what_is_allowed(text
 @pytest.mark.parametrize(
     "type, setting, value, says",
     [
-        *((masks, "attention_window", -1, "at least 0") for masks in ("observation_masking", "browser_output")),
+        *(
+            (masks, "attention_window", -1, "at least 0")
+            for masks in ("observation_masking", "browser_output")
+        ),
         *(("recent_events", setting, -1, "at least 0") for setting in ("max_events", "keep_first")),
         ("clear_tool_uses", "trigger", 0, "at least 1"),
         ("clear_tool_uses", "keep", -1, "at least 0"),
@@ -410,12 +496,17 @@ def test_a_constructor_names_the_setting_that_is_no_number(value):
         ("digest", "keep_first"),
         ("recent_events", "max_events"),
     ):
-        with pytest.raises(InvalidCondenser, match=rf"^{setting} must be a number, not {re.escape(repr(value))}$"):
+        with pytest.raises(
+            InvalidCondenser, match=rf"^{setting} must be a number, not {re.escape(repr(value))}$"
+        ):
             CONDENSER_REGISTRY[config_type_of(type)](**{setting: value})
 
 
 def test_a_group_that_is_not_there_is_reported_with_those_that_are():
-    assert problem('[condenser.a]\ntype = "noop"', "b") == "condenser.b: unknown group; the groups are 'a'"
+    assert (
+        problem('[condenser.a]\ntype = "noop"', "b")
+        == "condenser.b: unknown group; the groups are 'a'"
+    )
 
 
 def test_an_error_in_a_file_names_the_file_and_where(toml, tmp_path):
@@ -443,7 +534,10 @@ def test_a_file_with_a_byte_order_mark_is_read(tmp_path):
 @pytest.mark.parametrize(
     "text",
     [
-        '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ["sk-1234"]\nbase_url = 3\nsk_key = "sk-1234"',
+        (
+            '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\napi_key = ["sk-1234"]\nbase_url ='
+            ' 3\nsk_key = "sk-1234"'
+        ),
         '[condenser]\ntype = "llm"\n[[llm]]\nmodel = "m"\napi_key = "sk-1234"',
         '[condenser]\ntype = "llm"\nllm_config = [{model = "m", api_key = "sk-1234"}]',
         '[[condenser]]\ntype = "llm"\n[condenser.llm_config]\nmodel = "m"\napi_key = "sk-1234"',
@@ -458,17 +552,23 @@ def test_no_key_is_shown_by_an_error(toml, text):
 
 
 def test_a_name_in_place_of_a_model_needs_a_file():
-    with pytest.raises(InvalidCondenser, match=r"condenser.llm_config: .*only a TOML file has tables \[llm\] to name"):
+    with pytest.raises(
+        InvalidCondenser,
+        match=r"condenser.llm_config: .*only a TOML file has tables \[llm\] to name",
+    ):
         condenser_from_config({"type": "llm", "llm_config": "cheap"})
 
 
 def test_what_is_no_model_in_a_file_is_told_of_the_files_models():
     text = '[condenser]\ntype = "llm"\nllm_config = 3\n[llm]\nmodel = "m"\n[llm.cheap]\nmodel = "n"'
-    said = "condenser.llm_config: should be a table with a 'model', or the name of one, not a number"
+    said = (
+        "condenser.llm_config: should be a table with a 'model', or the name of one, not a number"
+    )
     assert problem(text) == f"{said}; the models are 'llm', 'cheap'"
     in_vain = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\nfallbacks = [3]'
     assert problem(in_vain).startswith(
-        "condenser.llm_config: llm.fallbacks[0]: should be a table with a 'model', or the name of one"
+        "condenser.llm_config: llm.fallbacks[0]: should be a table with a 'model', or the name"
+        " of one"
     )
 
 
@@ -509,7 +609,9 @@ def every_other_config() -> type[CondenserConfig]:
 def test_a_strategy_of_ones_own_is_registered_and_configured_like_any_other():
     register_config(every_other_config(), EveryOther)
     assert condenser_from_config({"type": "second", "first": 1}).first == 1
-    inner = condenser_from_config({"type": "pipeline", "condensers": [{"type": "every_other"}]}).condensers[0]
+    inner = condenser_from_config(
+        {"type": "pipeline", "condensers": [{"type": "every_other"}]}
+    ).condensers[0]
     assert isinstance(inner, EveryOther)
     assert "every_other" in [names_of(config_type)[0] for config_type in list_strategies()]
 
@@ -520,7 +622,9 @@ def test_registering_a_type_twice_is_an_error():
     register_config(config, EveryOther)
     with pytest.raises(ValueError, match="already registered"):
         register_config(config, EveryOther)
-    with pytest.raises(ValueError, match="'every_other' is already registered, by EveryOtherConfig"):
+    with pytest.raises(
+        ValueError, match="'every_other' is already registered, by EveryOtherConfig"
+    ):
         register_config(every_other_config(), EveryOther)
 
 
@@ -565,11 +669,16 @@ def test_an_installed_package_brings_its_strategy_by_an_entry_point(tmp_path, mo
 @pytest.mark.parametrize("value", ["no_such_module:register", "json:no_such_function"])
 def test_a_package_that_cannot_be_loaded_is_named_and_hides_no_other_mistake(monkeypatch, value):
     broken = EntryPoints([EntryPoint("broken", value, "foldlog.condensers")])
-    monkeypatch.setattr("foldlog.condensers.config.registry.entry_points", lambda **which: broken.select(**which))
-    with pytest.raises(InvalidCondenser, match=f"'broken' of an installed package cannot be loaded from '{value}'"):
+    monkeypatch.setattr(
+        "foldlog.condensers.config.registry.entry_points", lambda **which: broken.select(**which)
+    )
+    with pytest.raises(
+        InvalidCondenser, match=f"'broken' of an installed package cannot be loaded from '{value}'"
+    ):
         condenser_from_config({"type": "broken"})
     with pytest.raises(
-        InvalidCondenser, match=r"unknown condenser type 'digset' \(did you mean 'digest'\?\).* broken,"
+        InvalidCondenser,
+        match=r"unknown condenser type 'digset' \(did you mean 'digest'\?\).* broken,",
     ):
         condenser_from_config({"type": "digset"})
     assert condenser_from_config({"type": "digest"})
@@ -602,7 +711,14 @@ def test_strategies_are_listed_with_every_parameter_its_type_default_and_meaning
 
 
 def test_every_key_of_another_programs_model_is_on_the_page():
-    page = (Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md").read_text(encoding="utf-8")
-    keys = {*llm_config.RENAMED, *llm_config.PASSED_ON, *llm_config.MAPS, *llm_config.WITHOUT_EFFECT}
+    page = (Path(__file__).parents[2] / "docs" / "COMING_FROM_OPENHANDS.md").read_text(
+        encoding="utf-8"
+    )
+    keys = {
+        *llm_config.RENAMED,
+        *llm_config.PASSED_ON,
+        *llm_config.MAPS,
+        *llm_config.WITHOUT_EFFECT,
+    }
     named = set(re.findall(r"`(\w+)`", page))
     assert {key for key in keys if key not in named and not key.startswith("aws_")} == set()

@@ -1,4 +1,6 @@
-"""The page about configuration says what the code does. Run as a program, this renews the tables on it."""
+"""The page about configuration says what the code does. Run as a program, this renews the tables on
+it.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,9 @@ def test_the_tables_on_the_page_are_those_of_the_code():
 def renewed(text: str) -> str:
     for name, table in (("strategies", strategy_tables()), ("models", model_table())):
         pattern = rf"(<!-- {name}.*?-->\n).*?(<!-- /{name} -->)"
-        text = re.sub(pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL)
+        text = re.sub(
+            pattern, lambda found, table=table: found[1] + table + found[2], text, flags=re.DOTALL
+        )
     return text
 
 
@@ -54,11 +58,19 @@ HEAD = "| parameter | | default | |\n|---|---|---|---|\n"
 
 
 def strategy_tables() -> str:
-    """Parameters that are the same in several strategies in one table, then each strategy with the others."""
+    """Parameters that are the same in several strategies in one table, then each strategy with the
+    others.
+    """
     strategies = [strategy_of(name) for name in list_strategies()]
-    uses = Counter((row(parameter), parameter.name) for strategy in strategies for parameter in strategy.parameters)
+    uses = Counter(
+        (row(parameter), parameter.name)
+        for strategy in strategies
+        for parameter in strategy.parameters
+    )
     rows_of_a_name = Counter(name for _, name in uses)
-    shared = [line for (line, name), times in uses.items() if times > 1 and rows_of_a_name[name] == 1]
+    shared = [
+        line for (line, name), times in uses.items() if times > 1 and rows_of_a_name[name] == 1
+    ]
     return "\n".join(
         [
             "\nSeveral strategies have these parameters:\n",
@@ -70,8 +82,12 @@ def strategy_tables() -> str:
 
 
 def described(strategy, shared) -> str:
-    also = f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})" if strategy.aliases else ""
-    text = f"**`{strategy.type}`**{also}. {strategy.description}"
+    also = (
+        f" (also {', '.join(f'`{alias}`' for alias in strategy.aliases)})"
+        if strategy.aliases
+        else ""
+    )
+    text = f"**`{strategy.type}`**{also}. {' '.join(strategy.description.split())}"
     names = [f"`{parameter.name}`" for parameter in strategy.parameters if row(parameter) in shared]
     if names:
         text += f" It has {', '.join(names)} of the table above."
@@ -87,7 +103,11 @@ def row(parameter) -> str:
 
 def model_table() -> str:
     rows = [f"| `{name}` | {field.description} |" for name, field in LLMConfig.model_fields.items()]
-    return "\n| key | |\n|---|---|\n" + "\n".join(rows) + "\n\n`timeout` and `num_retries` are understood too.\n\n"
+    return (
+        "\n| key | |\n|---|---|\n"
+        + "\n".join(rows)
+        + "\n\n`timeout` and `num_retries` are understood too.\n\n"
+    )
 
 
 if __name__ == "__main__":

@@ -40,7 +40,9 @@ def store():
 
 def handler(store, model):
     views = Views(store)
-    return CondenseHandler(store, views, LLMSummarizingCondenser(model, max_size=1_000, keep_first=1), Characters(60))
+    return CondenseHandler(
+        store, views, LLMSummarizingCondenser(model, max_size=1_000, keep_first=1), Characters(60)
+    )
 
 
 def stepped(handling, store, steps=STEPS):
@@ -82,7 +84,9 @@ def test_a_request_is_always_answered(store):
     stepped(handling, store, 2)
     store.append("c1", REQUEST, expected_version=ANY_VERSION)
     stepped(handling, store, 5)
-    assert [action.metadata["outcome"] for action in stored(store, CondensationAction)] == ["declined"] * 2
+    assert [action.metadata["outcome"] for action in stored(store, CondensationAction)] == [
+        "declined"
+    ] * 2
     assert not Views(store).current("c1").unhandled_condensation_request
 
 

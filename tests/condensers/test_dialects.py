@@ -1,4 +1,6 @@
-"""The agent's messages on their way through the real litellm: what arrives is what each server accepts."""
+"""The agent's messages on their way through the real litellm: what arrives is what each server
+accepts.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,30 @@ from tests.condensers.openai_server import OpenAIServer
 from tests.projections.chat_rules import anthropic_problems, openai_problems
 from tests.projections.test_dialects import SIGNED, image, text
 
-TOOLS = [{"type": "function", "function": {"name": "run", "description": "run", "parameters": {"type": "object"}}}]
+TOOLS = [
+    {
+        "type": "function",
+        "function": {"name": "run", "description": "run", "parameters": {"type": "object"}},
+    }
+]
 EVENTS = [
     SystemMessage(content="be kind"),
-    Action(tool="run it", call_id="a b", arguments='{"command": "ls"}', response_id="r1", thinking=(SIGNED,)),
+    Action(
+        tool="run it",
+        call_id="a b",
+        arguments='{"command": "ls"}',
+        response_id="r1",
+        thinking=(SIGNED,),
+    ),
     Observation(tool="run it", call_id="a b", content=(text("seen"), image())),
     Message(source="agent", content=" "),
-    Action(tool="run", call_id="c", arguments="{broken", response_id="r2", thinking=({"type": "thinking"},)),
+    Action(
+        tool="run",
+        call_id="c",
+        arguments="{broken",
+        response_id="r2",
+        thinking=({"type": "thinking"},),
+    ),
     Action(tool="run", call_id="c", arguments="", response_id="r2", thought="both"),
     Observation(tool="run", call_id="c", content="", is_error=True),
     Observation(tool="run", call_id="c", content=""),
@@ -89,6 +108,10 @@ def test_a_plain_fallback_decides_for_all():
 
 def test_models_that_anthropic_makes_are_sent_their_thinking_whatever_litellm_calls_them():
     litellm = foldlog.condensers.models.client._litellm()
-    named = [name for name, about in litellm.model_cost.items() if about.get("litellm_provider") == "anthropic"]
+    named = [
+        name
+        for name, about in litellm.model_cost.items()
+        if about.get("litellm_provider") == "anthropic"
+    ]
     assert len(named) > 5
     assert [name for name in named if dialect_of_model(name) != "litellm"] == []

@@ -1,5 +1,5 @@
-"""The digest: facts from the events themselves, the same every time, bounded, and carried from digest to digest. It
-tells the truth: whose words these are, what failed, and what was asked.
+"""The digest: facts from the events themselves, the same every time, bounded, and carried from
+digest to digest. It tells the truth: whose words these are, what failed, and what was asked.
 """
 
 from __future__ import annotations
@@ -15,11 +15,35 @@ from foldlog.condensers.strategies.digest import Digest, DigestCondenser
 from foldlog.condensers.strategies.digest.commands import only_reads
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.digest.names import names_in
-from foldlog.condensers.strategies.digest.words import error_line, gist_of_output, of_user, orders_in, unwrapped
+from foldlog.condensers.strategies.digest.words import (
+    error_line,
+    gist_of_output,
+    of_user,
+    orders_in,
+    unwrapped,
+)
 from foldlog.condensers.unseen import step
-from foldlog.eventstore.events import Action, Annotation, CondensationAction, CondensationSummary, Message, Observation
+from foldlog.eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Message,
+    Observation,
+)
 from foldlog.projections import View
-from tests.condensers.made import SYSTEM, after, answer, call, message, messages, pair, parts_with, plan, viewed
+from tests.condensers.made import (
+    SYSTEM,
+    after,
+    answer,
+    call,
+    message,
+    messages,
+    pair,
+    parts_with,
+    plan,
+    viewed,
+)
 from tests.condensers.scripted import Characters
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -38,7 +62,9 @@ def digest(*events):
 
 
 def lines(text, heading):
-    return [line[2:] for line in text.partition(f"## {heading}\n")[2].partition("\n\n")[0].splitlines()]
+    return [
+        line[2:] for line in text.partition(f"## {heading}\n")[2].partition("\n\n")[0].splitlines()
+    ]
 
 
 def section(text, heading):
@@ -48,7 +74,10 @@ def section(text, heading):
 
 def ran(number, command, exit_code=None, content="done", **fields):
     extras = {} if exit_code is None else {"metadata": {"exit_code": exit_code}}
-    return [call("execute_bash", f"r{number}", command=command), answer(content, f"r{number}", extras=extras, **fields)]
+    return [
+        call("execute_bash", f"r{number}", command=command),
+        answer(content, f"r{number}", extras=extras, **fields),
+    ]
 
 
 # --- facts ---
@@ -74,7 +103,9 @@ def test_texts_in_parts_of_any_type_are_said_and_their_names_are_known():
 
 
 def test_what_was_thought_and_finished_with_is_said():
-    think = Action(tool="think", arguments={"thought": "the week is read as a month"}, thought="Hm.")
+    think = Action(
+        tool="think", arguments={"thought": "the week is read as a month"}, thought="Hm."
+    )
     finish = Action(tool="finish", arguments='{"message": "all done"}')
     text = digest(think, finish)
     assert section(text, "Said by the agent") == ["Hm.", "the week is read as a month", "all done"]
@@ -86,7 +117,10 @@ def test_commands_with_their_exit_codes_however_the_source_says_them():
         ran(1, "pytest -q", 1, "E  AssertionError"),
         ran(2, "git pull", 0),
         [call("shell", "s", command=["bash", "-lc", "make"]), answer("a.py\nExit code: 2", "s")],
-        [call("terminal", "t", cmd="./run", workdir="/w/kite"), answer("/w", "t", extras={"exit_code": 0})],
+        [
+            call("terminal", "t", cmd="./run", workdir="/w/kite"),
+            answer("/w", "t", extras={"exit_code": 0}),
+        ],
         ran(3, "sleep 99", -1),
     )
     assert section(text, "Commands run") == [
@@ -102,7 +136,9 @@ def test_files_that_were_read_and_files_that_were_changed():
     text = digest(
         pair(1, "read", path="/w/a.py"),
         pair(2, "str_replace_editor", command="view", path="/w/b.py"),
-        pair(3, "str_replace_editor", command="str_replace", path="/w/c.py", old_str="a", new_str="b"),
+        pair(
+            3, "str_replace_editor", command="str_replace", path="/w/c.py", old_str="a", new_str="b"
+        ),
         pair(4, "Write", file_path="/w/d.py", content="x"),
         pair(5, "read", path="/w/a.py"),
     )
@@ -112,19 +148,35 @@ def test_files_that_were_read_and_files_that_were_changed():
 
 def test_an_error_is_open_until_the_same_succeeds():
     failed = ran(1, "make", 2, "cc: error\nld: cannot find -lz")
-    assert section(digest(failed), "Errors without a later success") == ["`make` → ld: cannot find -lz"]
+    assert section(digest(failed), "Errors without a later success") == [
+        "`make` → ld: cannot find -lz"
+    ]
     assert "Errors without a later success" not in digest(failed, ran(2, "make", 0))
-    assert section(digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors without a later success") == ["`make` → done"]
+    assert section(
+        digest(ran(1, "make", 0), ran(2, "make", 1)), "Errors without a later success"
+    ) == ["`make` → done"]
 
 
 def test_what_openhands_says_after_an_output_is_not_the_error():
-    ended = "E  torn\n[Current working directory: /w]\n[Python interpreter: /p]\n[Command finished with exit code 1]"
-    assert section(digest(ran(1, "make", 1, ended)), "Errors without a later success") == ["`make` → E torn"]
+    ended = (
+        "E  torn\n[Current working directory: /w]\n[Python interpreter: /p]\n[Command finished with"
+        " exit code 1]"
+    )
+    assert section(digest(ran(1, "make", 1, ended)), "Errors without a later success") == [
+        "`make` → E torn"
+    ]
 
 
 def test_what_the_user_did_is_not_said_by_the_agent_and_a_recall_is_no_call():
-    run = Action(tool="run", arguments={"command": "make"}, thought="User executed the command:\nmake", source="user")
-    recall = Action(tool="recall", arguments={"query": "kites", "recall_type": "knowledge"}, source="user")
+    run = Action(
+        tool="run",
+        arguments={"command": "make"},
+        thought="User executed the command:\nmake",
+        source="user",
+    )
+    recall = Action(
+        tool="recall", arguments={"query": "kites", "recall_type": "knowledge"}, source="user"
+    )
     text = digest(replace(run, call_id="u"), answer("ok", "u"), recall)
     assert section(text, "Commands run") == ["`make` → ok"]
     assert "Said by the agent" not in text
@@ -138,7 +190,11 @@ def test_an_error_that_says_nothing_and_one_of_a_call_that_is_gone():
 
 
 def test_the_newest_list_of_tasks_takes_the_place_of_the_one_before():
-    first = pair(1, "task_tracker", task_list=[{"id": "T1", "title": "reproduce", "status": "todo"}, {"title": "old"}])
+    first = pair(
+        1,
+        "task_tracker",
+        task_list=[{"id": "T1", "title": "reproduce", "status": "todo"}, {"title": "old"}],
+    )
     second = pair(2, "TodoWrite", todos=[{"content": "mend", "status": "in_progress"}])
     assert section(digest(first), "Tasks") == ["[todo] T1: reproduce", "[open] old"]
     assert section(digest(first, second), "Tasks") == ["[in_progress] mend"]
@@ -146,7 +202,9 @@ def test_the_newest_list_of_tasks_takes_the_place_of_the_one_before():
 
 def test_calls_of_any_other_kind_are_named_with_what_they_were_given():
     text = digest(pair(1, "cancel_reservation", reservation_id="GV1N64"))
-    assert section(text, "Other calls") == ['cancel_reservation {"reservation_id": "GV1N64"} → done']
+    assert section(text, "Other calls") == [
+        'cancel_reservation {"reservation_id": "GV1N64"} → done'
+    ]
 
 
 def test_a_line_ends_with_the_event_that_says_it():
@@ -164,7 +222,10 @@ def test_a_line_ends_with_the_event_that_says_it():
     assert lines(text, "Read, searched and printed") == ["/w/a.py [2]"]
     assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} → done [6]']
-    assert lines(text, "Commands run") == ["`git pull` → exit 0: done [8]", "`make` → exit 2: no rule [10]"]
+    assert lines(text, "Commands run") == [
+        "`git pull` → exit 0: done [8]",
+        "`make` → exit 2: no rule [10]",
+    ]
     assert lines(text, "Errors without a later success") == ["`make` → no rule [10]"]
     assert lines(text, "Said by the agent") == ["On it. [11]"]
 
@@ -196,7 +257,11 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
             "yes (the agent had asked: Shall I delete the branch?)",
         ),
         ("Done. It is merged.", "ok", "ok"),
-        ("Shall I?", "no, first rename it and then tell me", "no, first rename it and then tell me"),
+        (
+            "Shall I?",
+            "no, first rename it and then tell me",
+            "no, first rename it and then tell me",
+        ),
     ],
 )
 def test_a_short_answer_stands_with_its_question(agent, user, asked):
@@ -208,7 +273,9 @@ def test_a_short_answer_stands_with_its_question(agent, user, asked):
 def test_an_error_that_the_agent_left_behind_is_no_longer_open():
     failed = ran(0, "make", 2, "no rule")
     work = [event for n in range(1, 31) for event in pair(n, "read", path=f"/w/{n}.py")]
-    assert section(digest(failed, work[2:]), "Errors without a later success") == ["`make` → no rule"]
+    assert section(digest(failed, work[2:]), "Errors without a later success") == [
+        "`make` → no rule"
+    ]
     assert "Errors without a later success" not in digest(failed, work)
     assert "Errors without a later success" not in digest(message("go on"), work[:18], failed, work)
     events = viewed(failed, work).events
@@ -221,11 +288,16 @@ def test_an_error_that_the_agent_left_behind_is_no_longer_open():
 
 
 def test_what_was_sent_stands_with_the_link_that_a_result_shows():
-    post = "cat > b.md <<'EOF'\n# Kites\nEOF\ncurl -sS -X POST \\\n -H 'A: b' https://api.kites.org/issues -d @b.md"
+    post = (
+        "cat > b.md <<'EOF'\n# Kites\nEOF\ncurl -sS -X POST \\\n -H 'A: b'"
+        " https://api.kites.org/issues -d @b.md"
+    )
     issue, posted = "https://kites.org/issues/7", "`curl POST https://api.kites.org/issues`"
     repeated = ran(1, post, 0, post)
     assert section(digest(repeated), "Commands run")[0].endswith("(4 lines)` → output not shown")
-    assert section(digest(repeated), "Built so far") == [f"not confirmed as sent: {posted} → output not shown"]
+    assert section(digest(repeated), "Built so far") == [
+        f"not confirmed as sent: {posted} → output not shown"
+    ]
     text = digest(
         repeated,
         ran(2, post, 0, f"{issue}\nA warning"),
@@ -239,10 +311,19 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
 
 
 def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
-    first, second = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md", "gh issue create --title kite && ./show"
+    first, second = (
+        "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md",
+        "gh issue create --title kite && ./show",
+    )
     late = "cat > a.md <<'EOF'\n# Kites\nEOF\n./post a.md\nhttps://kites.org/issues/7\n"
-    text = digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late), ran(3, second, 0, f"{late}{second}\nshown"))
-    assert section(digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run") == [
+    text = digest(
+        ran(1, first, 0, late[:36]),
+        ran(2, second, 0, late),
+        ran(3, second, 0, f"{late}{second}\nshown"),
+    )
+    assert section(
+        digest(ran(1, first, 0, late[:36]), ran(2, second, 0, late)), "Commands run"
+    ) == [
         "`cat > a.md <<'EOF' … (3 lines)` → https://kites.org/issues/7",
         f"`{second}` → output not shown",
     ]
@@ -252,7 +333,8 @@ def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
 def test_what_was_sent_counts_when_the_next_result_has_its_link():
     post = "cat > a.md <<'EOF'\n# Kites\nEOF\ncurl -X POST https://api.kites.org/issues -d @a.md"
     text = digest(
-        ran(1, post, 0, post), ran(2, "ls -la kites", 0, f"{post}\n^Lhttps://kites.org/issues/7\nls -la kites\na.py")
+        ran(1, post, 0, post),
+        ran(2, "ls -la kites", 0, f"{post}\n^Lhttps://kites.org/issues/7\nls -la kites\na.py"),
     )
     assert lines(text, "Built so far") == ["sent: `curl POST` → https://kites.org/issues/7 [3]"]
     assert "a.md: written; last: # Kites [0]" in text
@@ -282,7 +364,10 @@ def test_a_command_in_the_background_ends_when_the_agent_asks_for_its_output():
 
 
 def test_what_a_server_a_pipe_or_the_user_may_have_refused_was_not_sent():
-    post, refused = "curl -X POST https://api.kites.org/issues -d @b.md", "error: failed to push some refs"
+    post, refused = (
+        "curl -X POST https://api.kites.org/issues -d @b.md",
+        "error: failed to push some refs",
+    )
     text = digest(
         ran(1, post, 0, ""),
         ran(2, "git push 2>&1 | tail -1", 0, refused),
@@ -323,13 +408,19 @@ def test_what_a_command_that_failed_did_first_is_not_known():
     ],
 )
 def test_a_report_that_the_user_denies_is_marked(words, denial):
-    text = digest(ran(1, "make", 0), message("I have posted the comment about kites.", "agent"), message(words))
+    text = digest(
+        ran(1, "make", 0),
+        message("I have posted the comment about kites.", "agent"),
+        message(words),
+    )
     marked = f'the user answered "{denial}" [3] to: ' if denial else "the agent said: "
     assert section(text, REPORTED) == [f"{marked}I have posted the comment about kites."]
 
 
 def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
-    queued = Annotation(id=2, name="queue-operation", data={"operation": "enqueue", "content": "and the tail"})
+    queued = Annotation(
+        id=2, name="queue-operation", data={"operation": "enqueue", "content": "and the tail"}
+    )
     text = told([user("mend it"), queued])
     assert section(text, ASKED) == ["mend it", "and the tail (written while the agent worked)"]
     text = told([user("mend it"), queued, user("and the tail"), user("mend it")])
@@ -361,7 +452,13 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
         message(report, "agent"),
         message("why the tail?"),
         message(correction, "agent"),
-        pair(3, "Edit", file_path="/w/tail.py", old_string="tail = 1\n# long", new_string="# cut\ntail = 0"),
+        pair(
+            3,
+            "Edit",
+            file_path="/w/tail.py",
+            old_string="tail = 1\n# long",
+            new_string="# cut\ntail = 0",
+        ),
     ]
     text = digest(*events)
     assert section(text, "Commands run") == [
@@ -382,15 +479,25 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
 
 def test_tasks_that_are_made_and_changed_one_by_one():
     make = [
-        pair(n, "TaskCreate", f"Task #{n} created successfully: sew {n}", subject=f"sew {n}", activeForm="x")
+        pair(
+            n,
+            "TaskCreate",
+            f"Task #{n} created successfully: sew {n}",
+            subject=f"sew {n}",
+            activeForm="x",
+        )
         for n in (1, 2)
     ]
-    text = digest(*make, pair(3, "TaskUpdate", "Updated task #2 status", taskId="2", status="completed"))
+    text = digest(
+        *make, pair(3, "TaskUpdate", "Updated task #2 status", taskId="2", status="completed")
+    )
     assert section(text, "Tasks") == ["[pending] 1: sew 1", "[completed] 2: sew 2"]
     assert section(text, "Built so far") == ["task done: 2: sew 2"]
     assert "Other calls" not in text
     again = pair(4, "TaskUpdate", "Updated task #2 status", taskId="2", status="in_progress")
-    assert "task done" not in digest(*make, pair(3, "TaskUpdate", "", taskId="2", status="completed"), again)
+    assert "task done" not in digest(
+        *make, pair(3, "TaskUpdate", "", taskId="2", status="completed"), again
+    )
 
 
 def test_an_editor_that_names_its_file_only_in_the_result():
@@ -404,7 +511,9 @@ def test_an_editor_that_names_its_file_only_in_the_result():
             replace="tail = 0",
         ),
         message("Now the wind.\n<command>\nedit 1:1\nwind = 2\nend_of_edit\n</command>", "agent"),
-        message(f"{shown.replace('kite', 'wind')}File updated. Please review the changes", "environment"),
+        message(
+            f"{shown.replace('kite', 'wind')}File updated. Please review the changes", "environment"
+        ),
         pair(
             2,
             "edit",
@@ -437,7 +546,10 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
         message("mend src/kite.py"),  # 0
         ran(1, "rg fly src/", 0, "src/kite.py:12: def flyHigh(wind_speed)\nsrc/wind.py:3"),  # 1, 2
         pair(
-            2, "Read", "  7→rain = depot.load(42)\n\\nsnow_fall = 3\n    at node:internal/a_b:1:2", file_path="/w/a.py"
+            2,
+            "Read",
+            "  7→rain = depot.load(42)\n\\nsnow_fall = 3\n    at node:internal/a_b:1:2",
+            file_path="/w/a.py",
         ),
     )
     assert lines(text, "Read, searched and printed") == [
@@ -448,8 +560,13 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
 
 def test_a_sentence_around_a_name_is_whole_or_a_mark_shows_the_cut():
     whole = "A KiteDepot cannot join tables without keys between them."
-    read = f"Note: read on. {whole} See below.\n" + "if wind: kite_tail = depot.load(rain) + depot.keep(rain, snow)"
-    (line,) = lines(digest(pair(1, "Read", read, file_path="/w/a.md")), "Read, searched and printed")
+    read = (
+        f"Note: read on. {whole} See below.\n"
+        + "if wind: kite_tail = depot.load(rain) + depot.keep(rain, snow)"
+    )
+    (line,) = lines(
+        digest(pair(1, "Read", read, file_path="/w/a.md")), "Read, searched and printed"
+    )
     code = "if wind: kite_tail = … kite_tail = depot.load(rain) + … + depot.keep(rain, snow)"
     assert line == f"/w/a.md: …{whole}… | {code} [1]"
 
@@ -459,10 +576,18 @@ _MADE = r"(?:found/|used_)\w+"
 
 def test_names_take_a_quarter_and_those_that_other_lines_have_are_not_repeated():
     results = [
-        pair(n, "see", "".join(f"found/a_{n}_{k} " for k in range(30)), at=f"used_{n} at used_more_{n}")
+        pair(
+            n,
+            "see",
+            "".join(f"found/a_{n}_{k} " for k in range(30)),
+            at=f"used_{n} at used_more_{n}",
+        )
         for n in range(80)
     ]
-    for events in ([message("look"), *results], [message("look at kite_tail and wind/a_1"), *results[:1]]):
+    for events in (
+        [message("look"), *results],
+        [message("look at kite_tail and wind/a_1"), *results[:1]],
+    ):
         text = digest(*events)
         others, _, names = text.partition("\n\n## Lines with names\n")
         read = section(text, "Read, searched and printed")
@@ -486,10 +611,16 @@ def test_what_a_runtime_wrote_before_the_first_request_is_not_the_first_message(
 def test_a_digest_that_a_reset_made_the_first_event_is_replaced_by_the_next():
     condenser = DigestCondenser(max_size=30)
     for begin in ([], [SYSTEM]):
-        view = viewed(*begin, message("mend the kite"), *[pair(n, command=f"make {n} {'x' * 80}") for n in range(40)])
+        view = viewed(
+            *begin,
+            message("mend the kite"),
+            *[pair(n, command=f"make {n} {'x' * 80}") for n in range(40)],
+        )
         view = after(view, condenser.hard_context_reset(view))
         more = [event for n in range(40) for event in pair(n, command=f"fly {n} {'x' * 80}")]
-        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(more)])
+        view = view.then(
+            [replace(event, id=view.version + place) for place, event in enumerate(more)]
+        )
         (summary,) = (event for event in after(view, condenser.condense(view)) if event.id < 0)
         assert "mend the kite" in summary.content
 
@@ -502,9 +633,13 @@ def as_summary(text):
 
 
 def test_a_fold_in_parts_is_the_fold_at_once():
-    events = viewed(message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0), ran(3, "make", 0)).events
+    events = viewed(
+        message("fix it"), ran(1, "make", 2, "no rule"), ran(2, "git push", 0), ran(3, "make", 0)
+    ).events
     whole = text_of(Digest.of(events), LENGTH)
-    assert "Errors without a later success" not in whole, "the later success closes the earlier error"
+    assert "Errors without a later success" not in whole, (
+        "the later success closes the earlier error"
+    )
     first = Digest.of(events[:5])
     before = text_of(first, LENGTH)
     assert text_of(first.plus(events[5:]), LENGTH) == whole
@@ -515,11 +650,21 @@ def test_a_summary_that_is_no_digest_is_quoted_until_another_takes_its_place():
     text = told([as_summary("USER CONTEXT: weeks\n## Notes\n- one"), message("go on")])
     assert text.endswith("## Earlier summary\n- USER CONTEXT: weeks / ## Notes / - one")
     made = CondensationAction(
-        id=5, forgotten_events_start_id=1, forgotten_events_end_id=3, summary="in brief", summary_offset=1
+        id=5,
+        forgotten_events_start_id=1,
+        forgotten_events_end_id=3,
+        summary="in brief",
+        summary_offset=1,
     )
-    later = CondensationAction(id=9, forgotten_event_ids=(4, -7), summary="in other words", summary_offset=1)
-    own = CondensationAction(id=12, forgotten_event_ids=(-11,), summary="# Digest of 3 events", summary_offset=1)
-    assert section(told([made]), "Earlier summary") == ["(up to event 3; what was open then may be done) in brief"]
+    later = CondensationAction(
+        id=9, forgotten_event_ids=(4, -7), summary="in other words", summary_offset=1
+    )
+    own = CondensationAction(
+        id=12, forgotten_event_ids=(-11,), summary="# Digest of 3 events", summary_offset=1
+    )
+    assert section(told([made]), "Earlier summary") == [
+        "(up to event 3; what was open then may be done) in brief"
+    ]
     assert section(told([made, later, own]), "Earlier summary") == [
         "(up to event 4; what was open then may be done) in other words"
     ]
@@ -540,9 +685,15 @@ def test_earlier_summaries_that_fit_in_their_share_stay_whole(texts: list[str]):
 
 
 def test_no_earlier_summary_is_dropped_however_many_there_are():
-    parts = [f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 40 + f"PART {n} ends" for n in range(7)]
+    parts = [
+        f"PART {n} begins\n\n" + f"- a step of part {n}\n" * 40 + f"PART {n} ends" for n in range(7)
+    ]
     summaries = [CondensationSummary(id=n, content=text) for n, text in enumerate(parts)]
-    busy = [event for n in range(300) for event in ran(n, f"python work_{n}/module_{n}.py --flag {n}", 0)]
+    busy = [
+        event
+        for n in range(300)
+        for event in ran(n, f"python work_{n}/module_{n}.py --flag {n}", 0)
+    ]
     text = told([*summaries, *busy], 8_000)
     assert len(text) <= 8_000
     earlier = section(text, "Earlier summary")
@@ -579,7 +730,7 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
     small = told(events.events, 3_000)
     assert "ask 0" in small
     assert "ask 19" in small
-    (left_out, *rest) = section(small, "Commands run")
+    left_out, *rest = section(small, "Commands run")
     assert left_out == f"({300 - len(rest)} earlier left out)"
     assert rest[-1] == "`cmd 299` → exit 0: done"
 
@@ -591,20 +742,26 @@ def test_a_digest_of_the_least_length_is_not_made_shorter():
 
 def test_what_a_short_digest_left_out_is_in_the_next_one():
     """A digest that had little room says nothing about what the next one can say."""
-    commands = viewed(*[e for n in range(300) for e in ran(n, f"cmd {n}", 0)], ran(300, "new", 0)).events
+    commands = viewed(
+        *[e for n in range(300) for e in ran(n, f"cmd {n}", 0)], ran(300, "new", 0)
+    ).events
     first = Digest.of(commands[:-2])
     assert len(section(text_of(first, 500), "Commands run")) < 20
-    (left_out, *rest) = section(text_of(first.plus(commands[-2:]), 3_000), "Commands run")
+    left_out, *rest = section(text_of(first.plus(commands[-2:]), 3_000), "Commands run")
     assert left_out == f"({301 - len(rest)} earlier left out)"
     assert len(rest) > 60
 
 
 @examples(200)
 @given(histories, st.integers(500, 3_000), st.integers(0, 30))
-def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_folded(events, length, place):
+def test_any_history_has_a_digest_that_is_bounded_and_the_same_however_it_is_folded(
+    events, length, place
+):
     text = told(events, length)
     assert len(text) <= length
-    starts = [at for at in (place, 0) if not any(isinstance(event, Observation) for event in events[at:])]
+    starts = [
+        at for at in (place, 0) if not any(isinstance(event, Observation) for event in events[at:])
+    ]
     for start in starts or [0]:  # a call is forgotten together with its result
         assert text_of(Digest.of(events[:start]).plus(events[start:]), length) == text
 
@@ -628,21 +785,30 @@ def test_a_digest_makes_do_with_the_room_that_the_agent_has():
     for n in range(100):
         result = condenser.condense(view, Characters(2_000))
         while not isinstance(result, View):
-            assert plan(result).metadata["tokens_after"] <= 1_800 * 3 / 4, "half for head and tail, a quarter for it"
+            assert plan(result).metadata["tokens_after"] <= 1_800 * 3 / 4, (
+                "half for head and tail, a quarter for it"
+            )
             forgotten, view = forgotten + 1, after(view, result)
             result = condenser.condense(view, Characters(2_000))
         more = pair(n, command=f"step {n} {'x' * 80}")
-        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(more)])
+        view = view.then(
+            [replace(event, id=view.version + place) for place, event in enumerate(more)]
+        )
     assert 5 < forgotten < 40
-    assert "count as far as you can" in str([event.content for event in view if event.id < 0 or event.id == 1])
+    assert "count as far as you can" in str(
+        [event.content for event in view if event.id < 0 or event.id == 1]
+    )
 
 
 @pytest.mark.parametrize("result", [3_000, 4_400, 4_900, 6_000, 30_000])
 @pytest.mark.parametrize("earlier", [0, 4, 60])
 def test_the_newest_request_is_told_beside_results_that_have_no_room(earlier, result):
-    """No model was shown them, so they stay; where they alone are over the limit, a shorter digest does not help."""
+    """No model was shown them, so they stay; where they alone are over the limit, a shorter digest
+    does not help.
+    """
     asked = [
-        (message(f"Now paint kite {n}. {'Mind the wind. ' * 20}"), message("painted", "agent")) for n in range(earlier)
+        (message(f"Now paint kite {n}. {'Mind the wind. ' * 20}"), message("painted", "agent"))
+        for n in range(earlier)
     ]
     request = message("Which glue holds paper? " + "Think of the rain. " * 40)
     view = viewed(SYSTEM, *asked, request, call("read"), answer("x" * result))
@@ -651,7 +817,9 @@ def test_the_newest_request_is_told_beside_results_that_have_no_room(earlier, re
     told = [event.content for event in shown if isinstance(event, Message | CondensationSummary)]
     assert "Which glue holds paper? Think of the rain." in str(told)
     fits = result <= 5_000
-    assert isinstance(made, View) or fits or len(str(made.action.summary)) > 400, "a part of the limit is for it"
+    assert isinstance(made, View) or fits or len(str(made.action.summary)) > 400, (
+        "a part of the limit is for it"
+    )
     assert not fits or Characters().token_sums(shown)[-1] <= 6_000 * 0.9
 
 
@@ -667,7 +835,10 @@ def test_arguments_nested_without_end_are_a_call_like_any_other():
         deep = [deep]
     for arguments in ("[" * 100_000, {"a": deep}):
         view = viewed(
-            message(), Action(tool="odd", arguments=arguments, call_id="c"), answer(call_id="c"), messages(10)
+            message(),
+            Action(tool="odd", arguments=arguments, call_id="c"),
+            answer(call_id="c"),
+            messages(10),
         )
         assert "odd " in plan(DigestCondenser(max_size=10).condense(view)).summary
 
@@ -679,7 +850,8 @@ def test_an_earlier_summary_without_a_word_takes_no_place():
     assert "Earlier summary" not in digest(blank)
 
 
-# -- words -------------------------------------------------------------------------------------------------------------
+# -- words
+# --------------------------------------------------------------------------------------------------
 
 
 ASKED, SAID, SHOWN = "Asked by the user", "Said by the agent", "Shown by the environment"
@@ -697,29 +869,52 @@ def rejected(text):
     return Observation(tool="Edit", call_id="c", is_error=True, content=REJECTION + text)
 
 
-# -- whose words ------------------------------------------------------------------------------------------------------
+# -- whose words
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_environments_words_are_not_the_agents():
-    output = "src/kite.py:3: E501\n[File: /w/kite.py (20 lines total)]\n(Open file: /w/kite.py)\nbash-$"
-    text = digest(user("lint it"), Message(source="agent", content="Let me run it."), environment(output))
+    output = (
+        "src/kite.py:3: E501\n[File: /w/kite.py (20 lines total)]\n(Open file: /w/kite.py)\nbash-$"
+    )
+    text = digest(
+        user("lint it"), Message(source="agent", content="Let me run it."), environment(output)
+    )
     assert section(text, SAID) == ["Let me run it."]
     assert section(text, SHOWN) == ["src/kite.py:3: E501 [File: /w/kite.py (20 lines total)]"]
 
 
 TAGGED = "<issue_description>it leaks</issue_description> mend <b>that</b>"
-IDE = "# Context from my IDE setup:\n\n## Open tabs:\n- kite.py\n\n## My request for Codex:\nfly it\n"
+IDE = (
+    "# Context from my IDE setup:\n\n## Open tabs:\n- kite.py\n\n## My request for Codex:\nfly it\n"
+)
 AGENTS = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRUCTIONS>"
 
 
 @pytest.mark.parametrize(
     "message, asked, shown",
     [
-        ("<ide_opened_file>It is kite.py.</ide_opened_file>\nmend it", "mend it", ["ide_opened_file: It is kite.py."]),
-        ("mend it\n<system-reminder>\nBe brief.\n</system-reminder>", "mend it", ["system-reminder: Be brief."]),
-        ("<environment_context>\n<cwd>/w</cwd>\n</environment_context>", "", ["environment_context: <cwd>/w</cwd>"]),
+        (
+            "<ide_opened_file>It is kite.py.</ide_opened_file>\nmend it",
+            "mend it",
+            ["ide_opened_file: It is kite.py."],
+        ),
+        (
+            "mend it\n<system-reminder>\nBe brief.\n</system-reminder>",
+            "mend it",
+            ["system-reminder: Be brief."],
+        ),
+        (
+            "<environment_context>\n<cwd>/w</cwd>\n</environment_context>",
+            "",
+            ["environment_context: <cwd>/w</cwd>"],
+        ),
         (IDE, "fly it", ["the user's editor: # Context from my IDE setup: … - kite.py"]),
-        ("<task>\nfly it\n</task>\n<environment_details>v</environment_details>", "fly it", ["environment_details: v"]),
+        (
+            "<task>\nfly it\n</task>\n<environment_details>v</environment_details>",
+            "fly it",
+            ["environment_details: v"],
+        ),
         ("say <task>it</task>", "say <task>it</task>", []),
         (AGENTS, "", ["INSTRUCTIONS: Use tabs."]),
         ("<local-command-stdout>Bye!</local-command-stdout>", "", ["local-command-stdout: Bye!"]),
@@ -727,7 +922,11 @@ AGENTS = "# AGENTS.md instructions for /w\n\n<INSTRUCTIONS>\nUse tabs.\n</INSTRU
         ("[Request interrupted by user for tool use]", "", ["the user interrupted the agent"]),
         ("Solve it.\n(Open file: n/a)\n(Current directory: /w)\nbash-$", "Solve it.", []),
         (TAGGED, TAGGED, []),
-        ("a < b and <ide_selection> is never closed", "a < b and <ide_selection> is never closed", []),
+        (
+            "a < b and <ide_selection> is never closed",
+            "a < b and <ide_selection> is never closed",
+            [],
+        ),
     ],
 )
 def test_a_users_message_is_what_the_user_asked_and_what_was_shown_with_it(message, asked, shown):
@@ -738,26 +937,45 @@ def test_a_users_message_is_what_the_user_asked_and_what_was_shown_with_it(messa
 
 
 @pytest.mark.parametrize(
-    "name, arguments, asked", [("/review", "", "/review"), ("/plan", "the kite", "/plan the kite"), ("/clear", "", "")]
+    "name, arguments, asked",
+    [("/review", "", "/review"), ("/plan", "the kite", "/plan the kite"), ("/clear", "", "")],
 )
-def test_a_command_for_the_agent_is_a_request_and_one_for_the_program_is_not(name, arguments, asked):
-    message = f"<command-message>{name[1:]} is running…</command-message>\n<command-name>{name}</command-name>"
+def test_a_command_for_the_agent_is_a_request_and_one_for_the_program_is_not(
+    name, arguments, asked
+):
+    message = (
+        f"<command-message>{name[1:]} is"
+        f" running…</command-message>\n<command-name>{name}</command-name>"
+    )
     if arguments:
         message += f"\n<command-args>{arguments}</command-args>"
     assert " ".join(of_user(message).asked.split()) == asked
     assert of_user(message).shown == ()
 
 
-# -- what failed ------------------------------------------------------------------------------------------------------
+# -- what failed
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     "prompt",
-    ["$", "bash-$", "bash-5.1$", ">>>", "root@7f3a:/w# ", "(venv) me@box ~/w $", "~/w %", "/w #", "PS C:\\w>"],
+    [
+        "$",
+        "bash-$",
+        "bash-5.1$",
+        ">>>",
+        "root@7f3a:/w# ",
+        "(venv) me@box ~/w $",
+        "~/w %",
+        "/w #",
+        "PS C:\\w>",
+    ],
 )
 def test_a_prompt_of_the_shell_is_no_error(prompt):
     text = digest(ran(1, "make kite", 2, f"kite.c:3: undefined wing\n{prompt}"))
-    assert section(text, "Errors without a later success") == ["`make kite` → kite.c:3: undefined wing"]
+    assert section(text, "Errors without a later success") == [
+        "`make kite` → kite.c:3: undefined wing"
+    ]
     assert "Errors" not in digest(ran(1, "grep kite x", 1, f"\n{prompt}\n"))
 
 
@@ -769,7 +987,10 @@ def test_a_line_that_only_looks_like_a_prompt_is_kept(line):
 def test_the_line_that_names_the_error_is_told_and_not_the_hint_after_it():
     output = "Traceback:\nImportError: no module named kite\n\nhint: install it\nsee the manual"
     assert error_line(output) == "ImportError: no module named kite"
-    assert error_line("<tool_use_error>File does not exist.</tool_use_error>") == "File does not exist."
+    assert (
+        error_line("<tool_use_error>File does not exist.</tool_use_error>")
+        == "File does not exist."
+    )
     assert error_line(" \n") == ""
 
 
@@ -779,7 +1000,9 @@ def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
     assert section(text, "Read, searched and printed") == ["`rg kite` → exit 1: no output"]
     assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2: sed: no such file"]
-    assert section(text, "Errors without a later success") == ["`sed -i s/a/b/ x` → sed: no such file"]
+    assert section(text, "Errors without a later success") == [
+        "`sed -i s/a/b/ x` → sed: no such file"
+    ]
     assert unwrapped('{"output": 5}') == ('{"output": 5}', None)
     assert unwrapped("{broken") == ("{broken", None)
     assert unwrapped('{"stdout": "a", "stderr": "b", "exit_code": 0}') == ("a\nb", 0)
@@ -794,25 +1017,51 @@ def test_a_file_that_could_not_be_changed_was_not():
             Observation(tool="edit", content="it is outside", call_id=call_id, **outcome),
         ]
 
-    text = digest(edit(1, "/kite.py", is_error=True), edit(2, "/w/kite.py"), edit(3, "/w/kite.py", is_error=True))
+    text = digest(
+        edit(1, "/kite.py", is_error=True),
+        edit(2, "/w/kite.py"),
+        edit(3, "/w/kite.py", is_error=True),
+    )
     assert section(text, "Files changed") == ["/w/kite.py: written"]
-    assert section(text, "Errors without a later success") == ["/kite.py → it is outside", "/w/kite.py → it is outside"]
-    refused = pair(4, "edit", "ERROR:\nNo replacement was performed.", path="/w/kite.py", old_str="x", new_str="y")
-    assert section(digest(edit(2, "/w/kite.py"), refused), "Files changed") == ["/w/kite.py: written"]
+    assert section(text, "Errors without a later success") == [
+        "/kite.py → it is outside",
+        "/w/kite.py → it is outside",
+    ]
+    refused = pair(
+        4,
+        "edit",
+        "ERROR:\nNo replacement was performed.",
+        path="/w/kite.py",
+        old_str="x",
+        new_str="y",
+    )
+    assert section(digest(edit(2, "/w/kite.py"), refused), "Files changed") == [
+        "/w/kite.py: written"
+    ]
 
 
 def test_a_result_belongs_to_the_call_that_is_its_cause_where_calls_have_one_id():
-    made = [Action(id=n, tool="run", arguments={"command": f"make {n}"}, call_id="run") for n in (1, 2)]
+    made = [
+        Action(id=n, tool="run", arguments={"command": f"make {n}"}, call_id="run") for n in (1, 2)
+    ]
     results = [
-        Observation(id=2 + n, tool="run", content=f"error {n}", call_id="run", cause=n, is_error=True) for n in (2, 1)
+        Observation(
+            id=2 + n, tool="run", content=f"error {n}", call_id="run", cause=n, is_error=True
+        )
+        for n in (2, 1)
     ]
     text = told([*made, *results], 6_000)
-    assert sorted(section(text, "Errors without a later success")) == ["`make 1` → error 1", "`make 2` → error 2"]
+    assert sorted(section(text, "Errors without a later success")) == [
+        "`make 1` → error 1",
+        "`make 2` → error 2",
+    ]
 
 
 def test_a_document_within_a_command_is_counted_and_not_quoted():
     text = digest(ran(1, "cd /w\ncat > kite.py <<'EOF'\nimport wind\nfly()\nEOF", 0))
-    assert section(text, "Commands run") == ["`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0: done"]
+    assert section(text, "Commands run") == [
+        "`cd /w cat > kite.py <<'EOF' … (3 lines)` → exit 0: done"
+    ]
 
 
 def test_an_output_is_told_by_its_first_and_its_last_line():
@@ -821,7 +1070,8 @@ def test_an_output_is_told_by_its_first_and_its_last_line():
     assert gist_of_output("[Current working directory: /w]") == ""
 
 
-# -- what was asked ---------------------------------------------------------------------------------------------------
+# -- what was asked
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_newest_request_is_quoted_in_full_and_older_ones_still_say_what_was_asked():
@@ -856,7 +1106,10 @@ def test_a_newest_request_too_long_for_its_section_keeps_both_ends_and_says_how_
         assert least < len(asked) < least + 500
 
 
-REJECTION = "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user said:\n"
+REJECTION = (
+    "The user doesn't want to proceed with this tool use. To tell you how to proceed, the user"
+    " said:\n"
+)
 
 
 def test_what_the_user_said_in_a_rejection_is_a_request():
@@ -864,11 +1117,16 @@ def test_what_the_user_said_in_a_rejection_is_a_request():
     said = "never touch a.py,\nrename it on main instead"
     text = digest(user("mend it"), edit, rejected(said))
     refused = "refused by the user: a change of /w/a.py; the user said: "
-    assert section(text, ASKED) == ["mend it", f"{refused}never touch a.py, rename it on main instead"]
+    assert section(text, ASKED) == [
+        "mend it",
+        f"{refused}never touch a.py, rename it on main instead",
+    ]
     assert "Files changed" not in text
     assert "Errors without a later success" not in text
     quoted = Observation(tool="Read", call_id="c", content=REJECTION + said)
-    assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], "a file may quote it"
+    assert section(digest(user("mend it"), edit, quoted), ASKED) == ["mend it"], (
+        "a file may quote it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -900,7 +1158,8 @@ def test_an_order_is_never_lost_and_stands_once():
     assert "Standing orders" not in short, "the request shows it"
 
 
-# -- what the agent did -----------------------------------------------------------------------------------------------
+# -- what the agent did
+# -----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -914,7 +1173,9 @@ def test_an_order_is_never_lost_and_stands_once():
         ("No <command> here.", ["No <command> here."], None),
     ],
 )
-def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(wrote, said, command):
+def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(
+    wrote, said, command
+):
     agent = Message(id=1, source="agent", content=wrote)
     text = digest(agent, environment("It flies."))
     assert section(text, SAID) == said
@@ -938,7 +1199,12 @@ def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(w
 )
 def test_a_command_that_only_reads_can_be_run_again(command, reads):
     assert only_reads(command) == reads
-    assert section(digest(ran(1, command, 0)), "Read, searched and printed" if reads else "Commands run") != []
+    assert (
+        section(
+            digest(ran(1, command, 0)), "Read, searched and printed" if reads else "Commands run"
+        )
+        != []
+    )
 
 
 def test_names_are_paths_and_identifiers_and_no_numbers_styles_or_frames():
@@ -946,7 +1212,10 @@ def test_names_are_paths_and_identifiers_and_no_numbers_styles_or_frames():
     text += "C:\\w\\proj\\alpha_1.py, D:/x/b.py"
     names = ["/w/src/a.py", "kiteFly", "MAX_SIZE", "std::vec::Vec", "https://kite.dev:80/x?y=1"]
     assert [name for name, _ in names_in(text)] == [*names, "C:\\w\\proj\\alpha_1.py", "D:/x/b.py"]
-    assert [name for name, _ in names_in('{"text": "one\\nPre-order_two\\tlast_one"}')] == ["Pre-order_two", "last_one"]
+    assert [name for name, _ in names_in('{"text": "one\\nPre-order_two\\tlast_one"}')] == [
+        "Pre-order_two",
+        "last_one",
+    ]
     for none in (
         "0.379s 12:34:56 2025-09-25 </command-name> however a.py " + "x1" * 40,
         "mt-4 grid-cols-12 Math.floor 123456789",

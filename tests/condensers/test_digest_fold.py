@@ -1,5 +1,6 @@
-"""A digest is a fold over the forgotten events of the log: a short one takes nothing from the next, the work of a
-condensation is that of the new events, and a fold that goes on is the fold from the start.
+"""A digest is a fold over the forgotten events of the log: a short one takes nothing from the next,
+the work of a condensation is that of the new events, and a fold that goes on is the fold from the
+start.
 """
 
 from __future__ import annotations
@@ -33,17 +34,30 @@ def section(text, heading):
 
 def files_known(text):
     lines = section(text, "Files changed")
-    omitted = sum(int(found[1]) for line in lines if (found := re.fullmatch(r"\((\d+) earlier left out\)", line)))
+    omitted = sum(
+        int(found[1])
+        for line in lines
+        if (found := re.fullmatch(r"\((\d+) earlier left out\)", line))
+    )
     return len([line for line in lines if "left out)" not in line]) + omitted
 
 
 def edit(number, path=None):
-    return pair(number, "Edit", path=path or f"/w/part_{number}.py", old_string="a = 1", new_string=f"a = {number}")
+    return pair(
+        number,
+        "Edit",
+        path=path or f"/w/part_{number}.py",
+        old_string="a = 1",
+        new_string=f"a = {number}",
+    )
 
 
 def ran(number, command, exit_code, content="done"):
     extras = {"metadata": {"exit_code": exit_code}}
-    return [call("bash", f"r{number}", command=command), answer(content, f"r{number}", extras=extras)]
+    return [
+        call("bash", f"r{number}", command=command),
+        answer(content, f"r{number}", extras=extras),
+    ]
 
 
 # --- the fold ---
@@ -59,7 +73,9 @@ def test_a_digest_that_had_no_room_takes_nothing_from_the_next_one():
     for number in range(40):
         large = "x" * (1_700 if number == 20 else 60)
         work = [*edit(number)[:1], replace(edit(number)[1], content=large)]
-        view = view.then([replace(event, id=view.version + place) for place, event in enumerate(work)])
+        view = view.then(
+            [replace(event, id=view.version + place) for place, event in enumerate(work)]
+        )
         result = condenser.condense(view, Characters(2_500))
         while not isinstance(result, View):
             view = after(view, result)
@@ -75,7 +91,9 @@ def test_a_digest_that_had_no_room_takes_nothing_from_the_next_one():
 def test_the_work_of_a_condensation_is_that_of_the_new_events(monkeypatch):
     folded = []
     take = Digest._take
-    monkeypatch.setattr(Digest, "_take", lambda digest, event: (folded.append(event.id), take(digest, event)))
+    monkeypatch.setattr(
+        Digest, "_take", lambda digest, event: (folded.append(event.id), take(digest, event))
+    )
     with foldlog.open("memory:", condenser=DigestCondenser(max_size=20)) as histories:
         history = histories["c1"]
         history.append(message("mend them all"))
@@ -96,7 +114,9 @@ def test_the_work_of_a_text_is_that_of_the_lines_that_may_fit(monkeypatch):
     monkeypatch.setattr(layout, "clipped", lambda line, most: cut.append(line) or line[:most])
     counts = []
     for commands in (200, 400):
-        digest = Digest.of(viewed(*(ran(number, f"make part_{number}", 0) for number in range(commands))).events)
+        digest = Digest.of(
+            viewed(*(ran(number, f"make part_{number}", 0) for number in range(commands))).events
+        )
         cut.clear()
         assert f"make part_{commands - 1}" in text_of(digest, 1_000)
         counts.append(len(cut))
@@ -107,7 +127,9 @@ def test_a_fold_that_goes_on_is_the_fold_from_the_start():
     with foldlog.open("memory:", condenser=DigestCondenser(max_size=16)) as histories:
         history = histories["c1"]
         for number in range(60):
-            history.append([message(f"do {number}"), *edit(number)] if number % 7 == 0 else edit(number))
+            history.append(
+                [message(f"do {number}"), *edit(number)] if number % 7 == 0 else edit(number)
+            )
             view = history.prepare()
             if number == 30:
                 history.retract(history.version() - 6)
@@ -118,7 +140,8 @@ def test_a_fold_that_goes_on_is_the_fold_from_the_start():
                 assert {event.id for event in fresh} == kept
                 ids = {event.id for event in going} & kept
                 both = [
-                    digest_of(each, [event for event in each if event.id in ids]) for each in (history.view(), fresh)
+                    digest_of(each, [event for event in each if event.id in ids])
+                    for each in (history.view(), fresh)
                 ]
                 assert text_of(both[0], LENGTH) == text_of(both[1], LENGTH)
 
@@ -160,12 +183,18 @@ PATCH = (
 )
 def test_a_patch_names_its_files_wherever_it_stands(arguments):
     text = told(pair(1, "shell", **arguments))
-    assert section(text, "Files changed") == ["src/a.py: edited; last: y = fly(kite)", "b.py: created; last: new = 1"]
+    assert section(text, "Files changed") == [
+        "src/a.py: edited; last: y = fly(kite)",
+        "b.py: created; last: new = 1",
+    ]
     assert "Commands run" not in text
 
 
 def test_a_patch_moves_and_deletes_files():
-    patch = "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n+xyz = 10\n*** Delete File: c.py\n*** End Patch"
+    patch = (
+        "*** Begin Patch\n*** Update File: a.py\n*** Move to: b.py\n+xyz = 10\n*** Delete File:"
+        " c.py\n*** End Patch"
+    )
     deed = deed_of("apply_patch", {"input": patch})
     assert deed.changes == (
         FileChange("a.py", "moved to b.py"),
@@ -188,7 +217,10 @@ def test_a_patch_moves_and_deletes_files():
         ("cp a b; rm -f c; touch d", {"b": "copied from a", "c": "deleted", "d": "created"}),
         ("echo hi > C:\\w\\a.txt", {"C:\\w\\a.txt": "written"}),
         ("bash -lc 'echo 1 > a.txt'", {}),
-        ("git checkout main -- a.py; git restore b.py", {"a.py": "restored by git", "b.py": "restored by git"}),
+        (
+            "git checkout main -- a.py; git restore b.py",
+            {"a.py": "restored by git", "b.py": "restored by git"},
+        ),
         ("grep '>' a.py && awk '$1 > 2' b.txt", {}),
         ("echo 'it is > open", {}),
     ],
@@ -197,7 +229,9 @@ def test_a_command_changes_the_files_that_its_words_name(command, files):
     assert {change.path: change.deed for change in changes_by(command)} == files
 
 
-@pytest.mark.parametrize("command", ["rm -f /w/part_*.py", "rm -r /w", "cd /w; rm part_1.py part_2.py"])
+@pytest.mark.parametrize(
+    "command", ["rm -f /w/part_*.py", "rm -r /w", "cd /w; rm part_1.py part_2.py"]
+)
 def test_files_that_a_command_deletes_by_a_pattern_or_with_their_directory_are_deleted(command):
     text = told(edit(1), edit(2), edit(3, "/v/part_3.py"), ran(4, command, 0, ""))
     files = section(text, "Files changed")
@@ -208,7 +242,12 @@ def test_files_that_a_command_deletes_by_a_pattern_or_with_their_directory_are_d
 def test_a_notebook_and_an_editor_of_many_places_change_files():
     text = told(
         pair(1, "NotebookEdit", notebook_path="C:\\w\\kite.ipynb", new_source="fly(kite)"),
-        pair(2, "MultiEdit", file_path="a.py", edits=[{"old_string": "x = 1", "new_string": "x = 1\nwind = 2"}]),
+        pair(
+            2,
+            "MultiEdit",
+            file_path="a.py",
+            edits=[{"old_string": "x = 1", "new_string": "x = 1\nwind = 2"}],
+        ),
         pair(3, "Edit", file_path="a.py", old_string="wind = 2", new_string="wind = 3"),
         ran(4, "pytest -q", 0),
         pair(5, "Write", file_path="b.py", contents="rain = 1"),
@@ -225,11 +264,18 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
 
 def test_a_file_says_how_many_times_each_thing_was_done_to_it_the_newest_last():
     written = pair(1, "Write", file_path="/w/part_2.py", contents="b = 1")
-    text = told(written, edit(2), edit(3, "/w/part_2.py"), ran(4, "rm /w/part_2.py; touch /w/part_2.py", 0, ""))
+    text = told(
+        written,
+        edit(2),
+        edit(3, "/w/part_2.py"),
+        ran(4, "rm /w/part_2.py; touch /w/part_2.py", 0, ""),
+    )
     (line,) = section(text, "Files changed")
     assert line == "/w/part_2.py: written, edited 2 times, deleted, created"
     again = told(written, edit(2), pair(3, "Write", file_path="/w/part_2.py", contents="kite = 1"))
-    assert section(again, "Files changed") == ["/w/part_2.py: edited, written 2 times; last: kite = 1"]
+    assert section(again, "Files changed") == [
+        "/w/part_2.py: edited, written 2 times; last: kite = 1"
+    ]
 
 
 def swap(number, old, new, path="a.py"):
@@ -273,7 +319,10 @@ def test_a_refused_plan_is_a_refusal_and_nothing_that_was_done():
 def test_a_refusal_without_words_is_an_order_until_the_call_succeeds():
     again = [*refused(1, "ExitPlanMode", plan=PLAN), *refused(2, "bash", command="git push")]
     text = told(message("paint it"), again)
-    assert section(text, ORDERS) == ["refused by the user: plan: Paint the kite", "refused by the user: `git push`"]
+    assert section(text, ORDERS) == [
+        "refused by the user: plan: Paint the kite",
+        "refused by the user: `git push`",
+    ]
     assert "Commands run" not in text
     allowed = told(message("paint it"), again, ran(3, "git push", 0))
     assert section(allowed, ORDERS) == ["refused by the user: plan: Paint the kite"]
@@ -281,24 +330,36 @@ def test_a_refusal_without_words_is_an_order_until_the_call_succeeds():
 
 def test_a_rejection_of_openhands_is_a_refusal_and_that_of_a_hook_an_error():
     def rejection(source, reason="no glue"):
-        return [call("edit", "c1", path="/w/a.py", new_str="glue"), answer(reason, "c1", is_error=True, extras=source)]
+        return [
+            call("edit", "c1", path="/w/a.py", new_str="glue"),
+            answer(reason, "c1", is_error=True, extras=source),
+        ]
 
     by_user, by_hook = {"rejection_source": "user"}, {"rejection_source": "hook"}
     text = told(rejection(by_user))
-    assert section(text, ASKED) == ["refused by the user: a change of /w/a.py; the user said: no glue"]
+    assert section(text, ASKED) == [
+        "refused by the user: a change of /w/a.py; the user said: no glue"
+    ]
     assert section(told(rejection(by_user, "User rejected the action")), ORDERS) == [
         "refused by the user: a change of /w/a.py"
     ]
-    assert section(told(rejection(by_hook)), "Errors without a later success") == ["/w/a.py → no glue"]
+    assert section(told(rejection(by_hook)), "Errors without a later success") == [
+        "/w/a.py → no glue"
+    ]
     assert "Files changed" not in text
 
 
 ENTERED = "Entered plan mode. DO NOT write or edit any files yet."
-REMINDED = "<system-reminder>\nPlan mode is active. The user does not want you to execute yet.\n</system-reminder>"
+REMINDED = (
+    "<system-reminder>\nPlan mode is active. The user does not want you to execute"
+    " yet.\n</system-reminder>"
+)
 APPROVED = "User has approved your plan. You can now start coding."
 
 
-@pytest.mark.parametrize("begin", [pair(1, "EnterPlanMode", ENTERED), [message(f"paint it\n{REMINDED}")]])
+@pytest.mark.parametrize(
+    "begin", [pair(1, "EnterPlanMode", ENTERED), [message(f"paint it\n{REMINDED}")]]
+)
 def test_plan_mode_is_an_order_while_it_holds(begin):
     written = pair(2, "Write", file_path="/h/plans/kite.md", contents=PLAN)
     planning = [*begin, *written, *refused(3, "ExitPlanMode", REFUSAL + SAID, plan=PLAN)]
@@ -333,15 +394,15 @@ Untracked files:
 @pytest.mark.parametrize("command", ["git status", "git -C /w status 2>&1"])
 def test_the_files_of_git_status_keep_their_headings_until_a_commit(command):
     listed = (
-        f"last git status: `{command}` → Changes to be committed: modified: src/kite.py, new file: src/rope.py; "
-        "Changes not staged: modified: .settings.json; Untracked files: notes.txt"
+        f"last git status: `{command}` → Changes to be committed: modified: src/kite.py, new file:"
+        " src/rope.py; Changes not staged: modified: .settings.json; Untracked files: notes.txt"
     )
     text = told(ran(1, command, 0, STATUS))
     assert section(text, "Built so far") == [listed]
     later = STATUS.replace("notes.txt", "plan.txt")
-    assert section(told(ran(1, command, 0, STATUS), ran(2, "git status", 0, later)), "Built so far") == [
-        listed.replace(command, "git status").replace("notes.txt", "plan.txt")
-    ]
+    assert section(
+        told(ran(1, command, 0, STATUS), ran(2, "git status", 0, later)), "Built so far"
+    ) == [listed.replace(command, "git status").replace("notes.txt", "plan.txt")]
     committed = told(ran(1, command, 0, STATUS), ran(2, "git commit -m x", 0, "[main 1a2b3c4] x"))
     assert section(committed, "Built so far") == ["committed: x (1a2b3c4 on main)"]
 
@@ -355,7 +416,12 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
         pair(1, "TodoWrite", todos=[{"content": "fold it", "status": "in_progress"}]),
         edit(2),
         pair(3, "TodoWrite", todos=[{"content": "fold it", "status": "completed"}]),
-        ran(4, "git add -A && git commit -m 'kite: fold it'", 0, "[main 0123abc] kite: fold it\n 1 file changed"),
+        ran(
+            4,
+            "git add -A && git commit -m 'kite: fold it'",
+            0,
+            "[main 0123abc] kite: fold it\n 1 file changed",
+        ),
         ran(5, "git commit -m 'kite: paint it' | tail -1", 0, "nothing to commit"),
         message("The kite is folded, and it flies well.", "agent"),
         message("now paint it"),
@@ -365,7 +431,9 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
         "task done: fold it",
         "committed: kite: fold it (0123abc on main)",
     ]
-    assert section(text, "Reported by the agent") == ["the agent said: The kite is folded, and it flies well."]
+    assert section(text, "Reported by the agent") == [
+        "the agent said: The kite is folded, and it flies well."
+    ]
     assert section(text, "Said by the agent") == ["I will."]
 
 
@@ -398,7 +466,10 @@ def test_an_error_is_closed_where_its_file_is_written_anew_and_a_search_without_
         text = told(failed, pair(2, "Write", file_path=path, content="wind = 1"))
         assert ("Errors without a later success" not in text) == is_closed
     assert "Errors without a later success" not in told(failed, ran(3, "rm -f k*.py", 0))
-    missing = [call("Read", "r", file_path="/w/no.py"), Observation(content="no such file", call_id="r", is_error=True)]
+    missing = [
+        call("Read", "r", file_path="/w/no.py"),
+        Observation(content="no such file", call_id="r", is_error=True),
+    ]
     assert "Errors without a later success" not in told(missing)
 
 
@@ -406,13 +477,17 @@ def test_an_error_is_closed_where_its_file_is_written_anew_and_a_search_without_
 
 
 def test_a_pasted_text_is_one_line_with_its_length():
-    log = "\n".join(f"2026-01-0{n % 9} 12:00:{n:02} ERROR kite[{n}]: never=1 {{x: {n}}}" for n in range(20))
+    log = "\n".join(
+        f"2026-01-0{n % 9} 12:00:{n:02} ERROR kite[{n}]: never=1 {{x: {n}}}" for n in range(20)
+    )
     text = told(message(f"It fails like this:\n{log}\nPlease mend the kite for me."))
     (asked,) = section(text, "Asked by the user")
     assert asked.startswith("It fails like this: (pasted text of ")
     assert asked.endswith("Please mend the kite for me.")
     assert "Standing orders" not in text
-    listed = "Do this:\n" + "\n".join(f"- paint the kite in colour {n} and let it fly" for n in range(20))
+    listed = "Do this:\n" + "\n".join(
+        f"- paint the kite in colour {n} and let it fly" for n in range(20)
+    )
     assert section(told(message(listed)), "Asked by the user") == [" ".join(listed.split())]
 
 
@@ -426,10 +501,18 @@ def test_commands_that_check_are_those_that_test_or_build():
         "python -m pytest",
     ):
         assert checks(command), command
-    for command in ("cd /w/test-kite", "echo test", "git commit -m 'test it'", "cat test", "ls build"):
+    for command in (
+        "cd /w/test-kite",
+        "echo test",
+        "git commit -m 'test it'",
+        "cat test",
+        "ls build",
+    ):
         assert not checks(command), command
 
 
 def test_the_words_of_a_call_by_the_user_are_no_request():
     action = Action(tool="run", arguments={"command": "make"}, source="user", call_id="u")
-    assert "Asked by the user" not in told(action, answer("ok", "u"), Message(source="agent", content="done"))
+    assert "Asked by the user" not in told(
+        action, answer("ok", "u"), Message(source="agent", content="done")
+    )

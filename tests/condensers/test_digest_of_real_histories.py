@@ -1,5 +1,6 @@
-"""Digests of real histories, at several limits: no later digest knows less than an earlier one, and names with
-their words take a quarter where others need the room."""
+"""Digests of real histories, at several limits: no later digest knows less than an earlier one, and
+names with their words take a quarter where others need the room.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +13,20 @@ from foldlog._reports.replays import replay
 from foldlog.condensers import ESTIMATE, DigestCondenser
 from tests.beside import SAMPLES, needs_samples
 
-LIMITS = [4_000, 6_000, 8_000, 10_000, 12_000, 16_000, 20_000, 24_000, 32_000, 48_000, 64_000, 96_000]
+LIMITS = [
+    4_000,
+    6_000,
+    8_000,
+    10_000,
+    12_000,
+    16_000,
+    20_000,
+    24_000,
+    32_000,
+    48_000,
+    64_000,
+    96_000,
+]
 _LEFT_OUT = re.compile(r"\((\d+) earlier left out\)")
 
 

@@ -1,4 +1,6 @@
-"""A limit of tokens holds without the agent's model: an estimate that errs high counts in its place."""
+"""A limit of tokens holds without the agent's model: an estimate that errs high counts in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,9 @@ random.seed(7)
 TEXTS = {
     "prose": "The quick brown fox jumps over the lazy dog, and nobody is surprised. " * 30,
     "code": Path(foldlog.__file__).read_text() * 3,
-    "minified code": "".join(random.choice(["a=b(c,d);", "if(!x)return!1;", "var e=t[n],", "}};"]) for _ in range(500)),
+    "minified code": "".join(
+        random.choice(["a=b(c,d);", "if(!x)return!1;", "var e=t[n],", "}};"]) for _ in range(500)
+    ),
     "base64": base64.b64encode(random.randbytes(3_000)).decode(),
     "hex": random.randbytes(2_000).hex(),
     "digits": "".join(random.choice("0123456789") for _ in range(3_000)),
@@ -82,15 +86,24 @@ def real_views() -> list[View]:
 def test_real_views_are_estimated_too_high_and_not_at_twice_their_tokens(model, record_property):
     llm, views = LLM(LLMConfig(model=model)), [view for view in real_views() if len(view) > 5]
     ratios = [ESTIMATE.token_sums(view)[-1] / llm.token_sums(view)[-1] for view in views]
-    record_property("compared", f"{len(ratios)} views at {min(ratios):.2f} to {max(ratios):.2f} times {model}'s tokens")
+    record_property(
+        "compared",
+        f"{len(ratios)} views at {min(ratios):.2f} to {max(ratios):.2f} times {model}'s tokens",
+    )
     assert len(ratios) >= 10
     assert min(ratios) > 1
     assert max(ratios) < 2.2
 
 
 def test_sums_add_up_as_those_of_a_model_do():
-    events = [SystemMessage(content="s", tools=({"type": "function", "function": {"name": "run"}},))]
-    events += [Message(source="user", content="go"), call(thinking=(SIGNED,)), result((text("see"), image()))]
+    events = [
+        SystemMessage(content="s", tools=({"type": "function", "function": {"name": "run"}},))
+    ]
+    events += [
+        Message(source="user", content="go"),
+        call(thinking=(SIGNED,)),
+        result((text("see"), image())),
+    ]
     view = viewed(events)
     sums = ESTIMATE.token_sums(view)
     assert len(sums) == len(view) + 1
@@ -105,13 +118,18 @@ def test_a_text_file_is_estimated_as_its_text():
         assert 1 <= tokens / estimated(TEXTS["code"]) < 1.3
 
 
-# -- limits -----------------------------------------------------------------------------------------------------------
+# -- limits
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("agent", [counting(None), Characters(unknown=True)], ids=["no model", "no tokenizer"])
+@pytest.mark.parametrize(
+    "agent", [counting(None), Characters(unknown=True)], ids=["no model", "no tokenizer"]
+)
 def test_max_tokens_holds_without_a_count(agent):
     condenser = DigestCondenser(max_size=1_000, max_tokens=2_500)
-    view = viewed([Message(source="user", content=f"message {n}: " + "words " * 1_000) for n in range(40)])
+    view = viewed(
+        [Message(source="user", content=f"message {n}: " + "words " * 1_000) for n in range(40)]
+    )
     assert condenser.reasons(view, agent) == {Reason.TOKENS}
     match condenser.condense(view, agent):
         case Condensation(action=action):
@@ -123,7 +141,9 @@ def test_max_tokens_holds_without_a_count(agent):
 
 def test_the_limit_of_a_model_that_cannot_be_counted_for_holds():
     view = viewed(messages(200))
-    assert DigestCondenser(max_size=1_000).reasons(view, Characters(500, unknown=True)) == {Reason.TOKENS}
+    assert DigestCondenser(max_size=1_000).reasons(view, Characters(500, unknown=True)) == {
+        Reason.TOKENS
+    }
     assert DigestCondenser(max_size=1_000).reasons(view, Characters(50_000, unknown=True)) == set()
 
 
@@ -148,4 +168,6 @@ def test_without_any_limit_nothing_is_estimated(monkeypatch):
         raise AssertionError("there is nothing to hold it to")
 
     monkeypatch.setattr(ESTIMATE, "token_sums", refuse)
-    assert LLMSummarizingCondenser(Scripted("S"), keep_first=1).reasons(viewed(messages(5))) == set()
+    assert (
+        LLMSummarizingCondenser(Scripted("S"), keep_first=1).reasons(viewed(messages(5))) == set()
+    )

@@ -1,4 +1,6 @@
-"""The handler: what it appends, what it does when others append meanwhile, and that it holds up nobody."""
+"""The handler: what it appends, what it does when others append meanwhile, and that it holds up
+nobody.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,18 @@ from foldlog.condensers.reports import reports_of
 from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
-from foldlog.condensers.strategies.showing import NoOpCondenser, ObservationMaskingCondenser, RecentEventsCondenser
-from foldlog.eventstore import ANY_VERSION, Annotation, CondensationAction, ConversationNotFound, open_store
+from foldlog.condensers.strategies.showing import (
+    NoOpCondenser,
+    ObservationMaskingCondenser,
+    RecentEventsCondenser,
+)
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Annotation,
+    CondensationAction,
+    ConversationNotFound,
+    open_store,
+)
 from foldlog.eventstore.inside import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.redact import redact
@@ -61,7 +73,8 @@ def llm(*answers, once=lambda: None, **parameters):
             once()
 
     return LLMSummarizingCondenser(
-        Scripted(*(answers or ("NEW",)), meanwhile=happen), **{"max_size": 10, "keep_first": 1, **parameters}
+        Scripted(*(answers or ("NEW",)), meanwhile=happen),
+        **{"max_size": 10, "keep_first": 1, **parameters},
     )
 
 
@@ -97,7 +110,9 @@ def test_an_unknown_conversation_is_an_error(store, views):
 def test_the_agents_model_is_what_must_have_room(store, views):
     begin(store, messages(11))
     condenser = llm(max_size=1000)
-    assert isinstance(CondenseHandler(store, views, condenser, Characters(60)).handle("c1"), Condensation)
+    assert isinstance(
+        CondenseHandler(store, views, condenser, Characters(60)).handle("c1"), Condensation
+    )
     assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), View)
 
 
@@ -125,11 +140,15 @@ def asked_at(store, handler, condenser, events):
     return versions
 
 
-def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(store, views):
+def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condensing_can_wait(
+    store, views
+):
     begin(store, messages(11))
     condenser = llm(failed(), max_size=10)
     handler = CondenseHandler(store, views, condenser)
-    assert asked_at(store, handler, condenser, 160) == [11, 21, 41, 81, 161], "10, 20, 40 and 80 later"
+    assert asked_at(store, handler, condenser, 160) == [11, 21, 41, 81, 161], (
+        "10, 20, 40 and 80 later"
+    )
     assert len(stored(store, Annotation)) == 5
 
 
@@ -137,7 +156,10 @@ def test_a_model_that_failed_is_asked_again_after_ever_more_events_where_condens
 def test_a_reply_that_was_paid_for_in_vain_is_waited_after_too(store, views, reply):
     begin(store, messages(11))
     condenser = llm(reply)
-    assert len(asked_at(store, CondenseHandler(store, views, condenser, Characters()), condenser, 5)) == 1
+    assert (
+        len(asked_at(store, CondenseHandler(store, views, condenser, Characters()), condenser, 5))
+        == 1
+    )
 
 
 def test_a_condensation_that_must_be_is_not_waited_with(store, views):
@@ -181,12 +203,16 @@ def test_a_handler_remembers_of_the_latest_conversations_alone(store, views, mon
         if store.version(name) == 0:
             store.append(name, messages(11), expected_version=0)
         handler.handle(name)
-    assert len(condenser.llm.calls) == 5, "once of each, and again of the one that was forgotten for the fourth"
+    assert len(condenser.llm.calls) == 5, (
+        "once of each, and again of the one that was forgotten for the fourth"
+    )
 
 
 def test_what_needs_no_model_goes_on_while_a_model_is_waited_for(store, views):
     begin(store, messages(11))
-    condenser = PipelineCondenser([llm(failed(), max_size=10), AmortizedForgettingCondenser(max_size=12)])
+    condenser = PipelineCondenser(
+        [llm(failed(), max_size=10), AmortizedForgettingCondenser(max_size=12)]
+    )
     handler = CondenseHandler(store, views, condenser)
     assert isinstance(handler.handle("c1"), View)
     store.append("c1", messages(2), expected_version=ANY_VERSION)
@@ -215,9 +241,13 @@ def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_bac
     CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
     CondenseHandler(store, views, ObservationMaskingCondenser(1)).handle("c1")
     assert len(stored(store, Annotation)) == 1, "found among the last events"
-    both = PipelineCondenser([ObservationMaskingCondenser(1), RecentEventsCondenser(max_events=2, keep_first=0)])
+    both = PipelineCondenser(
+        [ObservationMaskingCondenser(1), RecentEventsCondenser(max_events=2, keep_first=0)]
+    )
     CondenseHandler(store, views, both).handle("c1")
-    assert [[report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)] == [
+    assert [
+        [report["condenser"] for report in reports_of(note)] for note in stored(store, Annotation)
+    ] == [
         ["observation_masking"],
         ["observation_masking", "recent_events"],
     ]
@@ -227,7 +257,9 @@ def test_rules_are_recorded_when_they_change_and_where_the_last_ones_are_far_bac
     handler = CondenseHandler(store, views, NoOpCondenser())
     handler.handle("c1")
     handler.handle("c1")
-    assert [len(reports_of(note)) for note in stored(store, Annotation)] == [1, 2, 2, 0], "the rules are over"
+    assert [len(reports_of(note)) for note in stored(store, Annotation)] == [1, 2, 2, 0], (
+        "the rules are over"
+    )
 
 
 def test_rules_are_over_though_the_step_that_ends_them_fails(store, views):
@@ -266,7 +298,9 @@ def test_a_step_is_taken_again_when_events_come_before_its_rules(store, views, l
     assert sent(store, "c1", views.current("c1")).sent == view
 
 
-def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(store, views):
+def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_meanwhile(
+    store, views
+):
     begin(store, messages(11))
 
     class Asking(Condenser):
@@ -283,8 +317,12 @@ def test_a_model_that_was_asked_in_vain_is_not_asked_again_for_events_that_came_
 # --- condensers that do what they should not ---
 
 
-@pytest.mark.parametrize("useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)])
-def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(store, views, useless):
+@pytest.mark.parametrize(
+    "useless", [condensed(summary="again", offset=0), condensed(2, summary="S", offset=0)]
+)
+def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
+    store, views, useless
+):
     begin(store, messages(4), condensed(2), REQUEST)
 
     class Useless(Condenser):
@@ -296,7 +334,10 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
     handler = CondenseHandler(store, views, Useless())
     with pytest.raises(NoCondensationAvailable, match="the condensation names 0 of 3 events"):
         handler.handle("c1")
-    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [None, "declined"]
+    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [
+        None,
+        "declined",
+    ]
 
 
 # --- what cannot be met ---
@@ -309,7 +350,10 @@ def test_a_prompt_that_can_never_fit_is_declined_once_and_told_each_time(store, 
     for _ in range(3):
         with pytest.raises(NoCondensationAvailable):
             handler.handle("c1")
-    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [None, "declined"]
+    assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [
+        None,
+        "declined",
+    ]
 
 
 def test_a_request_that_another_condensation_answered_is_not_declined(store, views):
@@ -352,7 +396,9 @@ def test_a_plan_that_another_condensation_outdated_is_dropped_and_reported(store
 
 def test_a_dropped_plan_reports_what_was_spent_and_not_once_more_what_is_masked(store, views):
     begin(store, pair(1), messages(9), message("so", "agent"))
-    condenser = PipelineCondenser([ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))])
+    condenser = PipelineCondenser(
+        [ObservationMaskingCondenser(1), llm(once=meanwhile(store, condensed(2, 3, 4)))]
+    )
     CondenseHandler(store, views, condenser).handle("c1")
     dropped, masked = (reports_of(note) for note in stored(store, Annotation))
     assert ["rule" in report for report in dropped] == [False, False]
@@ -372,11 +418,19 @@ def test_a_plan_that_would_part_an_answer_from_its_call_is_dropped_and_made_anew
 
 @pytest.mark.parametrize(
     "times, says, problems",
-    [(3, [], []), (50, [], []), (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"])],
+    [
+        (3, [], []),
+        (50, [], []),
+        (2, [messages(3), condensed(1, 2, 3)], ["condensation 14 was appended first"]),
+    ],
 )
-def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(store, views, times, says, problems):
+def test_an_agent_that_never_pauses_does_not_keep_a_plan_from_being_appended(
+    store, views, times, says, problems
+):
     begin(store, messages(11))
-    handler = CondenseHandler(Busy(store, times, says), views, AmortizedForgettingCondenser(max_size=10))
+    handler = CondenseHandler(
+        Busy(store, times, says), views, AmortizedForgettingCondenser(max_size=10)
+    )
     assert isinstance(handler.handle("c1"), Condensation)
     assert [reports_of(note)[-1]["problem"] for note in stored(store, Annotation)] == problems
     assert len(stored(store, CondensationAction)) == 1 + len(problems)
@@ -388,7 +442,9 @@ def test_a_plan_that_may_quote_what_was_redacted_meanwhile_is_made_again(store, 
     store.append(owner, messages(11), expected_version=0)
     if owner != "c1":
         store.fork(owner, 11, "c1")
-    condenser = llm("a quote", "NEW", once=lambda: redact(store, owner, 3, reason="asked for", by="me"))
+    condenser = llm(
+        "a quote", "NEW", once=lambda: redact(store, owner, 3, reason="asked for", by="me")
+    )
     assert isinstance(CondenseHandler(store, views, condenser).handle("c1"), Condensation)
     assert [each.summary for each in stored(store, CondensationAction)] == ["NEW"]
 
@@ -438,7 +494,9 @@ def test_an_agent_appends_while_a_model_condenses(store, views):
         asked.set()
         assert answered.wait(60), "no append waits for the model"
 
-    background = threading.Thread(target=CondenseHandler(store, views, llm(once=think)).handle, args=("c1",))
+    background = threading.Thread(
+        target=CondenseHandler(store, views, llm(once=think)).handle, args=("c1",)
+    )
     background.start()
     assert asked.wait(60)
     for _ in range(50):

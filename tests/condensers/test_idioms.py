@@ -1,4 +1,6 @@
-"""Condensers of one's own, and what they may leave out: signatures, configurations, errors, other results."""
+"""Condensers of one's own, and what they may leave out: signatures, configurations, errors, other
+results.
+"""
 
 from __future__ import annotations
 
@@ -126,7 +128,10 @@ def test_a_condensation_has_its_reason_in_the_log_whoever_made_it():
         history.append(messages(31))
         history.prepare()
         (made,) = history.view().condensations
-        assert {name: made.metadata[name] for name in ("condenser", "reason", "events_before", "events_max")} == {
+        assert {
+            name: made.metadata[name]
+            for name in ("condenser", "reason", "events_before", "events_max")
+        } == {
             "condenser": "Middle",
             "reason": "events",
             "events_before": 31,
@@ -174,7 +179,10 @@ class HalvedConfig(PlainConfig):
 @patch.dict(CONDENSER_REGISTRY)
 def test_a_configuration_may_be_a_plain_model():
     Plain.register_config(PlainConfig)
-    for condenser in (Condenser.from_config(PlainConfig(many=3)), Condenser.from_config({"type": "plain", "many": 3})):
+    for condenser in (
+        Condenser.from_config(PlainConfig(many=3)),
+        Condenser.from_config({"type": "plain", "many": 3}),
+    ):
         assert (type(condenser), condenser.many) == (Plain, 3)
     assert Condenser.from_config(condenser.config.model_dump()).config == condenser.config
     with pytest.raises(InvalidCondenser, match="many"):
@@ -182,18 +190,26 @@ def test_a_configuration_may_be_a_plain_model():
     with pytest.raises(InvalidCondenser, match="already registered"):
         Plain.register_config(PlainConfig)
     Halved.register_config(HalvedConfig)
-    assert [Condenser.from_config(made).many for made in (HalvedConfig(many=8), {"type": "halved", "many": 6})] == [
+    assert [
+        Condenser.from_config(made).many
+        for made in (HalvedConfig(many=8), {"type": "halved", "many": 6})
+    ] == [
         4,
         3,
     ]
     with pytest.raises(InvalidCondenser, match="must give its field 'type' a literal"):
         Plain.register_config(Unregistered)
-    document = {"type": "pipeline", "condensers": [{"type": "plain", "many": 3}, {"type": "recent_events"}]}
+    document = {
+        "type": "pipeline",
+        "condensers": [{"type": "plain", "many": 3}, {"type": "recent_events"}],
+    }
     pipeline = Condenser.from_config(document)
     assert pipeline.condensers[0].many == 3
     assert Condenser.from_config(pipeline.config).condensers[0].many == 3
     assert Condenser.from_config(pipeline.config.model_dump()).condensers[0].many == 3
-    with pytest.raises(InvalidCondenser, match="Unknown condenser config: Unregistered is not registered"):
+    with pytest.raises(
+        InvalidCondenser, match="Unknown condenser config: Unregistered is not registered"
+    ):
         Condenser.from_config(Unregistered())
 
 
@@ -209,7 +225,9 @@ except InvalidCondenser as error:
     print(error)
 print(condenser_from_config({"type": "digest"}).type)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout.splitlines() == [
         "condenser type 'digest' is already registered, by DigestCondenserConfig",
         "digest",
@@ -292,11 +310,20 @@ def test_keys_of_v0_and_v1_are_read():
     )
     assert (config.retries, config.retry_wait_s, config.tokenizer) == (3, 4.0, "openai/gpt-4o")
     assert config.function_calling is True
-    assert config.extra == {"top_p": 0.5, "aws_region_name": "eu", "user": "u", "extra_body": {"a": 1}}
+    assert config.extra == {
+        "top_p": 0.5,
+        "aws_region_name": "eu",
+        "user": "u",
+        "extra_body": {"a": 1},
+    }
     with pytest.raises(ValidationError, match="unknown key"):
         LLMConfig.model_validate({"model": "x", "top_p": 1, "tempratur": 0})
     condenser = Condenser.from_config(
-        {"kind": "LLMSummarizingCondenser", "llm": {"model": "openai/x", "top_k": 3}, "max_size": 80}
+        {
+            "kind": "LLMSummarizingCondenser",
+            "llm": {"model": "openai/x", "top_k": 3},
+            "max_size": 80,
+        }
     )
     assert condenser.config.llm_config.extra == {"top_k": 3}
 
@@ -308,7 +335,9 @@ def test_keys_of_v0_and_v1_are_read():
 def test_a_wish_on_a_short_view_is_declined_in_the_log_and_the_view_returned(condenser):
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c1"]
-        history.append([Message(source="user", content="hi"), Message(source="agent", content="hello")])
+        history.append(
+            [Message(source="user", content="hi"), Message(source="agent", content="hello")]
+        )
         history.request_condensation("the model asked for it")
         assert ids(history.prepare()) == [0, 1]
         declined = list(history.events())[-1]
@@ -335,9 +364,13 @@ class Small(Scripted, Characters):
 
 
 def test_a_step_may_be_for_another_model():
-    with foldlog.open("memory:", condenser={"type": "llm"}, agent_llm=ScriptedAgent(100_000)) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "llm"}, agent_llm=ScriptedAgent(100_000)
+    ) as histories:
         history = histories["c1"]
-        history.append([Message(source=who, content="x" * 100) for _ in range(10) for who in ("user", "agent")])
+        history.append(
+            [Message(source=who, content="x" * 100) for _ in range(10) for who in ("user", "agent")]
+        )
         assert (len(history.prepare()), history.prepare().dialect) == (20, "litellm")
         view = history.prepare(llm=Small(1_000, "by the small one"))
         assert len(view) < 20
@@ -355,7 +388,9 @@ class ScriptedAgent(Small):
 
 def test_steps_for_several_models_remember_the_same_of_a_conversation():
     summarizer = Scripted(failed())
-    with foldlog.open("memory:", condenser=LLMSummarizingCondenser(summarizer, max_size=10, keep_first=1)) as histories:
+    with foldlog.open(
+        "memory:", condenser=LLMSummarizingCondenser(summarizer, max_size=10, keep_first=1)
+    ) as histories:
         histories["c1"].append(messages(11))
         for llm in (None, Small(100_000), None, Small(90_000)):
             assert len(histories["c1"].prepare(llm=llm)) == 11

@@ -20,7 +20,10 @@ from foldlog.condensers.strategies.forgetting import (
     ConversationWindowCondenser,
     LLMAttentionCondenser,
 )
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser, StructuredSummaryCondenser
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (
     BrowserOutputCondenser,
@@ -62,7 +65,9 @@ def _or_none(build: Callable[..., Condenser]) -> Callable[..., Condenser | None]
     return built
 
 
-def _built(build: Callable[..., Condenser], *parameters: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+def _built(
+    build: Callable[..., Condenser], *parameters: st.SearchStrategy[Any]
+) -> st.SearchStrategy[Any]:
     return st.builds(_or_none(build), *parameters).filter(bool)
 
 
@@ -85,7 +90,9 @@ chosen = st.lists(st.integers(-6, 40), max_size=8)
 
 summarizing = st.one_of(
     _summarizing(lambda **settings: LLMSummarizingCondenser(Scripted("in short"), **settings)),
-    _summarizing(lambda **settings: StructuredSummaryCondenser(Scripted(called(FULL_STATE)), **settings)),
+    _summarizing(
+        lambda **settings: StructuredSummaryCondenser(Scripted(called(FULL_STATE)), **settings)
+    ),
     _summarizing(lambda **settings: DigestCondenser(max_length=500, **settings)),
 )
 forgetting = st.one_of(
@@ -105,13 +112,21 @@ showing = st.one_of(
     st.builds(ObservationMaskingCondenser, windows),
     st.builds(BrowserOutputCondenser, windows),
     st.builds(RecentEventsCondenser, windows, windows),
-    st.builds(ClearToolUsesCondenser, st.integers(1, 400), windows, windows, clear_tool_inputs=st.booleans()),
+    st.builds(
+        ClearToolUsesCondenser,
+        st.integers(1, 400),
+        windows,
+        windows,
+        clear_tool_inputs=st.booleans(),
+    ),
     st.builds(ClearThinkingCondenser, st.integers(1, 3)),
 )
 pipelines = st.builds(PipelineCondenser, st.lists(st.one_of(showing, rolling), max_size=3))
 condensers = st.one_of(rolling, showing, pipelines)
 
-agents = st.sampled_from([None, Characters(), Characters(60), Characters(400), Characters(60, unknown=True)])
+agents = st.sampled_from(
+    [None, Characters(), Characters(60), Characters(400), Characters(60, unknown=True)]
+)
 
 
 def stepped(condenser: Condenser, view: View, agent: Any) -> View | CondensationAction | None:
@@ -137,10 +152,16 @@ loops = st.builds(
     st.lists(
         st.one_of(
             st.builds(
-                lambda thinking, answered: lambda i: _worked(i, thinking, answered), st.booleans(), st.booleans()
+                lambda thinking, answered: lambda i: _worked(i, thinking, answered),
+                st.booleans(),
+                st.booleans(),
             ),
             st.sampled_from(
-                [Message(source="user", content="go on"), SystemMessage(content="s"), Annotation(name="a", shown=True)]
+                [
+                    Message(source="user", content="go on"),
+                    SystemMessage(content="s"),
+                    Annotation(name="a", shown=True),
+                ]
             ).map(lambda event: lambda _: [event]),
         ),
         min_size=3,
@@ -163,13 +184,19 @@ def test_each_step_keeps_the_laws_and_condensing_comes_to_an_end(
         if result is None:
             return
         after = result if isinstance(result, View) else view.then([result])
-        assert set(ids(well_formed(view))) & set(ids(after)) <= set(ids(well_formed(after))), "what stays is still sent"
+        assert set(ids(well_formed(view))) & set(ids(after)) <= set(ids(well_formed(after))), (
+            "what stays is still sent"
+        )
         if isinstance(result, View):
             assert_shows_less(view, result)
             return
         assert_forgets_whole_units(view, result)
         if isinstance(condenser, ConversationWindowCondenser | LLMAttentionCondenser):
-            summaries = {event.id for event in view if isinstance(event, CondensationSummary) and event.id < 0}
+            summaries = {
+                event.id
+                for event in view
+                if isinstance(event, CondensationSummary) and event.id < 0
+            }
             assert summaries <= set(ids(after)), "a strategy that writes no summary loses none"
         log = [*log, replace(result, id=view.version)]
     pytest.fail("condensations of condensations, without end")
@@ -185,10 +212,14 @@ def assert_shows_less(view: View, result: View) -> None:
 def assert_forgets_whole_units(view: View, action: CondensationAction) -> None:
     intervals, summaries = action.forgotten
     named = {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
-    assert named <= set(ids(view)), "a range names nothing that stays, nor anything that is not shown"
+    assert named <= set(ids(view)), (
+        "a range names nothing that stays, nor anything that is not shown"
+    )
     assert any(event_id >= 0 for event_id in named)
     after = view.then([action])
-    assert not (after.left_behind - view.left_behind) & set(ids(well_formed(view))), "no unit lost a part"
+    assert not (after.left_behind - view.left_behind) & set(ids(well_formed(view))), (
+        "no unit lost a part"
+    )
     assert set(ids(after)) - {-(view.version + 2)} == set(ids(view)) - named
     assert not named & set(ids(view[view.cut_points[-1] :])), "a call that waits is never forgotten"
 
@@ -210,7 +241,9 @@ def test_the_head_stays_and_nothing_due_gives_the_very_same_view(
 
 @many
 @given(histories, summarizing)
-def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events: list[Event], condenser: Any) -> None:
+def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(
+    events: list[Event], condenser: Any
+) -> None:
     view = viewed(events, requested=True)
     try:
         reset = condenser.hard_context_reset(view)
@@ -221,14 +254,22 @@ def test_a_hard_reset_leaves_the_system_prompt_and_calls_that_wait(events: list[
     after = view.then([reset.action])
     prompts = [event.id for event in view if isinstance(event, SystemMessage)]
     assert set(prompts[:1]) <= set(ids(after))
-    assert ids(view[view.cut_points[-1] :]) == ids(after)[len(after) - (len(view) - view.cut_points[-1]) :]
+    assert (
+        ids(view[view.cut_points[-1] :])
+        == ids(after)[len(after) - (len(view) - view.cut_points[-1]) :]
+    )
 
 
 answers: st.SearchStrategy[list[Answer]] = st.lists(
     st.sampled_from(
         [
             *("in short", "y" * 400, "", None),
-            *(said("half of", finish_reason="length"), said('{"ids": [1, 2, 3]}'), called(FULL_STATE), called("{")),
+            *(
+                said("half of", finish_reason="length"),
+                said('{"ids": [1, 2, 3]}'),
+                called(FULL_STATE),
+                called("{"),
+            ),
             *(failed(), failed("context_window"), failed("rejected")),
         ]
     ),
@@ -243,7 +284,9 @@ asking = st.one_of(
         *(sizes, st.sampled_from([None, 30, 200]), answers),
     ),
     _built(
-        lambda size, replies: LLMAttentionCondenser(Scripted(*replies), max_size=size[0], keep_first=size[1]),
+        lambda size, replies: LLMAttentionCondenser(
+            Scripted(*replies), max_size=size[0], keep_first=size[1]
+        ),
         *(sizes, answers),
     ),
 )

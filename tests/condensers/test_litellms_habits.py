@@ -1,4 +1,6 @@
-"""What litellm would do unasked, in a process of its own, since it does most of it as it is imported."""
+"""What litellm would do unasked, in a process of its own, since it does most of it as it is
+imported.
+"""
 
 from __future__ import annotations
 
@@ -60,9 +62,14 @@ print(json.dumps({"asked": asked, "early": early, "environment": new}))
 """
 
 
-@pytest.mark.long  # shorter: test_imports.py, test_no_module_of_ours_imports_litellm_until_a_model_is_called
-def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_prints_nothing(tmp_path):
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=from-the-env-file\nFOLDLOG_DB=sqlite:///elsewhere.db\n")
+# shorter: test_imports.py, test_no_module_of_ours_imports_litellm_until_a_model_is_called
+@pytest.mark.long
+def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_prints_nothing(
+    tmp_path,
+):
+    (tmp_path / ".env").write_text(
+        "OPENAI_API_KEY=from-the-env-file\nFOLDLOG_DB=sqlite:///elsewhere.db\n"
+    )
     with OpenAIServer(ToolCall("f")) as server:
         done = subprocess.run(
             [sys.executable, "-c", PROGRAM, server.url],
@@ -77,5 +84,7 @@ def test_litellm_is_imported_late_stays_off_the_network_reads_no_env_file_and_pr
     told = json.loads(line)
     assert set(told["asked"]) == {"127.0.0.1"}
     assert told["early"] is False
-    assert {name for name in told["environment"] if not name.startswith("LITELLM_LOCAL_")} <= {"TIKTOKEN_CACHE_DIR"}
+    assert {name for name in told["environment"] if not name.startswith("LITELLM_LOCAL_")} <= {
+        "TIKTOKEN_CACHE_DIR"
+    }
     assert "from-the-env-file" not in str(told["environment"])

@@ -23,8 +23,20 @@ from tests.condensers import openai_server as server_says
 from tests.condensers.openai_server import OpenAIServer
 
 KEY = "sk-a-secret-that-no-one-may-see"
-QUESTION = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "What happened?"}]
-GARBLED = [b"{not json", b"", b"[]", b"null", b"{}", b'{"choices": []}', b'{"choices": [{}]}', b"<html>busy</html>"]
+QUESTION = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "What happened?"},
+]
+GARBLED = [
+    b"{not json",
+    b"",
+    b"[]",
+    b"null",
+    b"{}",
+    b'{"choices": []}',
+    b'{"choices": [{}]}',
+    b"<html>busy</html>",
+]
 
 
 @pytest.fixture
@@ -41,7 +53,12 @@ class Waits(list):
 
 
 def model_at(server: OpenAIServer, waits: Waits | None = None, **settings) -> LLM:
-    config = {"model": "openai/gpt-4o-mini", "base_url": server.url, "api_key": KEY, "timeout_s": 60} | settings
+    config = {
+        "model": "openai/gpt-4o-mini",
+        "base_url": server.url,
+        "api_key": KEY,
+        "timeout_s": 60,
+    } | settings
     return LLM(LLMConfig(**config), sleep=Waits() if waits is None else waits)
 
 
@@ -61,7 +78,11 @@ def test_a_reply_brings_text_usage_cost_latency_model_and_response_id(server):
     server.script(server_says.Text("A summary."))
     reply = model_at(server).complete(QUESTION)
     asked = server.requests[0].tokens
-    assert (reply.text, reply.model, reply.response_id) == ("A summary.", "gpt-4o-mini", "chatcmpl-1")
+    assert (reply.text, reply.model, reply.response_id) == (
+        "A summary.",
+        "gpt-4o-mini",
+        "chatcmpl-1",
+    )
     assert (reply.finish_reason, reply.attempts) == ("stop", 1)
     assert reply.usage["prompt_tokens"] == asked
     assert reply.usage["total_tokens"] == asked + reply.usage["completion_tokens"]
@@ -74,8 +95,13 @@ def test_the_cost_of_a_model_without_a_known_price_is_none_and_not_zero(server):
 
 
 def test_a_server_that_does_not_say_what_was_used_is_not_taken_for_a_free_one(server):
-    choice = '{"index": 0, "message": {"role": "assistant", "content": "A summary."}, "finish_reason": "stop"}'
-    server.script(server_says.Raw(b'{"id": "x", "model": "gpt-4o-mini", "choices": [%s]}' % choice.encode()))
+    choice = (
+        '{"index": 0, "message": {"role": "assistant", "content": "A summary."}, "finish_reason":'
+        ' "stop"}'
+    )
+    server.script(
+        server_says.Raw(b'{"id": "x", "model": "gpt-4o-mini", "choices": [%s]}' % choice.encode())
+    )
     reply = model_at(server).complete(QUESTION)
     assert (reply.text, reply.usage, reply.cost) == ("A summary.", {}, None)
 
@@ -84,7 +110,11 @@ def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_
     model_at(server, temperature=0.2, max_output_tokens=77, extra={"user": "u1"}).complete(QUESTION)
     (request,) = server.requests
     assert request.body["messages"] == QUESTION
-    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (0.2, 77, "u1")
+    assert (request.body["temperature"], request.body["max_tokens"], request.body["user"]) == (
+        0.2,
+        77,
+        "u1",
+    )
     assert not request.body.get("stream")
     assert "cache" not in str(request.body)
     assert not {"tools", "tool_choice", "response_format"} & request.body.keys()
@@ -93,7 +123,12 @@ def test_a_call_sends_what_is_configured_and_neither_streams_nor_marks_anything_
 
 def test_messages_are_left_as_they_were(server):
     def messages():
-        return [{"role": "user", "content": [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}]}]
+        return [
+            {
+                "role": "user",
+                "content": [{"type": "image_url", "image_url": "data:image/png;base64,AAAA"}],
+            }
+        ]
 
     ours = messages()
     model_at(server).complete(ours)
@@ -105,7 +140,10 @@ def test_a_forced_tool_call_is_asked_for_and_its_arguments_come_back_as_written(
     tool = {"type": "function", "function": {"name": "record", "parameters": {"type": "object"}}}
     reply = model_at(server).complete(QUESTION, tools=[tool], tool_choice="record")
     assert reply.tool_calls == (ToolCall("record", '{"a": 1', "call_1"),)
-    assert server.requests[0].body["tool_choice"] == {"type": "function", "function": {"name": "record"}}
+    assert server.requests[0].body["tool_choice"] == {
+        "type": "function",
+        "function": {"name": "record"},
+    }
     assert server.requests[0].body["tools"] == [tool]
 
 
@@ -129,7 +167,10 @@ FAILURES = [
     (server_says.context_length_exceeded(10, 20), "context_window"),
     (server_says.Failure(400, "Input is too long for requested model."), "context_window"),
     (server_says.Failure(413, "no"), "context_window"),
-    (server_says.Failure(429, "Request too large for it: Limit 30000, Requested 40000"), "context_window"),
+    (
+        server_says.Failure(429, "Request too large for it: Limit 30000, Requested 40000"),
+        "context_window",
+    ),
     (server_says.Failure(429, "slow down"), "rate_limited"),
     (server_says.Failure(500), "unavailable"),
     (server_says.Failure(502), "unavailable"),
@@ -167,13 +208,24 @@ def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
 
 
 def test_a_model_that_litellm_cannot_place_is_rejected_and_nothing_is_printed(server, capsys):
-    assert failure_of(model_at(server, model="no-such-provider-model", base_url=None)).failure == "rejected"
+    assert (
+        failure_of(model_at(server, model="no-such-provider-model", base_url=None)).failure
+        == "rejected"
+    )
     assert capsys.readouterr().out == ""
 
 
-@pytest.mark.parametrize("model", ["openai/gpt-4o-mini", "azure/a-deployment", "gemini/gemini-2.5-pro"])
+@pytest.mark.parametrize(
+    "model", ["openai/gpt-4o-mini", "azure/a-deployment", "gemini/gemini-2.5-pro"]
+)
 def test_a_key_that_is_missing_is_named_at_once(server, monkeypatch, model):
-    for name in ("OPENAI_API_KEY", "OPENAI_ADMIN_KEY", "AZURE_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"):
+    for name in (
+        "OPENAI_API_KEY",
+        "OPENAI_ADMIN_KEY",
+        "AZURE_API_KEY",
+        "GEMINI_API_KEY",
+        "GOOGLE_API_KEY",
+    ):
         monkeypatch.delenv(name, raising=False)
     waits = Waits()
     error = failure_of(model_at(server, waits, model=model, api_key=None))
@@ -191,13 +243,20 @@ def test_what_may_pass_is_tried_again_with_growing_waits(server):
 def test_a_prompt_that_is_known_not_to_fit_is_not_sent(server):
     long = [{"role": "user", "content": "word " * 600}]
     narrow = model_at(server, max_input_tokens=500)
-    with pytest.raises(ModelCallFailed, match=r"has 6\d\d tokens, and the model takes 500") as caught:
+    with pytest.raises(
+        ModelCallFailed, match=r"has 6\d\d tokens, and the model takes 500"
+    ) as caught:
         narrow.complete(long)
-    assert (caught.value.failure, caught.value.report["metrics"]["attempts"]) == ("context_window", 0)
+    assert (caught.value.failure, caught.value.report["metrics"]["attempts"]) == (
+        "context_window",
+        0,
+    )
     assert server.requests == []
     assert narrow.complete(QUESTION).text == "ok"
     wider = model_at(
-        server, max_input_tokens=500, fallbacks=[{"model": "openai/wider", "base_url": server.url, "api_key": KEY}]
+        server,
+        max_input_tokens=500,
+        fallbacks=[{"model": "openai/wider", "base_url": server.url, "api_key": KEY}],
     )
     assert wider.complete(long).model == "wider"
 
@@ -215,33 +274,51 @@ def test_a_prompt_that_is_no_json_is_a_failure_like_any_other(server):
 
 def test_a_servers_wish_to_wait_is_heard(server):
     waits = Waits()
-    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "3"}), server_says.Text("ok"))
+    server.script(
+        server_says.Failure(429, "slow", headers={"Retry-After": "3"}), server_says.Text("ok")
+    )
     model_at(server, waits).complete(QUESTION)
     assert waits == [3]
 
 
 def test_no_wait_is_begun_that_the_step_has_no_time_for(server):
     waits = Waits()
-    server.script(server_says.Failure(429, "slow", headers={"Retry-After": "3600"}), server_says.Text("ok"))
+    server.script(
+        server_says.Failure(429, "slow", headers={"Retry-After": "3600"}), server_says.Text("ok")
+    )
     assert failure_of(model_at(server, waits, retries=5)).failure == "rate_limited"
     assert (waits, len(server.requests)) == ([], 1)
 
 
 def odd(content, usage):
-    choice = {"index": 0, "message": {"role": "assistant", "content": content}, "finish_reason": "stop"}
-    body = {"id": "r", "object": "chat.completion", "created": 1, "model": "gpt-4o-mini", "choices": [choice]}
+    choice = {
+        "index": 0,
+        "message": {"role": "assistant", "content": content},
+        "finish_reason": "stop",
+    }
+    body = {
+        "id": "r",
+        "object": "chat.completion",
+        "created": 1,
+        "model": "gpt-4o-mini",
+        "choices": [choice],
+    }
     return server_says.Raw(json.dumps(body | {"usage": usage}).encode())
 
 
 def test_the_price_of_a_reply_that_cannot_be_read_is_unknown(server):
     for content in (7, {"a": 1}, [{"type": "text", "text": "a summary"}]):
-        server.script(odd(content, {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100}))
+        server.script(
+            odd(content, {"prompt_tokens": 1000, "completion_tokens": 100, "total_tokens": 1100})
+        )
         metrics = failure_of(model_at(server, retries=0)).report["metrics"]
         assert (metrics["attempts"], metrics["usage"], metrics["cost"]) == (1, {}, None)
 
 
 def test_a_count_below_zero_is_no_gain(server):
-    server.script(odd("a summary", {"prompt_tokens": -5, "completion_tokens": -7, "total_tokens": -12}))
+    server.script(
+        odd("a summary", {"prompt_tokens": -5, "completion_tokens": -7, "total_tokens": -12})
+    )
     reply = model_at(server, retries=0).complete(QUESTION)
     assert (reply.text, reply.usage, reply.cost) == ("a summary", {}, None)
 
@@ -249,7 +326,11 @@ def test_a_count_below_zero_is_no_gain(server):
 def test_the_calls_of_one_step_share_its_time(server):
     with within_s(0):
         error = failure_of(model_at(server))
-    assert (error.failure, error.report["metrics"]["attempts"], server.requests) == ("timeout", 0, [])
+    assert (error.failure, error.report["metrics"]["attempts"], server.requests) == (
+        "timeout",
+        0,
+        [],
+    )
 
 
 def test_an_empty_reply_is_asked_for_again_and_every_attempt_is_paid_for(server):
@@ -264,7 +345,10 @@ def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(ser
     error = failure_of(model_at(server, retries=2))
     assert (error.failure, error.problem) == ("bad_reply", "the reply has no text")
     metrics = error.report["metrics"]
-    assert (metrics["attempts"], metrics["usage"]["prompt_tokens"]) == (3, 3 * server.requests[0].tokens)
+    assert (metrics["attempts"], metrics["usage"]["prompt_tokens"]) == (
+        3,
+        3 * server.requests[0].tokens,
+    )
 
 
 @pytest.mark.parametrize(
@@ -277,17 +361,30 @@ def test_a_reply_that_stays_empty_is_a_failure_and_every_attempt_is_paid_for(ser
     ],
     ids=str,
 )
-def test_a_reply_that_is_cut_off_or_refused_is_a_failure_and_not_paid_for_twice(server, answer, failure):
+def test_a_reply_that_is_cut_off_or_refused_is_a_failure_and_not_paid_for_twice(
+    server, answer, failure
+):
     server.script(answer)
     error = failure_of(model_at(server))
-    assert (error.failure, error.report["metrics"]["usage"]["prompt_tokens"]) == (failure, server.requests[0].tokens)
+    assert (error.failure, error.report["metrics"]["usage"]["prompt_tokens"]) == (
+        failure,
+        server.requests[0].tokens,
+    )
     assert len(server.requests) == 1
 
 
 def test_a_fallback_is_asked_when_a_model_fails_and_the_reply_says_who_gave_it(server):
     fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
-    for bad in (server_says.Failure(401), server_says.Text("half", finish_reason="length"), server_says.Text("")):
-        server.respond(lambda request, bad=bad: server_says.Text("mine") if "4.1" in request.body["model"] else bad)
+    for bad in (
+        server_says.Failure(401),
+        server_says.Text("half", finish_reason="length"),
+        server_says.Text(""),
+    ):
+        server.respond(
+            lambda request, bad=bad: (
+                server_says.Text("mine") if "4.1" in request.body["model"] else bad
+            )
+        )
         reply = model_at(server, retries=0, fallbacks=[fallback]).complete(QUESTION)
         assert (reply.text, reply.model, reply.attempts) == ("mine", "gpt-4.1-mini", 2)
 
@@ -296,7 +393,11 @@ def test_when_all_fail_the_first_models_failure_is_reported_with_all_attempts(se
     server.script(server_says.Failure(503), server_says.Failure(503), server_says.Failure(401))
     fallback = {"model": "openai/gpt-4.1-mini", "base_url": server.url, "api_key": "another"}
     error = failure_of(model_at(server, retries=1, fallbacks=[fallback]))
-    assert (error.failure, error.model, error.report["metrics"]["attempts"]) == ("unavailable", "openai/gpt-4o-mini", 3)
+    assert (error.failure, error.model, error.report["metrics"]["attempts"]) == (
+        "unavailable",
+        "openai/gpt-4o-mini",
+        3,
+    )
 
 
 def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
@@ -304,7 +405,14 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
     server.script(server_says.Failure(401, f"Incorrect API key provided: {KEY}"))
     llm = model_at(server)
     error = failure_of(llm)
-    seen = [repr(llm), repr(llm.config), str(llm.config), str(error), repr(error.report), llm.config.model_dump_json()]
+    seen = [
+        repr(llm),
+        repr(llm.config),
+        str(llm.config),
+        str(error),
+        repr(error.report),
+        llm.config.model_dump_json(),
+    ]
     ours = [record.getMessage() for record in caplog.records if record.name.startswith("foldlog.")]
     assert not [text for text in (*seen, *ours, *capfd.readouterr()) if KEY in text]
 
@@ -318,22 +426,37 @@ def test_the_key_is_in_no_repr_error_dump_or_log(server, caplog, capfd):
         ("tok-in-a-list-1", {"extra": {"extra_body": {"tokens": ["tok-in-a-list-1"]}}}),
     ],
 )
-def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(server, monkeypatch, secret, how):
+def test_a_server_that_repeats_a_secret_does_not_get_it_into_an_error_or_a_traceback(
+    server, monkeypatch, secret, how
+):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-found-by-litellm")
-    server.respond(lambda request: server_says.Failure(401, f"who? {request.body.get('tokens')} {request.headers}"))
+    server.respond(
+        lambda request: server_says.Failure(
+            401, f"who? {request.body.get('tokens')} {request.headers}"
+        )
+    )
     error = failure_of(model_at(server, **how))
     assert secret in str(server.requests[0])
     assert "***" in error.problem
     assert secret not in "".join(traceback.format_exception(error)) + str(error.report)
 
 
-VARIABLES = ["AWS_BEARER_TOKEN_BEDROCK", "WATSONX_APIKEY", "VERTEX_CREDENTIALS", "PROXY_AUTH", "DB_PASSWD", "KEY_ID"]
+VARIABLES = [
+    "AWS_BEARER_TOKEN_BEDROCK",
+    "WATSONX_APIKEY",
+    "VERTEX_CREDENTIALS",
+    "PROXY_AUTH",
+    "DB_PASSWD",
+    "KEY_ID",
+]
 
 
 def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch):
     for name in VARIABLES:
         monkeypatch.setenv(name, f"secret-of-{name}")
-    server.script(server_says.Failure(401, "who is " + ", ".join(f"secret-of-{name}" for name in VARIABLES)))
+    server.script(
+        server_says.Failure(401, "who is " + ", ".join(f"secret-of-{name}" for name in VARIABLES))
+    )
     error = failure_of(model_at(server))
     assert "who is " + ", ".join("***" for _ in VARIABLES) in error.problem
     assert "secret-of" not in "".join(traceback.format_exception(error)) + str(error.report)
@@ -341,7 +464,9 @@ def test_no_variable_that_may_be_a_key_gets_into_an_error(server, monkeypatch):
 
 def test_no_password_of_an_address_gets_into_an_error(server):
     server.script(server_says.Failure(401, "who is u:pass1word?"))
-    error = failure_of(model_at(server, base_url=server.url.replace("http://", "http://u:pass1word@")))
+    error = failure_of(
+        model_at(server, base_url=server.url.replace("http://", "http://u:pass1word@"))
+    )
     assert "who is u:***?" in error.problem
     assert "pass1word" not in "".join(traceback.format_exception(error)) + str(error.report)
 
@@ -392,7 +517,9 @@ def test_without_litellm_a_model_says_what_to_install_before_anything_is_begun(m
     monkeypatch.setitem(sys.modules, "litellm", None)
     with pytest.raises(InvalidCondenser, match=r"'gpt-4o' needs litellm; .* pip install .*\[llm\]"):
         LLM(LLMConfig(model="gpt-4o"))
-    with pytest.raises(InvalidCondenser, match=r"^condenser\.llm_config\.model: 'gpt-4o' needs litellm"):
+    with pytest.raises(
+        InvalidCondenser, match=r"^condenser\.llm_config\.model: 'gpt-4o' needs litellm"
+    ):
         condenser_from_config({"type": "llm", "llm_config": {"model": "gpt-4o"}})
 
 
@@ -415,7 +542,8 @@ def test_capabilities_and_limits_come_from_the_configuration_and_else_from_litel
     assert (told.max_input_tokens, told.max_output_tokens) == (9, 3)
 
 
-@pytest.mark.filterwarnings("ignore::ResourceWarning")  # litellm drops clients that its threads raced for, unclosed
+# litellm drops clients that its threads raced for, unclosed
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
 def test_many_threads_may_ask_one_model_at_once(server):
     server.respond(lambda request: server_says.Text(request.body["messages"][0]["content"]))
     llm = model_at(server)
@@ -434,7 +562,10 @@ def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password
         taken.bind(("127.0.0.1", 0))  # and nothing listens there
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         config = LLMConfig(
-            model="openai/gpt-4o-mini", base_url=f"http://u:pass1word@{address}/v1", api_key=KEY, retries=5
+            model="openai/gpt-4o-mini",
+            base_url=f"http://u:pass1word@{address}/v1",
+            api_key=KEY,
+            retries=5,
         )
         failed = failure_of(LLM(config, sleep=waits))
     assert (failed.failure, list(waits)) == ("unavailable", [])
@@ -443,7 +574,9 @@ def test_a_server_that_is_not_there_is_asked_once_and_named_without_its_password
 
 
 def test_a_sum_with_a_reply_of_an_unknown_price_is_not_called_complete():
-    priced, unpriced = ({"metrics": {"usage": {"total_tokens": 9}, "cost": cost}} for cost in (0.5, None))
+    priced, unpriced = (
+        {"metrics": {"usage": {"total_tokens": 9}, "cost": cost}} for cost in (0.5, None)
+    )
     failed = {"metrics": {"latency_s": 1.0}}
     assert Usage.of([priced, failed]).cost == 0.5
     assert Usage.of([priced, unpriced, priced]).metrics() == {

@@ -5,7 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from foldlog.condensers.strategies.showing import BrowserOutputCondenser, ObservationMaskingCondenser, is_masked
+from foldlog.condensers.strategies.showing import (
+    BrowserOutputCondenser,
+    ObservationMaskingCondenser,
+    is_masked,
+)
 from foldlog.eventstore.events import CondensationSummary
 from tests.condensers.made import REQUEST, answer, condensed, message, messages, pair, shown, viewed
 from tests.said import ids
@@ -46,7 +50,10 @@ def test_a_request_survives_a_mask():
 
 
 def browsed(number, url="http://h/1", **fields):
-    return [*pair(number, tool="browse", url=url)[:1], answer("<html>", f"call {number}", "browse", **fields)]
+    return [
+        *pair(number, tool="browse", url=url)[:1],
+        answer("<html>", f"call {number}", "browse", **fields),
+    ]
 
 
 def test_only_browser_outputs_are_counted_and_only_older_ones_masked():
@@ -60,8 +67,14 @@ def test_only_browser_outputs_are_counted_and_only_older_ones_masked():
 
 def test_the_address_is_the_outputs_own_or_its_calls_or_else_the_tool_is_named():
     called, said = browsed(1)
-    again = [replace(called, arguments='{"url": "http://again"}'), said]  # as models write it, and imports keep it
-    view = viewed(browsed(1, extras={"url": "http://own"}), pair(2, tool="browser_click", index=3), browsed(1), again)
+    # as models write it, and imports keep it
+    again = [replace(called, arguments='{"url": "http://again"}'), said]
+    view = viewed(
+        browsed(1, extras={"url": "http://own"}),
+        pair(2, tool="browser_click", index=3),
+        browsed(1),
+        again,
+    )
     result = shown(BrowserOutputCondenser(0).condense(view))
     told = [event.content.partition("\n")[0] for event in result[1::2]]
     visited = [f"Visited URL http://{address}" for address in ("own", "h/1", "again")]
@@ -72,7 +85,9 @@ def test_what_is_masked_is_reported_and_nothing_is_where_nothing_is():
     view = viewed(pair(1), pair(2))
     _, reports = ObservationMaskingCondenser(1).step(view)
     rule = {"attention_window": 1}
-    assert reports == ({"condenser": "observation_masking", "rule": rule, "masked": 1, "newest_masked": 1},)
+    assert reports == (
+        {"condenser": "observation_masking", "rule": rule, "masked": 1, "newest_masked": 1},
+    )
     assert ObservationMaskingCondenser(9).step(view).reports == ()
 
 

@@ -1,4 +1,6 @@
-"""What a condenser reports with ``add_metadata``, and what ``condensed_history`` takes and writes."""
+"""What a condenser reports with ``add_metadata``, and what ``condensed_history`` takes and
+writes.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +172,11 @@ class State:
 def test_a_state_with_a_list_of_events_gets_the_reports_in_its_extra_data():
     state = State(messages(3))
     assert Talkative().condensed_history(state) == viewed(messages(3))
-    assert get_condensation_metadata(state) == [{"seen": 3}] == state.extra_data[CONDENSER_METADATA_KEY]
+    assert (
+        get_condensation_metadata(state)
+        == [{"seen": 3}]
+        == state.extra_data[CONDENSER_METADATA_KEY]
+    )
     with pytest.raises(RuntimeError):
         Talkative(RuntimeError("boom")).condensed_history(state)
     with pytest.raises(NoCondensationAvailable):
@@ -197,11 +203,15 @@ def test_a_state_lists_condensations_as_they_were_returned():
     ],
 )
 def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, problem):
-    with pytest.raises(TypeError, match=f"takes a History, or an object with 'history', .*{problem}.*from_events"):
+    with pytest.raises(
+        TypeError, match=f"takes a History, or an object with 'history', .*{problem}.*from_events"
+    ):
         Talkative().condensed_history(state)
 
 
-@pytest.mark.parametrize("beside", [{"forgotten_event_ids": [2]}, {"summary": "S", "summary_offset": 0}])
+@pytest.mark.parametrize(
+    "beside", [{"forgotten_event_ids": [2]}, {"summary": "S", "summary_offset": 0}]
+)
 def test_a_condensation_has_an_action_or_its_fields(beside):
     with pytest.raises(InvalidEvent, match="give the action alone, or these alone"):
         Condensation(CondensationAction(forgotten_event_ids=[1]), **beside)
@@ -209,7 +219,9 @@ def test_a_condensation_has_an_action_or_its_fields(beside):
 
 def test_the_metadata_of_a_models_summary_is_in_the_state_and_in_the_condensation():
     state = State(messages(9))
-    made = LLMSummarizingCondenser(Scripted("all of it"), max_size=8, keep_first=1).condensed_history(state)
+    made = LLMSummarizingCondenser(
+        Scripted("all of it"), max_size=8, keep_first=1
+    ).condensed_history(state)
     (report,) = get_condensation_metadata(state)
     assert report["metrics"]["attempts"] == 1
     assert plan(made).metadata[CONDENSER_METADATA_KEY] == [report]

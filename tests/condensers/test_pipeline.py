@@ -11,7 +11,10 @@ from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
 from foldlog.condensers.rolling import models_are_spared
 from foldlog.condensers.strategies.digest import default_condenser
-from foldlog.condensers.strategies.forgetting import AmortizedForgettingCondenser, ConversationWindowCondenser
+from foldlog.condensers.strategies.forgetting import (
+    AmortizedForgettingCondenser,
+    ConversationWindowCondenser,
+)
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
 from foldlog.condensers.strategies.showing import (
@@ -31,26 +34,41 @@ def llm(*answers, **parameters):
 
 
 def test_a_pipeline_answers_requests_if_a_part_does():
-    assert PipelineCondenser([NoOpCondenser(), PipelineCondenser([llm()])]).handles_condensation_requests()
+    assert PipelineCondenser(
+        [NoOpCondenser(), PipelineCondenser([llm()])]
+    ).handles_condensation_requests()
 
 
 def test_the_first_condensation_ends_the_step():
     second = llm("never")
     view = viewed(messages(11))
-    pipeline = PipelineCondenser([NoOpCondenser(), AmortizedForgettingCondenser(max_size=10), second])
+    pipeline = PipelineCondenser(
+        [NoOpCondenser(), AmortizedForgettingCondenser(max_size=10), second]
+    )
     assert plan(pipeline.condense(view)).summary is None
     assert second.llm.calls == []
 
 
 def test_a_request_reaches_the_condenser_behind_a_mask():
     view = viewed(messages(4), pair(1), REQUEST)  # P1
-    for mask in (ObservationMaskingCondenser(0), BrowserOutputCondenser(0), RecentEventsCondenser(5)):
-        assert plan(PipelineCondenser([mask, llm("NEW", max_size=10)]).condense(view)).summary == "NEW"
+    for mask in (
+        ObservationMaskingCondenser(0),
+        BrowserOutputCondenser(0),
+        RecentEventsCondenser(5),
+    ):
+        assert (
+            plan(PipelineCondenser([mask, llm("NEW", max_size=10)]).condense(view)).summary == "NEW"
+        )
 
 
 def test_masked_events_are_summarized_and_forgotten_like_any_other():
-    """L7, A2: V0 takes a masked event for a summary, leaves it where it is, or forgets the head for it."""
-    for last in (llm("NEW", max_size=10, keep_first=2), AmortizedForgettingCondenser(max_size=10, keep_first=2)):
+    """L7, A2: V0 takes a masked event for a summary, leaves it where it is, or forgets the head for
+    it.
+    """
+    for last in (
+        llm("NEW", max_size=10, keep_first=2),
+        AmortizedForgettingCondenser(max_size=10, keep_first=2),
+    ):
         view = viewed(messages(2), pair(1), pair(2), messages(7))
         masked = PipelineCondenser([ObservationMaskingCondenser(3), last])
         unmasked = after(view, last.condense(view))
@@ -75,7 +93,9 @@ def test_a_summary_goes_where_it_belongs_in_the_whole_view():
 
 def test_a_part_with_nothing_to_forget_leaves_it_to_the_next():
     view = viewed(SYSTEM, message(), REQUEST)
-    result = PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(view)
+    result = PipelineCondenser([ConversationWindowCondenser(), llm("NEW", max_size=10)]).condense(
+        view
+    )
     assert plan(result).summary == "NEW"
 
 
@@ -88,14 +108,18 @@ def test_where_no_part_condenses_it_is_the_first_ones_error():
 def test_a_part_whose_model_failed_ends_the_step():
     second = llm("never", max_size=10)
     with pytest.raises(NoCondensationAvailable) as caught:
-        PipelineCondenser([llm(failed(), max_size=10), second]).condense(viewed(messages(11), REQUEST))
+        PipelineCondenser([llm(failed(), max_size=10), second]).condense(
+            viewed(messages(11), REQUEST)
+        )
     assert second.llm.calls == []
     assert len(caught.value.reports) == 6
 
 
 def test_every_report_is_kept_however_deep():
     inner = PipelineCondenser([ObservationMaskingCondenser(3), llm("NEW", max_size=10)])
-    result = PipelineCondenser([BrowserOutputCondenser(), inner]).condense(viewed(pair(1), messages(9)))
+    result = PipelineCondenser([BrowserOutputCondenser(), inner]).condense(
+        viewed(pair(1), messages(9))
+    )
     reports = plan(result).metadata[CONDENSER_METADATA_KEY]  # P2
     assert [sorted(report) for report in reports] == [
         ["condenser", "masked", "newest_masked", "rule"],
@@ -117,13 +141,17 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
     models_are_spared.reset(spared)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
     assert reports == ({"own": True},)
-    assert isinstance(condenser.step(view).result, Condensation), "the pipeline itself spares nothing"
+    assert isinstance(condenser.step(view).result, Condensation), (
+        "the pipeline itself spares nothing"
+    )
 
 
 # --- the default ---
 
 
-@pytest.mark.parametrize("view", [viewed(SYSTEM, messages(10)), viewed(SYSTEM, messages(6), REQUEST)])
+@pytest.mark.parametrize(
+    "view", [viewed(SYSTEM, messages(10)), viewed(SYSTEM, messages(6), REQUEST)]
+)
 def test_the_default_makes_a_digest_by_size_and_on_request(view):
     action = plan(default_condenser(max_size=10).condense(view))
     assert action.metadata["condenser"] == "digest"
@@ -134,7 +162,9 @@ def test_a_part_that_only_masked_leaves_the_request_to_those_after_it():
     inner = PipelineCondenser([ObservationMaskingCondenser(1), ConversationWindowCondenser()])
     with pytest.raises(NoCondensationAvailable) as caught:
         inner.step(viewed(pair(1), pair(2), REQUEST))
-    assert ["rule" in report for report in caught.value.reports] == [True], "a mask, and no failed call"
+    assert ["rule" in report for report in caught.value.reports] == [True], (
+        "a mask, and no failed call"
+    )
     result = PipelineCondenser([inner, llm("NEW", max_size=10, keep_first=0)]).condense(
         viewed(pair(1), pair(2), pair(3), REQUEST)
     )
@@ -164,18 +194,24 @@ def test_a_failed_part_is_named_in_the_log_and_in_the_report(caplog):
         assert len(histories["c1"].prepare()) == 9
         (report,) = reports_of(list(histories["c1"].events())[-1])
     assert (report["condenser"], report["failure"]) == ("llm", "refused")
-    (record,) = (record for record in caplog.records if record.name == "foldlog.condensation.failed")
+    (record,) = (
+        record for record in caplog.records if record.name == "foldlog.condensation.failed"
+    )
     assert "the condenser 'llm' forgot nothing" in record.getMessage()
 
 
 def test_a_part_that_declines_is_named_in_the_log(caplog):
     parts = [AmortizedForgettingCondenser(max_size=10), NoOpCondenser()]
-    with foldlog.open("memory:", condenser=PipelineCondenser([PipelineCondenser(parts)])) as histories:
+    with foldlog.open(
+        "memory:", condenser=PipelineCondenser([PipelineCondenser(parts)])
+    ) as histories:
         history = histories["c1"]
         history.append(messages(2))
         with pytest.raises(NoCondensationAvailable):
             history.condense()
-    (record,) = (record for record in caplog.records if record.name == "foldlog.condensation.declined")
+    (record,) = (
+        record for record in caplog.records if record.name == "foldlog.condensation.declined"
+    )
     assert "the condenser 'amortized_forgetting' declined" in record.getMessage()
 
 
@@ -186,7 +222,9 @@ def test_an_error_of_a_part_has_notes_with_the_part_and_the_conversation():
         def condense(self, view):
             raise KeyError("a fault of its own")
 
-    with foldlog.open("memory:", condenser=PipelineCondenser([NoOpCondenser(), Broken()])) as histories:
+    with foldlog.open(
+        "memory:", condenser=PipelineCondenser([NoOpCondenser(), Broken()])
+    ) as histories:
         histories["c1"].append(messages(2))
         with pytest.raises(KeyError) as caught:
             histories["c1"].prepare()

@@ -1,4 +1,6 @@
-"""Whether a plan holds after what others did: the look at what came agrees with a look at everything."""
+"""Whether a plan holds after what others did: the look at what came agrees with a look at
+everything.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
 from foldlog.condensers.selection import held
-from foldlog.eventstore.events import Annotation, CondensationAction, Event, Observation, Origin, Retraction
+from foldlog.eventstore.events import (
+    Annotation,
+    CondensationAction,
+    Event,
+    Observation,
+    Origin,
+    Retraction,
+)
 from foldlog.projections import View, well_formed
 from foldlog.projections.units import pending_positions, units
 from tests.condensers.made import REQUEST, answer, call, condensed, message, messages, pair, viewed
@@ -19,7 +28,9 @@ from tests.how_many import examples
 from tests.properties.histories import histories
 from tests.said import ids
 
-DECLINED = CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
+DECLINED = CondensationAction(
+    forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"}
+)
 
 
 def outdated(plan: tuple[CondensationAction, View], meanwhile: list[Event]) -> str | None:
@@ -54,7 +65,10 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
         waiting = {now[place].id for place in pending_positions(units(now.events, now.left_behind))}
         parted = waiting & (forgotten | after.left_behind - now.left_behind)
         returned = any(isinstance(event, Retraction) for event in came[:n])
-        said = [any(each["role"] != "system" for each in view.to_messages("openai")) for view in (now, after)]
+        said = [
+            any(each["role"] != "system" for each in view.to_messages("openai"))
+            for view in (now, after)
+        ]
         is_silent = said == [True, False]  # no message could be sent
         # Where ids of calls or of sources repeat, a plan may be refused that would take nothing.
         assert outdated(plan, came[:n]) or not (lost or parted or returned or is_silent)
@@ -76,7 +90,9 @@ def test_a_plan_that_holds_takes_nothing_from_what_came_since_and_from_what_stay
 def test_what_outdates_a_plan(came, problem):
     view = viewed(message(), call(call_id="late"), messages(9))
     plan = (condensed(1, 2, 3), view)
-    told = outdated(plan, [replace(event, id=view.version + place) for place, event in enumerate(came)])
+    told = outdated(
+        plan, [replace(event, id=view.version + place) for place, event in enumerate(came)]
+    )
     assert told is problem is None or problem in told
 
 
@@ -107,13 +123,17 @@ def test_a_call_that_came_late_of_a_response_that_is_forgotten_outdates_a_plan()
     plan = (condensed(1, 2), view)
     more = later(view, call(call_id="b", response_id="r"), answer(call_id="b"))
     assert "nothing can be forgotten" in outdated(plan, more)
-    assert outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
+    assert (
+        outdated(plan, later(view, call(call_id="b", response_id="q"), answer(call_id="b"))) is None
+    )
 
 
 def test_an_answer_that_completes_a_response_of_which_a_call_is_forgotten_outdates_a_plan():
     calls = call(call_id=None, response_id="r"), call(call_id="a", response_id="r")
     view = viewed(*calls, message(), answer(call_id="a", cause=1))
-    assert "be separated" in outdated((condensed(1, 2), view), later(view, answer(call_id=None, cause=0)))
+    assert "be separated" in outdated(
+        (condensed(1, 2), view), later(view, answer(call_id=None, cause=0))
+    )
     assert outdated((condensed(2), view), later(view, answer(call_id=None, cause=0))) is None
 
 
@@ -122,7 +142,9 @@ def test_a_tool_loop_that_goes_on_outdates_a_plan_that_forgets_it_to_its_end():
     note = Annotation(name="seen by no model", shown=True, origin=Origin(format="openai-responses"))
     view = viewed(message(), thinking, answer(call_id="a"), note)
     plan = (condensed(1, 2), view)
-    assert "nothing can be forgotten" in outdated(plan, later(view, call(call_id="b"), answer(call_id="b")))
+    assert "nothing can be forgotten" in outdated(
+        plan, later(view, call(call_id="b"), answer(call_id="b"))
+    )
     assert outdated(plan, later(view, message(), call(call_id="b"), answer(call_id="b"))) is None
 
 
@@ -130,7 +152,8 @@ THINKING = ({"type": "thinking", "thinking": "hm"},)
 
 
 @pytest.mark.parametrize(
-    "first, last, holds", [(0, 1, False), (0, 2, False), (0, 3, False), (1, 1, False), (2, 2, True), (2, 3, True)]
+    "first, last, holds",
+    [(0, 1, False), (0, 2, False), (0, 3, False), (1, 1, False), (2, 2, True), (2, 3, True)],
 )
 def test_orphans_behind_an_open_loop_do_not_hide_that_it_goes_on(first, last, holds):
     loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a")]
@@ -140,7 +163,11 @@ def test_orphans_behind_an_open_loop_do_not_hide_that_it_goes_on(first, last, ho
 
 
 def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_event_that_ended_it():
-    loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
+    loop = [
+        replace(call(call_id="a"), thinking=THINKING),
+        answer(call_id="a"),
+        call(call_id="never"),
+    ]
     view = viewed(message(), loop, message("go on"))
     plan = (condensed(4), view)
     assert "nothing can be forgotten" in outdated(plan, later(view, *pair(9)))
@@ -152,11 +179,15 @@ def test_calls_that_would_join_a_broken_loop_outdate_a_plan_that_forgets_the_eve
 def test_a_call_that_joins_forgotten_ones_and_waits_outdates_a_plan():
     view = viewed(message(), call(call_id="a", response_id="r"), answer(call_id="a"))
     plan = (condensed(1, 2), view)
-    assert "nothing can be forgotten" in outdated(plan, later(view, call(call_id="b", response_id="r")))
+    assert "nothing can be forgotten" in outdated(
+        plan, later(view, call(call_id="b", response_id="r"))
+    )
 
 
 def test_abandoned_calls_hold_no_event_of_their_response():
-    view = viewed(message(), call("b1", "b1", "r"), call("b2", "b2", "r"), answer(call_id="b1"), messages(3))
+    view = viewed(
+        message(), call("b1", "b1", "r"), call("b2", "b2", "r"), answer(call_id="b1"), messages(3)
+    )
     for gone in ([0, 1], [2, 3], [3, 4]):
         plan = condensed(*gone, summary="S", offset=gone[0])
         assert held(view, plan) is plan

@@ -49,13 +49,25 @@ TABLES = (
     {"type": "conversation_window"},
     {"type": "digest", "max_size": 50, "max_length": 900},
     {"type": "llm", "llm_config": {"model": "openai/m", "api_key": "sk-secret"}, "max_size": 90},
-    {"type": "structured_summary", "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"}},
-    {"type": "llm_attention", "llm_config": {"model": "m", "response_schema": True, "api_key": "sk-secret"}},
+    {
+        "type": "structured_summary",
+        "llm_config": {"model": "m", "function_calling": True, "api_key": "sk-secret"},
+    },
+    {
+        "type": "llm_attention",
+        "llm_config": {"model": "m", "response_schema": True, "api_key": "sk-secret"},
+    },
     {"type": "llm"},
     {"type": "clear_tool_uses", "keep": 2},
     {"type": "clear_thinking"},
-    {"type": "pipeline", "condensers": [{"type": "noop"}, {"kind": "llm", "llm_config": {"model": "m"}}]},
-    {"type": "pipeline", "condensers": [{"type": "pipeline", "condensers": [{"type": "recent_events"}]}]},
+    {
+        "type": "pipeline",
+        "condensers": [{"type": "noop"}, {"kind": "llm", "llm_config": {"model": "m"}}],
+    },
+    {
+        "type": "pipeline",
+        "condensers": [{"type": "pipeline", "condensers": [{"type": "recent_events"}]}],
+    },
 )
 
 
@@ -71,8 +83,13 @@ def test_a_condenser_is_made_again_from_its_configuration(table):
     again = condenser_from_config(dumped)
     assert again.config == condenser.config
     assert again is not condenser
-    assert (type(condenser), condenser.type) == (CONDENSER_REGISTRY[type(condenser.config)], table["type"])
-    assert "sk-secret" not in repr(dumped) + condenser.config.model_dump_json() + repr(condenser.config)
+    assert (type(condenser), condenser.type) == (
+        CONDENSER_REGISTRY[type(condenser.config)],
+        table["type"],
+    )
+    assert "sk-secret" not in repr(dumped) + condenser.config.model_dump_json() + repr(
+        condenser.config
+    )
     with_kind = {"kind" if key == "type" else key: value for key, value in dumped.items()}
     assert condenser_from_config(with_kind).config == condenser.config
 
@@ -84,7 +101,10 @@ def test_a_masked_key_is_not_taken_for_a_key():
 
 
 def test_an_object_that_is_no_model_is_refused_before_a_store_is_opened(tmp_path):
-    for wrong, said in (("openai/gpt-4o", "type str"), (object(), "no model, max_input_tokens, max_output_tokens")):
+    for wrong, said in (
+        ("openai/gpt-4o", "type str"),
+        (object(), "no model, max_input_tokens, max_output_tokens"),
+    ):
         with pytest.raises(InvalidCondenser, match=said):
             foldlog.open(f"sqlite:///{tmp_path}/h.db", agent_llm=wrong)
         with foldlog.open("memory:") as histories, pytest.raises(InvalidCondenser, match=said):
@@ -114,8 +134,15 @@ def test_an_annotation_with_the_base_takes_any_configuration():
     assert AgentConfig().condenser == parse_config({"type": "noop"})
     assert AgentConfig.model_validate_json(config.model_dump_json()) == config
     assert AgentConfig(others=[{"kind": "noop"}]).others == [parse_config({"type": "noop"})]
-    assert config.model_dump()["condenser"] == {"type": "recent_events", "keep_first": 1, "max_events": 5}
-    with pytest.raises(ValidationError, match=r"unknown condenser type 'recent_event' .did you mean 'recent_events'"):
+    assert config.model_dump()["condenser"] == {
+        "type": "recent_events",
+        "keep_first": 1,
+        "max_events": 5,
+    }
+    with pytest.raises(
+        ValidationError,
+        match=r"unknown condenser type 'recent_event' .did you mean 'recent_events'",
+    ):
         AgentConfig.model_validate({"condenser": {"type": "recent_event"}})
     assert "condenser" in AgentConfig.model_json_schema()["properties"]
 
@@ -144,7 +171,9 @@ def test_a_condenser_without_a_model_uses_the_agents(tmp_path):
         assert isinstance(history.step(), Condensation)
         assert "what came before" in [getattr(event, "content", "") for event in history.view()]
         assert len(agent_llm.calls) == 1
-    assert load_condenser_config(path).condensers[1] == parse_config({"type": "llm", "max_size": 10, "keep_first": 1})
+    assert load_condenser_config(path).condensers[1] == parse_config(
+        {"type": "llm", "max_size": 10, "keep_first": 1}
+    )
     direct = load_condenser(path).condense(viewed(*messages(14)), agent_llm)
     assert isinstance(direct, Condensation)
 

@@ -33,18 +33,32 @@ def own(step: int, nth: int) -> str:
 @pytest.mark.parametrize(
     "calls, call_id, reply_id",
     [
-        pytest.param(1, lambda step, nth: f"call_{step % 3}", lambda step, nth: None, id="in a round"),
-        pytest.param(1, lambda step, nth: f"call_{step % 3}", lambda step, nth: f"r{step % 2}", id="replies also"),
         pytest.param(
-            1, lambda step, nth: ("read", "run")[step * step % 3], lambda step, nth: None, id="names of tools"
+            1, lambda step, nth: f"call_{step % 3}", lambda step, nth: None, id="in a round"
+        ),
+        pytest.param(
+            1,
+            lambda step, nth: f"call_{step % 3}",
+            lambda step, nth: f"r{step % 2}",
+            id="replies also",
+        ),
+        pytest.param(
+            1,
+            lambda step, nth: ("read", "run")[step * step % 3],
+            lambda step, nth: None,
+            id="names of tools",
         ),
         pytest.param(1, lambda step, nth: "call", lambda step, nth: "stub", id="one"),
-        pytest.param(2, lambda step, nth: f"call_{nth}", lambda step, nth: None, id="in each reply"),
+        pytest.param(
+            2, lambda step, nth: f"call_{nth}", lambda step, nth: None, id="in each reply"
+        ),
         pytest.param(2, lambda step, nth: f"call_{step % 2}", own, id="one in a reply"),
         pytest.param(2, own, lambda step, nth: f"r{step % 3}", id="replies only"),
     ],
 )
-def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(calls: int, call_id: Id, reply_id: Id) -> None:
+def test_all_is_forgotten_and_sent_as_with_ids_of_their_own(
+    calls: int, call_id: Id, reply_id: Id
+) -> None:
     for place, condenser in enumerate(CONDENSERS):
         expected = lengths_with_ids_of_their_own(place, calls)
         assert expected[-1] <= (STEPS + 1) * calls, "it forgets"
@@ -57,16 +71,24 @@ def lengths_with_ids_of_their_own(place: int, calls: int) -> list[int]:
 
 
 def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) -> list[int]:
-    """How many events each step shows, in an agent's loop that goes on in a fork, and answers the last call first."""
+    """How many events each step shows, in an agent's loop that goes on in a fork, and answers the
+    last call first.
+    """
     found = []
     with foldlog.open("memory:", condenser=condenser) as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
         for step in range(STEPS):
             found.append(len(history.prepare()))
-            called = [{"name": "run", "arguments": json.dumps({"at": [step, nth]})} for nth in range(calls)]
+            called = [
+                {"name": "run", "arguments": json.dumps({"at": [step, nth]})}
+                for nth in range(calls)
+            ]
             made = [{"id": call_id(step, nth), "function": call} for nth, call in enumerate(called)]
-            reply = {"choices": [{"message": {"role": "assistant", "tool_calls": made}}], "id": reply_id(step, 0)}
+            reply = {
+                "choices": [{"message": {"role": "assistant", "tool_calls": made}}],
+                "id": reply_id(step, 0),
+            }
             history.append_reply(reply)
             if step == STEPS // 2:
                 history = history.fork()
@@ -78,22 +100,29 @@ def lengths(condenser: dict[str, Any], calls: int, call_id: Id, reply_id: Id) ->
         messages = view.to_messages("openai")
         assert openai_problems(messages) == [] == anthropic_problems(view.to_messages("anthropic"))
         of_calls = {
-            call["id"]: call["function"]["arguments"] for each in messages for call in each.get("tool_calls", ())
+            call["id"]: call["function"]["arguments"]
+            for each in messages
+            for call in each.get("tool_calls", ())
         }
         results = [each for each in messages if each["role"] == "tool"]
         assert all(each["content"].startswith(of_calls[each["tool_call_id"]]) for each in results)
-        assert View.from_events(history.events()).fit_positions == history.view().fit_positions, "read anew"
+        assert View.from_events(history.events()).fit_positions == history.view().fit_positions, (
+            "read anew"
+        )
         return [*found, len(view)]
 
 
 @pytest.mark.parametrize("given_up", [0, 1])
 def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_up: int) -> None:
-    with foldlog.open("memory:", condenser={"type": "recent_events", "max_events": 6, "keep_first": 0}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "recent_events", "max_events": 6, "keep_first": 0}
+    ) as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "go"})
         for tool, others in (("a", given_up), ("b", 0)):
             made = [
-                {"id": call_id, "function": {"name": tool, "arguments": "{}"}} for call_id in ("k", "l")[: 1 + others]
+                {"id": call_id, "function": {"name": tool, "arguments": "{}"}}
+                for call_id in ("k", "l")[: 1 + others]
             ]
             history.append_reply({"role": "assistant", "tool_calls": made})
         for call in (call for call in history.open_calls() if call.call_id == "k"):
@@ -101,8 +130,14 @@ def test_the_result_of_a_call_that_is_hidden_is_not_that_of_another_call(given_u
         history.append_reply({"role": "assistant", "content": "seen"})
         history.append({"role": "user", "content": "on"})
         messages = history.prepare().to_messages("openai")
-        called = {call["id"]: call["function"]["name"] for each in messages for call in each.get("tool_calls", ())}
-        results = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
+        called = {
+            call["id"]: call["function"]["name"]
+            for each in messages
+            for call in each.get("tool_calls", ())
+        }
+        results = {
+            each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"
+        }
         assert results == called
         assert len(results) == 2 - given_up
 

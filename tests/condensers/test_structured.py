@@ -1,4 +1,6 @@
-"""The structured summary: eighteen fields by a forced tool call, and what a malformed one costs: nothing."""
+"""The structured summary: eighteen fields by a forced tool call, and what a malformed one costs:
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -116,10 +118,12 @@ def test_a_malformed_state_never_replaces_what_was_known(name):
 
 
 def test_what_was_wrong_is_told():
-    with pytest.raises(NoCondensationAvailable, match=r"create_state_summary cannot be used: .*files_modified"):
-        structured(called({"user_context": "u", "completed_tasks": "c", "files_modified": 1})).get_condensation(
-            viewed(messages(11))
-        )
+    with pytest.raises(
+        NoCondensationAvailable, match=r"create_state_summary cannot be used: .*files_modified"
+    ):
+        structured(
+            called({"user_context": "u", "completed_tasks": "c", "files_modified": 1})
+        ).get_condensation(viewed(messages(11)))
 
 
 def test_a_hard_requirement_asks_again():

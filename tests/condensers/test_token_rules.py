@@ -35,7 +35,10 @@ def test_a_known_token_limit_replaces_the_default_number_of_events():
 
 
 def test_without_a_token_limit_a_number_of_events_is_the_default():
-    view, condenser = many(241), LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2))
+    view, condenser = (
+        many(241),
+        LLMSummarizingCondenser(Scripted(*[said("a short summary " * 9)] * 2)),
+    )
     for model in (None, Characters()):
         assert condenser.reasons(view, model) == {Reason.EVENTS}
         assert isinstance(condenser.condense(view, model), Condensation)
@@ -45,9 +48,13 @@ def test_without_a_token_limit_a_number_of_events_is_the_default():
 
 
 @pytest.mark.parametrize(
-    "head", [(), [SystemMessage(content="You know this. " * 20_000)]], ids=["no head", "a large head"]
+    "head",
+    [(), [SystemMessage(content="You know this. " * 20_000)]],
+    ids=["no head", "a large head"],
 )
-def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whatever_the_number_of_events(head):
+def test_without_a_token_limit_a_digest_counts_the_tokens_besides_the_head_whatever_the_number_of_events(
+    head,
+):
     condenser, small = DigestCondenser(), viewed(head, messages(500))
     assert condenser.condense(small) is small
     view = viewed(head, [message("word " * 700, source) for source in ("user", "agent") * 100])
@@ -80,7 +87,9 @@ def test_as_much_tail_as_fits_stays_and_the_prompt_fits(limit):
     kept = {}
     for rule in ("half", "fits"):
         action = plan(
-            LLMSummarizingCondenser(Scripted("a short summary " * 9), tail=rule, keep_first=1).condense(view, model)
+            LLMSummarizingCondenser(
+                Scripted("a short summary " * 9), tail=rule, keep_first=1
+            ).condense(view, model)
         )
         after = view.then([action])
         kept[rule] = model.token_sums(after)[-1]

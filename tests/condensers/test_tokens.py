@@ -26,7 +26,9 @@ from tests.how_many import examples, some
 from tests.properties.histories import histories
 
 MODELS = ["gpt-4o-mini", "claude-sonnet-4-5", "gemini/gemini-2.5-pro"]
-"""One of each kind that litellm counts for: with OpenAI's tokenizer, with another, and with OpenAI's in its place."""
+"""One of each kind that litellm counts for: with OpenAI's tokenizer, with another, and with
+OpenAI's in its place.
+"""
 
 TOOLS = [
     {
@@ -66,16 +68,23 @@ def openai_samples() -> Iterator[tuple[list[dict], list[dict]]]:
 
 
 def views() -> Iterator[View]:
-    """The Views of real V1 conversations, and of others whose neighbouring user messages are merged."""
+    """The Views of real V1 conversations, and of others whose neighbouring user messages are
+    merged.
+    """
     for path in sorted((SAMPLES / "openhands_v1").iterdir()):
         if path.is_dir():
             records = [json.loads(file.read_bytes()) for file in sorted(path.rglob("event-*.json"))]
         else:
-            records = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
+            records = [
+                json.loads(line)
+                for line in path.read_text(encoding="utf-8").splitlines()
+                if line.strip()
+            ]
         yield View.from_events(decode(records, format="openhands-v1"))
     for messages, _ in openai_samples():
         yield View.from_events(
-            Message(source="user", content=str(message.get("content"))[:500]) for message in messages
+            Message(source="user", content=str(message.get("content"))[:500])
+            for message in messages
         )
 
 
@@ -91,7 +100,9 @@ def test_the_sums_of_a_view_end_in_litellms_count_of_its_prompt(litellm, name, r
             assert list(sums) == sorted(sums)
             bare = foldlog.condensers.models.client._bare_name(name)
             tools = list(offered_tools(part)) or None
-            assert sums[-1] == litellm.token_counter(model=bare, messages=part.to_messages(), tools=tools)
+            assert sums[-1] == litellm.token_counter(
+                model=bare, messages=part.to_messages(), tools=tools
+            )
             compared += 1
     record_property("views whose sums are exact", compared)
     assert compared > 10
@@ -123,17 +134,23 @@ def test_a_tool_whose_array_does_not_say_what_it_holds_is_counted_as_one_that_ho
 def test_tools_in_the_shape_of_other_logs_are_counted_too():
     tool = {"title": "think", "description": "Think it over. " * 50, "kind": "ThinkTool"}
     with_tool, without = (
-        View.from_events([SystemMessage(content="Be brief.", tools=tools), Message(source="user", content="hi")])
+        View.from_events(
+            [SystemMessage(content="Be brief.", tools=tools), Message(source="user", content="hi")]
+        )
         for tools in ((tool,), ())
     )
     llm = model("gpt-4o-mini")
     assert llm.token_sums(with_tool)[-1] > llm.token_sums(without)[-1] + 150
 
 
-texts = st.text(max_size=40) | st.sampled_from(["", " ", "\n\n", "a\u0301", "你好", "🙂" * 3, "x" * 5000])
+texts = st.text(max_size=40) | st.sampled_from(
+    ["", " ", "\n\n", "a\u0301", "你好", "🙂" * 3, "x" * 5000]
+)
 parts = st.lists(
     st.builds(lambda text: {"type": "text", "text": text}, texts)
-    | st.just({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}),
+    | st.just(
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}
+    ),
     max_size=3,
 )
 calls = st.lists(
@@ -151,7 +168,9 @@ calls = st.lists(
 )
 messages = st.one_of(
     st.builds(
-        lambda role, content: {"role": role, "content": content}, st.sampled_from(["system", "user"]), texts | parts
+        lambda role, content: {"role": role, "content": content},
+        st.sampled_from(["system", "user"]),
+        texts | parts,
     ),
     st.builds(
         lambda content, called: {"role": "assistant", "content": content, "tool_calls": called},
@@ -159,7 +178,13 @@ messages = st.one_of(
         calls,
     ),
     st.builds(
-        lambda content: {"role": "tool", "content": content, "tool_call_id": "call_1", "name": "run"}, texts | parts
+        lambda content: {
+            "role": "tool",
+            "content": content,
+            "tool_call_id": "call_1",
+            "name": "run",
+        },
+        texts | parts,
     ),
 )
 
@@ -203,9 +228,19 @@ def test_a_step_counts_only_the_messages_that_are_new():
 
 
 def test_messages_that_only_look_alike_are_told_apart():
-    counter = TokenCounter(lambda prompt, tools: sum(len(json.dumps(message)) for message in prompt))
-    prompts = [[{"a": ["b", 1]}], [{"a": {"b": 1}}], [{"a": [["b", 1]]}], [{"a": ["b", True]}], [{"a": ["b", 1.0]}]]
-    assert [counter.count_tokens(prompt) for prompt in prompts] == [len(json.dumps(prompt[0])) for prompt in prompts]
+    counter = TokenCounter(
+        lambda prompt, tools: sum(len(json.dumps(message)) for message in prompt)
+    )
+    prompts = [
+        [{"a": ["b", 1]}],
+        [{"a": {"b": 1}}],
+        [{"a": [["b", 1]]}],
+        [{"a": ["b", True]}],
+        [{"a": ["b", 1.0]}],
+    ]
+    assert [counter.count_tokens(prompt) for prompt in prompts] == [
+        len(json.dumps(prompt[0])) for prompt in prompts
+    ]
 
 
 def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatch):
@@ -219,12 +254,19 @@ def test_what_cannot_be_counted_is_unknown_and_never_nothing(litellm, monkeypatc
 def test_a_tokenizer_that_would_have_to_be_downloaded_is_unknown_unless_another_is_named():
     with pytest.raises(TokensUnknown, match="downloaded"):
         model("groq/llama-3.3-70b-versatile").count_tokens(said("hello"))
-    assert model("groq/llama-3.3-70b-versatile", tokenizer="gpt-4o").count_tokens(said("hello")) == 8
+    assert (
+        model("groq/llama-3.3-70b-versatile", tokenizer="gpt-4o").count_tokens(said("hello")) == 8
+    )
 
 
 def test_a_remote_image_is_not_downloaded_to_be_measured(monkeypatch):
-    monkeypatch.setattr("socket.getaddrinfo", lambda *_, **__: pytest.fail("the network was asked for"))
-    image = {"type": "image_url", "image_url": {"url": "https://example.org/large.png", "detail": "high"}}
+    monkeypatch.setattr(
+        "socket.getaddrinfo", lambda *_, **__: pytest.fail("the network was asked for")
+    )
+    image = {
+        "type": "image_url",
+        "image_url": {"url": "https://example.org/large.png", "detail": "high"},
+    }
     assert model("gpt-4o").count_tokens([{"role": "user", "content": [image]}]) > 200
 
 
@@ -246,11 +288,14 @@ class Agent:
         (None, Agent(None), None),
         (50_000, None, None),
         (None, None, None),
-        # The price list gives many models the whole window as output: half of it is left for input all the same.
+        # The price list gives many models the whole window as output: half of it is left for input
+        # all the same.
         (None, Agent(8_192, 8_192), 8_192 - 4_096 - 819),
     ],
 )
-def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users_own(max_tokens, agent, limit):
+def test_the_limit_is_the_agents_model_less_its_answer_and_a_margin_or_the_users_own(
+    max_tokens, agent, limit
+):
     assert limit_of(agent, max_tokens) == limit
 
 
@@ -266,7 +311,12 @@ def test_every_model_of_the_price_list_keeps_room_for_a_prompt(litellm):
     assert checked > 1000
 
 
-@given(st.lists(st.integers(0, 50), min_size=1, max_size=30), st.integers(0, 30), st.integers(0, 400), st.data())
+@given(
+    st.lists(st.integers(0, 50), min_size=1, max_size=30),
+    st.integers(0, 30),
+    st.integers(0, 400),
+    st.data(),
+)
 def test_the_longest_tail_that_fits_is_found(costs, frame, room, data):
     sums = [frame]
     for cost in costs:
@@ -297,7 +347,9 @@ def test_sums_that_go_on_from_another_view_are_those_made_from_nothing(events, d
         hidden = data.draw(st.integers(0, len(view)))
         for shown in (view, view.with_events(view[:hidden] + view[hidden + 1 :])):
             assert count.token_sums(shown) == TokenCounter(counted).token_sums(shown)
-            assert count.token_sums(shown)[-1] == count.count_tokens(shown.to_messages(), offered_tools(shown))
+            assert count.token_sums(shown)[-1] == count.count_tokens(
+                shown.to_messages(), offered_tools(shown)
+            )
 
 
 def test_a_step_renders_only_what_is_new_and_behind_a_mask_what_was_masked_since(monkeypatch):
@@ -338,7 +390,10 @@ def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_
     view = View.from_events([SystemMessage(content="s"), Message(source="user", content="do")])
     count.token_sums(view)
     view = view.then(
-        [Action(source="user", tool="run", call_id="c", thought="I ran it"), Observation(call_id="c", content="done")]
+        [
+            Action(source="user", tool="run", call_id="c", thought="I ran it"),
+            Observation(call_id="c", content="done"),
+        ]
     )
     assert len(view.to_messages()) == 2
     assert count.token_sums(view)[-1] == count.count_tokens(view.to_messages())
@@ -347,7 +402,9 @@ def test_an_action_of_the_user_is_counted_in_the_message_that_it_becomes_a_part_
 @pytest.mark.parametrize("said", [" ", "done"])
 def test_messages_of_the_user_are_merged_around_a_blank_one_of_the_agent(said):
     count = TokenCounter(lambda prompt, tools: 3 + sum(len(json.dumps(each)) for each in prompt))
-    view = View.from_events([Message(source="user", content="do"), Action(source="user", tool="t", thought="look")])
+    view = View.from_events(
+        [Message(source="user", content="do"), Action(source="user", tool="t", thought="look")]
+    )
     for new in (Message(source="agent", content=said), Message(source="user", content="more")):
         count.token_sums(view)
         view = view.then([new])

@@ -37,7 +37,17 @@ from foldlog.eventstore import (
 )
 from foldlog.projections import View, Views, content_texts, well_formed
 from foldlog.projections.units import pending_positions
-from tests.condensers.made import SYSTEM, answer, call, condensed, history, message, pair, parts_with, viewed
+from tests.condensers.made import (
+    SYSTEM,
+    answer,
+    call,
+    condensed,
+    history,
+    message,
+    pair,
+    parts_with,
+    viewed,
+)
 from tests.condensers.scripted import Characters, Scripted
 from tests.how_many import examples
 from tests.properties.histories import histories
@@ -53,7 +63,10 @@ CONDENSERS = (
     {"type": "recent_events", "max_events": 3},
     {"type": "observation_masking", "attention_window": 1},
     {"type": "clear_tool_uses", "trigger": LIMIT, "keep": 0, "clear_tool_inputs": True},
-    {"type": "pipeline", "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}]},
+    {
+        "type": "pipeline",
+        "condensers": [{"type": "observation_masking"}, {"type": "digest", "max_tokens": LIMIT}],
+    },
     LLMSummarizingCondenser(
         Scripted("a summary of all that the agent did, its results and what is left to be done"),
         max_tokens=LIMIT,
@@ -84,14 +97,19 @@ class Agent:
         return result
 
     def act(self, *sizes, source="environment"):
-        """Make parallel calls whose results have these sizes. Return words that the results begin with."""
+        """Make parallel calls whose results have these sizes. Return words that the results begin
+        with.
+        """
         first = self.calls
         self.calls += len(sizes)
         names = [f"call-{first + n}" for n in range(len(sizes))]
         self.add(*(call(call_id=name, response_id=f"r{first}") for name in names))
         words = [f"<{name}>" for name in names]
         self.add(
-            *(answer(word + "x " * (size // 2), name) for word, name, size in zip(words, names, sizes, strict=True))
+            *(
+                answer(word + "x " * (size // 2), name)
+                for word, name, size in zip(words, names, sizes, strict=True)
+            )
         )
         return words
 
@@ -106,7 +124,9 @@ def shown(view):
     return json.dumps(view.to_messages())
 
 
-sizes = st.lists(st.one_of(st.integers(1, 2_000), st.integers(1, 10 * 4 * LIMIT)), min_size=1, max_size=4)
+sizes = st.lists(
+    st.one_of(st.integers(1, 2_000), st.integers(1, 10 * 4 * LIMIT)), min_size=1, max_size=4
+)
 
 
 @examples(100)
@@ -129,7 +149,9 @@ def test_before_the_agents_first_turn_no_event_is_forgotten(agent, condenser):
     assert [word for word in words if word not in prompt] == []
 
 
-def test_a_result_larger_than_the_limit_is_shortened_on_the_way_out_and_the_report_says_so_once(agent):
+def test_a_result_larger_than_the_limit_is_shortened_on_the_way_out_and_the_report_says_so_once(
+    agent,
+):
     agent = agent({"type": "digest", "max_tokens": LIMIT})
     agent.act(100_000, 10)
     view = agent.prepare()
@@ -186,12 +208,19 @@ def test_a_decline_names_the_tokens_of_what_was_cut(agent):
 @pytest.mark.parametrize("large", ["tools", "system prompt", "rest"])
 def test_a_decline_says_what_takes_the_room(large):
     words, parts = "a " * 2_500, ("tools", "system prompt", "rest")
-    tools = ({"type": "function", "function": {"name": "t", "description": words}},) if large == "tools" else ()
+    tools = (
+        ({"type": "function", "function": {"name": "t", "description": words}},)
+        if large == "tools"
+        else ()
+    )
     system = SystemMessage(content=words if large == "system prompt" else "", tools=tools)
     view = viewed(system, *[message("a " * 190)] * (20 if large == "rest" else 1))
     with pytest.raises(NoCondensationAvailable) as declined:
         step(condenser_from_config({"type": "digest", "max_tokens": 2_000}), view, ESTIMATE)
-    said = r"would have (\d+) .*: (\d+) of tools, (\d+) of the system prompt, (\d+) of the rest\. Tools and system"
+    said = (
+        r"would have (\d+) .*: (\d+) of tools, (\d+) of the system prompt, (\d+) of the rest\."
+        r" Tools and system"
+    )
     (counts,) = re.findall(said, str(declined.value))
     total, *by_part = map(int, counts)
     assert sum(by_part) == total
@@ -203,7 +232,10 @@ def test_results_that_cannot_be_short_enough_are_declined(agent):
     agent.act(*[2_000] * 12)
     with pytest.raises(
         NoCondensationAvailable,
-        match=r"may have 500 tokens, and would have \d+ with each text of a result or a message cut to 400 characters",
+        match=(
+            r"may have 500 tokens, and would have \d+ with each text of a result or a message cut"
+            r" to 400 characters"
+        ),
     ):
         agent.prepare()
     newest = list(agent.store.events("c"))[-1]
@@ -227,7 +259,8 @@ def test_results_of_a_tool_loop_that_stays_whole_are_shortened_and_the_log_knows
 def test_a_decline_says_that_no_model_was_shown_the_events():
     view = View(viewed(SYSTEM, message(), pair(1), pair(2)).state, (), kept_from=2)
     with pytest.raises(
-        NoCondensationAvailable, match="after its first 2; its last 4 stay until a model was shown them"
+        NoCondensationAvailable,
+        match="after its first 2; its last 4 stay until a model was shown them",
     ):
         condenser_from_config({"type": "digest", "keep_first": 2}).get_condensation(view)
 
@@ -251,7 +284,9 @@ def test_no_model_is_asked_for_a_summary_of_what_is_unseen(agent):
 
 
 def test_a_replay_shows_what_the_handler_shows():
-    events = history(SYSTEM, message("do it"), call(), answer("z " * 50_000), message("done", source="agent"))
+    events = history(
+        SYSTEM, message("do it"), call(), answer("z " * 50_000), message("done", source="agent")
+    )
     replaying = Replaying(condenser_from_config({"type": "digest", "max_tokens": LIMIT}))
     for event in events:
         replaying.take(event)
@@ -262,9 +297,21 @@ def test_a_replay_shows_what_the_handler_shows():
 def test_every_call_of_the_last_response_is_unseen_also_where_results_stand_between_them(agent):
     agent = agent({"type": "observation_masking", "attention_window": 1})
     agent.add(call(call_id="a", response_id="r1"), answer(call_id="a"))
-    agent.add(call(call_id="b", response_id="r2"), answer(call_id="b"), call(call_id="c", response_id="r2"))
+    agent.add(
+        call(call_id="b", response_id="r2"),
+        answer(call_id="b"),
+        call(call_id="c", response_id="r2"),
+    )
     agent.add(answer(call_id="c"), answer("delivered twice", "b"))
-    assert [is_masked(event) for event in agent.prepare()[2:]] == [False, True, False, False, False, False, False]
+    assert [is_masked(event) for event in agent.prepare()[2:]] == [
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 # --- the room of the agent's model ---
@@ -282,12 +329,17 @@ ROOM = Characters(10_000)
         ({"type": "observation_masking", "attention_window": 50}, 0),
         ({"type": "conversation_window"}, 4),
         ({"type": "amortized_forgetting", "max_size": 20}, 4),
-        ({"type": "pipeline", "condensers": [{"type": "noop"}, {"type": "conversation_window"}]}, 4),
+        (
+            {"type": "pipeline", "condensers": [{"type": "noop"}, {"type": "conversation_window"}]},
+            4,
+        ),
         (LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=20), 4),
     ],
     ids=lambda each: str(getattr(each, "type", each)),
 )
-def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(agent, condenser, condensed):
+def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(
+    agent, condenser, condensed
+):
     agent = agent(condenser, ROOM)
     for size in (*[900] * 7, 60_000, 3_000, 10, 10):
         (word,) = agent.act(size)
@@ -295,7 +347,9 @@ def test_a_view_fits_the_agents_model_also_after_a_result_that_is_shortened(agen
         assert word in shown(view)
         assert ROOM.token_sums(view)[-1] <= 10_000
         assert sent(agent.store, "c", Views(agent.store).current("c")).sent.events == view.events
-    outcomes = [event.metadata for event in agent.store.events("c") if isinstance(event, CondensationAction)]
+    outcomes = [
+        event.metadata for event in agent.store.events("c") if isinstance(event, CondensationAction)
+    ]
     assert [told["outcome"] for told in outcomes] == ["condensed"] * condensed
     assert {(told["reason"], told["tokens_max"]) for told in outcomes} <= {("tokens", 10_000)}
 
@@ -305,7 +359,12 @@ def test_a_view_that_is_masked_and_shortened_is_known_from_the_log(agent):
     agent.act(900)
     agent.act(60_000)
     view = agent.prepare()
-    assert [event.meta.get("masked_by") for event in view[2:]] == [None, "observation_masking", None, "length"]
+    assert [event.meta.get("masked_by") for event in view[2:]] == [
+        None,
+        "observation_masking",
+        None,
+        "length",
+    ]
     found = sent(agent.store, "c", Views(agent.store).current("c"))
     assert (found.sent.events, found.known) == (view.events, True)
     assert sum(isinstance(event, Annotation) for event in agent.store.events("c")) == 1
@@ -325,7 +384,9 @@ class Own(Condenser):
         if len(view) <= self.most or not ids:
             return view
         offset = None if self.summary is None else len(view) // 2
-        return Condensation(CondensationAction(forgotten_event_ids=ids, summary=self.summary, summary_offset=offset))
+        return Condensation(
+            CondensationAction(forgotten_event_ids=ids, summary=self.summary, summary_offset=offset)
+        )
 
 
 def sendable(view):
@@ -333,8 +394,12 @@ def sendable(view):
 
 
 @examples(300)
-@given(histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans())
-def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_no_half(events, random, summary, asked):
+@given(
+    histories, st.randoms(use_true_random=False), st.sampled_from([None, "so far"]), st.booleans()
+)
+def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_no_half(
+    events, random, summary, asked
+):
     own = Own(lambda view: [event for event in view if random.random() < 0.6], summary=summary)
     log = [*events, CondensationRequest(id=len(events))] if asked else events
     before = View.from_events(log)
@@ -351,7 +416,9 @@ def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_n
     after = before.then([result.action])
     there = {event.id for event in after}
     assert waiting | unseen <= there
-    assert sendable(before).isdisjoint(after.left_behind - before.left_behind), "no half of a unit that is sent"
+    assert sendable(before).isdisjoint(after.left_behind - before.left_behind), (
+        "no half of a unit that is sent"
+    )
     assert sendable(before) & there <= sendable(after)
     assert after.to_messages("anthropic") or not before.to_messages("anthropic")
 
@@ -363,7 +430,9 @@ def test_an_empty_summary_is_no_message():
         held(view, condensed(0))
 
 
-def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(agent):
+def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(
+    agent,
+):
     agent = agent(Own(lambda view: view[1:-5], 10))
     agent.add(*(message(f"<requirement-{number}>") for number in range(15)))
     for _ in range(2):
@@ -396,7 +465,9 @@ def test_a_condenser_that_forgets_all_leaves_the_last_turn_or_declines(agent):
 def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent):
     agent = agent(Own(lambda view: view.events))
     agent.add(CondensationRequest())
-    with pytest.raises(NoCondensationAvailable, match=r"the condensation names 2 of 2 events.*; its last 2 stay"):
+    with pytest.raises(
+        NoCondensationAvailable, match=r"the condensation names 2 of 2 events.*; its last 2 stay"
+    ):
         agent.prepare()
     assert len(agent.prepare()) == 2
 
@@ -411,7 +482,9 @@ def test_a_part_of_a_pipeline_that_may_forget_nothing_leaves_it_to_the_next(agen
 
 
 def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
-    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 10}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "amortized_forgetting", "max_size": 10}
+    ) as histories:
         history = histories["c1"]
         sizes = []
         for number in range(40):
@@ -423,13 +496,19 @@ def test_a_view_that_a_step_returned_was_shown_once_another_event_follows():
         assert noted[:4] == [None, 1, 2, 3]
         assert first_unseen(history.view()) == history.view()[-1].meta[SHOWN]
         forged = replace(message("b"), meta={SHOWN: 99})
-        assert first_unseen(viewed(message("a"), forged)) == 1, "a View before an event does not show it"
+        assert first_unseen(viewed(message("a"), forged)) == 1, (
+            "a View before an event does not show it"
+        )
         assert history.condense("by hand").action.metadata["reason"] == "request"
-        assert first_unseen(histories["c1"].view()) == first_unseen(View.from_events(history.events()))
+        assert first_unseen(histories["c1"].view()) == first_unseen(
+            View.from_events(history.events())
+        )
 
 
 def test_a_view_that_nothing_followed_was_not_shown_and_one_is_noted_once():
-    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 4}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "amortized_forgetting", "max_size": 4}
+    ) as histories:
         history = histories["c1"]
         history.append([message(f"note {number}") for number in range(6)])
         assert len(history.prepare()) == 6, "no model was shown it yet"
@@ -449,19 +528,25 @@ def test_an_unknown_event_behind_a_view_stays_as_it_was_written_and_the_next_one
         history = histories["c1"]
         history.append(message("a"))
         version = history.prepare().version
-        (recorded,) = history.append(UnknownEvent(stored_kind="of.tomorrow", stored_schema=1, body=b"{}", shown=True))
+        (recorded,) = history.append(
+            UnknownEvent(stored_kind="of.tomorrow", stored_schema=1, body=b"{}", shown=True)
+        )
         assert recorded.event == next(history.events(1))
         assert history.append(message("b"))[0].event.meta == {SHOWN: version}
 
 
 @pytest.mark.parametrize(
-    "condenser", [{"type": "amortized_forgetting", "max_size": 4, "keep_first": 0}, {"type": "digest"}]
+    "condenser",
+    [{"type": "amortized_forgetting", "max_size": 4, "keep_first": 0}, {"type": "digest"}],
 )
 def test_calls_before_a_note_of_the_runtime_wait_and_stay(condenser):
     calls = [call(call_id=f"c{number}", response_id="r") for number in range(2)]
     note = Annotation(name="state", data="resumed", shown=True)
     view = viewed(
-        [message(f"m{n}", "agent" if n % 2 else "user") for n in range(6)], calls, note, CondensationRequest()
+        [message(f"m{n}", "agent" if n % 2 else "user") for n in range(6)],
+        calls,
+        note,
+        CondensationRequest(),
     )
     assert [view[place].call_id for place in pending_positions(view.units)] == ["c0", "c1"]
     made = condenser_from_config(condenser).condense(view)

@@ -49,7 +49,9 @@ THINKING = ({"type": "thinking", "thinking": "hm"},)
         (5, 2, 3, [0, 1, 4]),
     ],
 )
-def test_recent_events_are_the_head_and_exactly_the_rest_from_the_end(count, keep_first, max_events, right):
+def test_recent_events_are_the_head_and_exactly_the_rest_from_the_end(
+    count, keep_first, max_events, right
+):
     whole = viewed(messages(count))
     view = shown(RecentEventsCondenser(max_events, keep_first).condense(whole))
     assert ids(view) == right
@@ -65,7 +67,14 @@ def test_recent_events_keep_a_call_with_its_answer_on_either_border():
 
 def test_a_head_that_ends_in_a_unit_costs_the_newest_events_no_place():
     calls = [call(call_id=f"c{n}", response_id="r") for n in range(4)]
-    view = viewed(messages(2), calls, [answer(call_id=f"c{n}") for n in range(4)], pair(5), pair(6), message("STOP"))
+    view = viewed(
+        messages(2),
+        calls,
+        [answer(call_id=f"c{n}") for n in range(4)],
+        pair(5),
+        pair(6),
+        message("STOP"),
+    )
     recent, (report,) = RecentEventsCondenser(max_events=5, keep_first=3).step(view)
     assert ids(recent) == [*range(10), 12, 13, 14]
     assert (report["hidden"], report["events_kept_whole"]) == (2, 8)
@@ -87,9 +96,15 @@ def test_a_request_on_a_short_view_is_declined_not_an_accident():
 
 
 def running_loop(calls):
-    """A tool loop that goes on: thinking at its first call only, as models without interleaved thinking write it."""
+    """A tool loop that goes on: thinking at its first call only, as models without interleaved
+    thinking write it.
+    """
     first, answered = pair(0)
-    return [replace(first, thinking=THINKING), answered, *(event for n in range(1, calls) for event in pair(n))]
+    return [
+        replace(first, thinking=THINKING),
+        answered,
+        *(event for n in range(1, calls) for event in pair(n)),
+    ]
 
 
 def test_a_loop_that_is_running_stays_though_the_view_is_then_above_its_size():
@@ -116,7 +131,10 @@ def test_a_summary_in_the_middle_never_costs_the_head():
 
 # --- the conversation window; ids as in a history that begins with 0 ---
 
-RECALL = [Action(tool="recall", arguments={"query": "hello"}), Observation(content="known", tool="recall", cause=2)]
+RECALL = [
+    Action(tool="recall", arguments={"query": "hello"}),
+    Observation(content="known", tool="recall", cause=2),
+]
 STEPS = [*pair(1), *pair(2), *pair(3)]
 
 
@@ -132,7 +150,10 @@ def test_the_window_keeps_what_is_essential_and_the_newer_half():
 
 
 def test_only_what_was_recalled_for_the_first_message_is_essential():
-    later = [Action(tool="recall", arguments={"query": "more"}), Observation(content="known", tool="recall", cause=7)]
+    later = [
+        Action(tool="recall", arguments={"query": "more"}),
+        Observation(content="known", tool="recall", cause=7),
+    ]
     events = history(SYSTEM, message(), RECALL, pair(1), message("more"), later, pair(2))
     view = viewed(events, REQUEST)
     assert ids(after(view, ConversationWindowCondenser().condense(view))) == [0, 1, 2, 3, 9, 10]
@@ -142,7 +163,10 @@ def test_only_what_was_recalled_for_the_first_message_is_essential():
     "content",
     [
         "hello",
-        ({"type": "text", "text": "hello"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}),
+        (
+            {"type": "text", "text": "hello"},
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+        ),
         ({"type": "image_url", "image_url": {"url": "data:,"}}, {"type": "text", "text": "hello"}),
         ({"type": "text", "text": "hel"}, {"type": "text", "text": "lo"}),
     ],
@@ -167,7 +191,8 @@ def test_the_window_does_not_begin_with_answers_to_what_is_outside():
     view, result = window(SYSTEM, message(), RECALL, orphans, STEPS[:4])
     assert ids(after(view, result)) == [0, 1, 2, 3, 8, 9]
     with pytest.raises(NoCondensationAvailable, match="essential or recent, or never sent"):
-        window(SYSTEM, message(), RECALL, orphans)  # no model is sent them: the prompt would stay as long
+        # no model is sent them: the prompt would stay as long
+        window(SYSTEM, message(), RECALL, orphans)
 
 
 def test_parallel_calls_are_kept_or_forgotten_together():
@@ -199,11 +224,15 @@ def test_a_summary_that_a_log_holds_is_an_event_like_any_other():
     stored = CondensationSummary(content="an imported one")
     view = viewed(message(), stored, messages(5), REQUEST)
     assert 1 not in ids(after(view, ConversationWindowCondenser().condense(view)))
-    assert 1 not in ids(after(view, LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=4).condense(view)))
+    assert 1 not in ids(
+        after(view, LLMAttentionCondenser(Scripted('{"ids": []}'), max_size=4).condense(view))
+    )
 
 
 def test_the_window_keeps_summaries_and_never_writes_an_id_of_nothing():
-    view, result = window(message(), messages(6), condensed(1, 2, summary="S", offset=1), messages(4))
+    view, result = window(
+        message(), messages(6), condensed(1, 2, summary="S", offset=1), messages(4)
+    )
     assert -9 in ids(after(view, result)), "W3"
     assert plan(result).forgotten.summaries == ()
     assert all(event_id >= 0 for event_id in plan(result).forgotten_event_ids or ())
@@ -215,7 +244,8 @@ def test_the_window_keeps_summaries_and_never_writes_an_id_of_nothing():
     ids=["empty", "system prompt", "no user message", "essentials only", "one message"],
 )
 def test_a_window_without_anything_to_forget_says_so(events):
-    with pytest.raises(NoCondensationAvailable):  # W2, W4: an empty condensation would answer and change nothing
+    # W2, W4: an empty condensation would answer and change nothing
+    with pytest.raises(NoCondensationAvailable):
         window(events)
 
 
@@ -223,8 +253,14 @@ def test_a_window_without_anything_to_forget_says_so(events):
 
 
 def abandoned_loop():
-    """A tool loop with a call that was never answered, the message that ended it, and work behind that."""
-    loop = [replace(call(call_id="a"), thinking=THINKING), answer(call_id="a"), call(call_id="never")]
+    """A tool loop with a call that was never answered, the message that ended it, and work behind
+    that.
+    """
+    loop = [
+        replace(call(call_id="a"), thinking=THINKING),
+        answer(call_id="a"),
+        call(call_id="never"),
+    ]
     return [message(), *loop, message("go on"), pair(1), pair(2)]
 
 
@@ -237,7 +273,9 @@ def abandoned_loop():
     ],
     ids=lambda condenser: condenser.type,
 )
-def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_is_behind_it(condenser):
+def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_is_behind_it(
+    condenser,
+):
     view = viewed(*abandoned_loop())
     result = condenser.condense(view)
     seen = result if isinstance(result, View) else after(view, result)
@@ -248,21 +286,35 @@ def test_the_event_that_ends_a_loop_stays_where_the_loop_would_take_along_what_i
 def test_what_recent_events_hide_is_reported():
     view = viewed(messages(5))
     (report,) = RecentEventsCondenser(max_events=3, keep_first=1).step(view).reports
-    assert report == {"condenser": "recent_events", "rule": {"keep_first": 1, "max_events": 3}, "hidden": 2}
+    assert report == {
+        "condenser": "recent_events",
+        "rule": {"keep_first": 1, "max_events": 3},
+        "hidden": 2,
+    }
     assert RecentEventsCondenser(max_events=5).step(view).reports == ()
 
 
 def test_where_a_call_that_waits_reaches_into_the_head_nothing_is_forgotten():
     parallel = [call(call_id=f"c{n}", response_id="r") for n in range(8)]
     view = viewed(message(), parallel, [answer(call_id=f"c{n}") for n in range(7)])
-    for condenser in (AmortizedForgettingCondenser(max_size=10, keep_first=2), RecentEventsCondenser(10, keep_first=2)):
+    for condenser in (
+        AmortizedForgettingCondenser(max_size=10, keep_first=2),
+        RecentEventsCondenser(10, keep_first=2),
+    ):
         same, (report,) = condenser.step(view)
         assert same is view
         assert "rule" in report, "it is recorded once"
 
 
-@pytest.mark.parametrize("view, reason", [(viewed(messages(11)), "events"), (viewed(messages(9), REQUEST), "request")])
+@pytest.mark.parametrize(
+    "view, reason", [(viewed(messages(11)), "events"), (viewed(messages(9), REQUEST), "request")]
+)
 def test_a_condensation_says_why_it_was_made(view, reason):
     metadata = plan(AmortizedForgettingCondenser(max_size=10).condense(view)).metadata
     assert metadata["reason"] == reason
-    assert plan(AmortizedForgettingCondenser().get_condensation(viewed(messages(60)))).metadata["reason"] == "asked for"
+    assert (
+        plan(AmortizedForgettingCondenser().get_condensation(viewed(messages(60)))).metadata[
+            "reason"
+        ]
+        == "asked for"
+    )

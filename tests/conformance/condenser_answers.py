@@ -27,7 +27,13 @@ from foldlog.condensers.strategies.showing import (
     RecentEventsCondenser,
     is_masked,
 )
-from foldlog.eventstore.events import Action, CondensationAction, CondensationSummary, Event, summary_of
+from foldlog.eventstore.events import (
+    Action,
+    CondensationAction,
+    CondensationSummary,
+    Event,
+    summary_of,
+)
 from foldlog.formats import decode
 from foldlog.projections import View, words_of
 from tests.conformance.v0_selection import V0LLMSummarizingCondenser, V0StructuredSummaryCondenser
@@ -58,7 +64,9 @@ def type_of(spec: Spec) -> str:
 
 
 def with_defaults(spec: Spec, defaults: Mapping[str, Json]) -> Json:
-    """The parameters that the reference's class works with, and its parts' where it is a pipeline."""
+    """The parameters that the reference's class works with, and its parts' where it is a
+    pipeline.
+    """
     given = {key: value for key, value in spec.items() if key not in ("type", "via", "bogus")}
     full = {"type": type_of(spec), **defaults.get(type_of(spec), {}), **given}
     if "condensers" in full:
@@ -68,7 +76,9 @@ def with_defaults(spec: Spec, defaults: Mapping[str, Json]) -> Json:
 
 @dataclass
 class Script:
-    """The model of a case: its replies in turn, the last one again and again. ``calls`` are the prompts it got."""
+    """The model of a case: its replies in turn, the last one again and again. ``calls`` are the
+    prompts it got.
+    """
 
     replies: list[Any]
     source_ids: Mapping[int, int]
@@ -95,13 +105,21 @@ class Script:
     def complete(self, messages: Sequence[Mapping[str, Any]], **how: Any) -> Reply:
         scripted = self.reply(len(self.calls))
         self.calls.append(messages)
-        fields: Json = {"model": self.model, "response_id": "scripted-response", "finish_reason": "stop"}
+        fields: Json = {
+            "model": self.model,
+            "response_id": "scripted-response",
+            "finish_reason": "stop",
+        }
         match scripted:
             case {"error": problem}:
                 raise ModelCallFailed(self.model, "refused", problem, {"problem": problem})
             case {"ids": ids}:
                 named = how.get("response_schema") is not None  # the model was shown our ids
-                ours = [self.source_ids.get(source_id, source_id + 10**6) for source_id in ids] if named else ids
+                ours = (
+                    [self.source_ids.get(source_id, source_id + 10**6) for source_id in ids]
+                    if named
+                    else ids
+                )
                 return Reply(text=json.dumps({"ids": ours}), **fields)
             case {"tool_args": arguments}:
                 call = ToolCall(scripted.get("tool_name", TOOL_NAME), json.dumps(arguments))
@@ -127,14 +145,18 @@ class CharacterAgent:
     def token_sums(self, view: View) -> list[int]:
         sums, characters = [0], 0
         for event in view:
-            characters += len(words_of(event.thought if isinstance(event, Action) else event.content))  # type: ignore[union-attr]
+            characters += len(
+                words_of(event.thought if isinstance(event, Action) else event.content)
+            )  # type: ignore[union-attr]
             sums.append(characters // self.chars_per_token)
         return sums
 
 
 @dataclass
 class Answer:
-    """An answer to one View, in the reference's words. ``named`` are our ids of what a condensation forgets."""
+    """An answer to one View, in the reference's words. ``named`` are our ids of what a condensation
+    forgets.
+    """
 
     result: Json
     after: Json | None = None
@@ -157,23 +179,41 @@ def answered(
     *,
     force: bool = False,
 ) -> Answer:
-    """``describe`` puts a View into the reference's words. ``force`` asks for a condensation, due or not."""
+    """``describe`` puts a View into the reference's words. ``force`` asks for a condensation, due
+    or not.
+    """
     try:
         if force and isinstance(condenser, RollingCondenser):
             result, reports = Step(condenser.get_condensation(view, agent))
         else:
             result, reports = condenser.step(view, agent)
     except NoCondensationAvailable as error:
-        return Answer({"result": "error", "message": str(error)}, metadata_keys=_keys(error.reports))
+        return Answer(
+            {"result": "error", "message": str(error)}, metadata_keys=_keys(error.reports)
+        )
     if isinstance(result, View):
-        return Answer({"result": "view", **describe(result)}, shown=result, metadata_keys=_keys(reports))
+        return Answer(
+            {"result": "view", **describe(result)}, shown=result, metadata_keys=_keys(reports)
+        )
     plan = result.action
     intervals, summaries = plan.forgotten
-    named = frozenset({*summaries, *(i for first, last in intervals for i in range(first, last + 1))})
+    named = frozenset(
+        {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
+    )
     forgotten = [naming(event) for event in view if event.id in named]
-    fields = {"forgotten": forgotten, "summary": plan.summary, "summary_offset": plan.summary_offset}
+    fields = {
+        "forgotten": forgotten,
+        "summary": plan.summary,
+        "summary_offset": plan.summary_offset,
+    }
     after = describe(view.then([plan]))
-    return Answer({"result": "condensation", **fields}, after, named, plan, metadata_keys=_keys(reports_of(plan)))
+    return Answer(
+        {"result": "condensation", **fields},
+        after,
+        named,
+        plan,
+        metadata_keys=_keys(reports_of(plan)),
+    )
 
 
 def _keys(reports: Iterable[Mapping[str, Any]]) -> list[list[str]]:
@@ -189,7 +229,9 @@ def v0_history(records: Sequence[Json]) -> list[Event]:
 
 def v0_condenser(spec: Spec, script: Script) -> Condenser:
     if spec.get("via") == "config":
-        return condenser_from_config(_with_model({key: value for key, value in spec.items() if key != "via"}))
+        return condenser_from_config(
+            _with_model({key: value for key, value in spec.items() if key != "via"})
+        )
     full = with_defaults(spec, V0_CLASS_DEFAULTS)
     name = full.pop("type")
     match name:
@@ -222,7 +264,10 @@ V0_RULES: Json = {"minimum_progress": 1e-9}
 
 def _with_model(spec: Spec) -> Json:
     if type_of(spec) in ("llm", "structured", "llm_attention"):
-        return {**spec, "llm_config": {"model": "scripted", "function_calling": True, "response_schema": True}}
+        return {
+            **spec,
+            "llm_config": {"model": "scripted", "function_calling": True, "response_schema": True},
+        }
     return dict(spec)
 
 
@@ -244,7 +289,9 @@ def v0_view(view: View, naming: Naming = source_id) -> Json:
     """V0 knows no id for a summary, and none for a masked event."""
     nameless = [event.id < 0 or is_masked(event) for event in view]
     return {
-        "ids": [None if hidden else naming(event) for event, hidden in zip(view, nameless, strict=True)],
+        "ids": [
+            None if hidden else naming(event) for event, hidden in zip(view, nameless, strict=True)
+        ],
         "synthetic": [
             {"position": place, "text": event.content}  # type: ignore[union-attr]
             for place, (event, hidden) in enumerate(zip(view, nameless, strict=True))
@@ -262,7 +309,9 @@ def v0_calls(script: Script, naming: Callable[[int], Any]) -> list[Json]:
         previous = _PREVIOUS.search(text)
         ids = [naming(int(event_id)) for event_id in _EVENT.findall(text)]
         summary = previous[1] if previous else None
-        calls.append({"event_ids": ids, "previous_summary": None if summary == NO_SUMMARY else summary})
+        calls.append(
+            {"event_ids": ids, "previous_summary": None if summary == NO_SUMMARY else summary}
+        )
     return calls
 
 
@@ -291,16 +340,24 @@ def v1_names(events: Sequence[Event]) -> Naming:
         if event.id >= 0:
             return source_id(event)
         condensation = summary_of(event.id)
-        return f"{source_id(events[condensation])}-summary" if condensation < len(events) else "next-summary"
+        return (
+            f"{source_id(events[condensation])}-summary"
+            if condensation < len(events)
+            else "next-summary"
+        )
 
     return naming
 
 
 def v1_view(view: View, naming: Naming) -> Json:
     ids = [naming(event) for event in view]
-    summaries = [place for place, event in enumerate(view) if isinstance(event, CondensationSummary)]
+    summaries = [
+        place for place, event in enumerate(view) if isinstance(event, CondensationSummary)
+    ]
     return {
         "ids": ids,
-        "summaries": [{"position": at, "id": ids[at], "text": view[at].content} for at in summaries],  # type: ignore[union-attr]
+        "summaries": [
+            {"position": at, "id": ids[at], "text": view[at].content} for at in summaries
+        ],  # type: ignore[union-attr]
         "unhandled_condensation_request": view.unhandled_condensation_request,
     }

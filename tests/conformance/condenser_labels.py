@@ -1,8 +1,9 @@
 """Why an answer of ours may differ from a recorded one: the labels of the README beside this file.
 
-Each is a bug of the reference, or a difference of the dialects, that touches this View with these parameters: were it
-not there, the answers would have to agree. A label says no more than what it is about, so each explains some fields of
-an answer (``EXPLAINS``), and applies only where the bug has bitten or would have.
+Each is a bug of the reference, or a difference of the dialects, that touches this View with these
+parameters: were it not there, the answers would have to agree. A label says no more than what it is
+about, so each explains some fields of an answer (``EXPLAINS``), and applies only where the bug has
+bitten or would have.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ c.0 D16 P2 W2 W4 A1 L2 L1 L5 L3 L4 T1 T5 T7 T2 T3 T4 T6 R2 R1 M1 P1 A2 A3 L7 L8 
 B-V1 D10 U1 D9 D4
 """
 ORDER = _ORDER.split()
-"""Every label, the decisive ones first: an answer that several touch is counted under the first of them."""
+"""Every label, the decisive ones first: an answer that several touch is counted under the first of
+them.
+"""
 
 _OUTCOME = frozenset({"result", "after", "step"})
 _ASKED = _OUTCOME | {"prompts", "metadata", "calls"}
@@ -35,10 +38,16 @@ EXPLAINS: Mapping[str, Set[str]] = {
     "A4": {"after"},
     "D4": {"after", "step"},
     "L6": {"prompts", "after"},
-    **dict.fromkeys(("W2", "W4", "A1", "R1", "R2", "M1", "P1", "A2", "A3", "W1", "T2", "T3", "T4", "T8"), _OUTCOME),
+    **dict.fromkeys(
+        ("W2", "W4", "A1", "R1", "R2", "M1", "P1", "A2", "A3", "W1", "T2", "T3", "T4", "T8"),
+        _OUTCOME,
+    ),
     **dict.fromkeys(("L7", "L8", "T6", "D9", "D10"), _OUTCOME | {"prompts"}),
     "U1": _OUTCOME,
-    **dict.fromkeys(("L1", "L2", "L3", "L4", "L5", "T1", "T5", "T7", "K1", "K2", "S1", "S3", "S4", "B-V1"), _ASKED),
+    **dict.fromkeys(
+        ("L1", "L2", "L3", "L4", "L5", "T1", "T5", "T7", "K1", "K2", "S1", "S3", "S4", "B-V1"),
+        _ASKED,
+    ),
 }
 """What of an answer may differ for each of them."""
 
@@ -48,7 +57,9 @@ def first_label(labels: set[str]) -> str:
 
 
 def explaining(labels: Set[str], fields: Set[str]) -> set[str]:
-    """Those of ``labels`` that explain something of what differs; none where some field is explained by none."""
+    """Those of ``labels`` that explain something of what differs; none where some field is
+    explained by none.
+    """
     telling = {label for label in labels if EXPLAINS[label] & fields}
     return telling if fields <= set().union(*(EXPLAINS[label] for label in telling)) else set()
 
@@ -58,15 +69,18 @@ _OUTCOMES: Mapping[str, Set[str]] = {
     **dict.fromkeys(("W2", "W4", "A1", "T7"), _NOTHING_AVAILABLE),
     "S3": _NOTHING_AVAILABLE | {"reset"},
 }
-"""What our answer must be for a label to explain it: where the reference condenses nothing, so do we."""
+"""What our answer must be for a label to explain it: where the reference condenses nothing, so do
+we.
+"""
 
 _OF_UNITS = frozenset({"T8", "W1", "U1"})
 _WITHOUT_A_SUMMARY = frozenset({"recent", "amortized", "conversation_window", "llm_attention"})
 
 
 def bearing_on(labels: Set[str], spec: Json, answer: Answer, recorded: Json) -> set[str]:
-    """Return the labels that our answer does not contradict. Whole units are a reason to keep more, never to keep less,
-    in a strategy that writes no summary: what the reference keeps must stay here.
+    """Return the labels that our answer does not contradict. Whole units are a reason to keep more,
+    never to keep less, in a strategy that writes no summary: what the reference keeps must stay
+    here.
     """
     outcome = answer.result["result"]
     if answer.plan is not None and answer.plan.metadata["outcome"] == "reset":
@@ -78,7 +92,9 @@ def bearing_on(labels: Set[str], spec: Json, answer: Answer, recorded: Json) -> 
 
 
 def keeps_more(ours: Json, recorded: Json) -> bool:
-    """Whether every event that the reference keeps stays here. Masked and synthetic ones have no id to be told by."""
+    """Whether every event that the reference keeps stays here. Masked and synthetic ones have no id
+    to be told by.
+    """
     if recorded["result"] == "view" and ours["result"] == "view":
         return set(recorded["ids"]) - {None} <= set(ours["ids"])
     if recorded["result"] == "condensation":
@@ -146,7 +162,9 @@ def window_labels(view: View, recorded: Json) -> Iterator[str]:
     if forgotten == []:
         has_user = any(isinstance(event, Message) and event.source == "user" for event in view)
         yield "W4" if has_user else "W2"
-    if forgotten is not None and (parts_a_unit(view, forgotten) or takes_every_place(view, forgotten)):
+    if forgotten is not None and (
+        parts_a_unit(view, forgotten) or takes_every_place(view, forgotten)
+    ):
         yield "W1"
 
 
@@ -157,7 +175,9 @@ def takes_every_place(view: View, forgotten: list[Any]) -> bool:
 
 def summarizing_labels(spec: Json, view: View, script: Script) -> Iterator[str]:
     tail = spec["max_size"] // 2 - spec["keep_first"] - 1
-    summaries = [place for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)]
+    summaries = [
+        place for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)
+    ]
     due = view.unhandled_condensation_request or len(view) > spec["max_size"]
     if tail == 0 and due:
         yield "L1"
@@ -207,7 +227,9 @@ def attention_labels(spec: Json, view: View, recorded: Json, script: Script) -> 
 
 
 def v0_pipeline_labels(spec: Json, view: View, recorded: Json, script: Script) -> set[str]:
-    """Those of its parts, each on the View that it is shown; and those of masks before other parts."""
+    """Those of its parts, each on the View that it is shown; and those of masks before other
+    parts.
+    """
     labels: set[str] = set()
     seen, masking = view, False
     for part in spec["condensers"]:
@@ -239,11 +261,17 @@ def v0_borders(spec: Json, view: View) -> Iterator[int]:
     """Where V0 cuts this View, if it does; beyond its ends it does not."""
     match spec["type"]:
         case "recent":
-            borders = (spec["keep_first"], len(view) - max(0, spec["max_events"] - spec["keep_first"]))
+            borders = (
+                spec["keep_first"],
+                len(view) - max(0, spec["max_events"] - spec["keep_first"]),
+            )
         case "amortized":
             borders = (spec["keep_first"], len(view) - spec["max_size"] // 2 + spec["keep_first"])
         case "llm" | "structured":
-            borders = (spec["keep_first"], len(view) - spec["max_size"] // 2 + spec["keep_first"] + 1)
+            borders = (
+                spec["keep_first"],
+                len(view) - spec["max_size"] // 2 + spec["keep_first"] + 1,
+            )
         case _:
             borders = ()
     return (border for border in borders if 0 <= border <= len(view))
@@ -259,15 +287,23 @@ def parts_a_unit(view: View, forgotten: Iterable[Any]) -> bool:
     """Whether there is a unit of the View that V0 forgot in part."""
     gone = set(forgotten)
     units = (view[start:stop] for start, stop in pairwise((*view.cut_points, len(view))))
-    return any(len({source_id(event) in gone for event in unit if event.id >= 0}) > 1 for unit in units)
+    return any(
+        len({source_id(event) in gone for event in unit if event.id >= 0}) > 1 for unit in units
+    )
 
 
 def without_the_bugs_of_masks(recorded: Json, view: View) -> Json:
     """V0's View behind a mask, had it left summaries (M1) and the request (P1) alone."""
-    summaries = {place: event for place, event in enumerate(view.events) if isinstance(event, CondensationSummary)}
+    summaries = {
+        place: event
+        for place, event in enumerate(view.events)
+        if isinstance(event, CondensationSummary)
+    }
     stored = {place: source_id(event) for place, event in summaries.items() if event.id >= 0}
     synthetic = [each for each in recorded["synthetic"] if each["position"] not in summaries]
-    synthetic += [{"position": at, "text": event.content} for at, event in summaries.items() if event.id < 0]
+    synthetic += [
+        {"position": at, "text": event.content} for at, event in summaries.items() if event.id < 0
+    ]
     return {
         **recorded,
         "ids": [stored.get(place, event_id) for place, event_id in enumerate(recorded["ids"])],
@@ -279,11 +315,22 @@ def without_the_bugs_of_masks(recorded: Json, view: View) -> Json:
 # --- V1 ---
 
 
-def v1_labels(spec: Json, view: View, expected: Json, script: Script, replies: Replies, agent: Any) -> set[str]:
+def v1_labels(
+    spec: Json, view: View, expected: Json, script: Script, replies: Replies, agent: Any
+) -> set[str]:
     """``replies`` are what the mended reference was given."""
     if spec["type"] == "pipeline":
-        return set().union(*(v1_labels(part, view, expected, script, replies, agent) for part in spec["condensers"]))
-    return set(v1_own_labels(spec, view, expected, script, replies, agent)) if spec["type"] == "llm" else set()
+        return set().union(
+            *(
+                v1_labels(part, view, expected, script, replies, agent)
+                for part in spec["condensers"]
+            )
+        )
+    return (
+        set(v1_own_labels(spec, view, expected, script, replies, agent))
+        if spec["type"] == "llm"
+        else set()
+    )
 
 
 def v1_own_labels(
@@ -295,7 +342,9 @@ def v1_own_labels(
     if forgotten and all(event_id.endswith("-summary") for event_id in forgotten):
         yield "K1" if "tokens" in expected.get("reasons", ()) else "S3"
     reference = cut_points_of_reference(view)
-    if any(_next(view.cut_points, at) != _next(reference, at) for at in v1_borders(spec, view, agent)):
+    if any(
+        _next(view.cut_points, at) != _next(reference, at) for at in v1_borders(spec, view, agent)
+    ):
         yield "B-V1"
     if view.cut_points[-1] < len(view):
         yield "S4"
@@ -306,7 +355,10 @@ def v1_own_labels(
 def v1_borders(spec: Json, view: View, agent: Any) -> Iterator[int]:
     """Where V1 would like to cut this View, for whatever reason."""
     length, size, kept_first = len(view), spec["max_size"], spec["keep_first"]
-    prompt = next((place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+    prompt = next(
+        (place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)),
+        0,
+    )
     yield max(kept_first, prompt)
     yield prompt  # of a hard reset
     tails = [size // 2 - kept_first - 1, length // 2 - kept_first - 1]

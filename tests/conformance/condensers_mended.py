@@ -1,7 +1,8 @@
-"""What the references would answer with the bugs of their list mended: written down again, as plainly as can be.
+"""What the references would answer with the bugs of their list mended: written down again, as
+plainly as can be.
 
-Nothing of ours is used but the View: its events, where it may be cut, and what of it is sent. ``Mended`` names what
-happens by our event ids.
+Nothing of ours is used but the View: its events, where it may be cut, and what of it is sent.
+``Mended`` names what happens by our event ids.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Mended:
-    """``view``: the ids shown, and which are masked. ``condensation``: the ids forgotten, and where a summary goes.
-    ``error``: a condensation was needed and there is none.
+    """``view``: the ids shown, and which are masked. ``condensation``: the ids forgotten, and where
+    a summary goes. ``error``: a condensation was needed and there is none.
     """
 
     result: str
@@ -44,8 +45,8 @@ ERROR = Mended("error")
 
 
 class Replies:
-    """The scripted replies, one after the other. ``too_large`` counts those that would have saved no tokens, and
-    ``crowded`` the choices of V1 that leave no room for a summary.
+    """The scripted replies, one after the other. ``too_large`` counts those that would have saved
+    no tokens, and ``crowded`` the choices of V1 that leave no room for a summary.
     """
 
     def __init__(self, script: Script) -> None:
@@ -56,8 +57,12 @@ class Replies:
         return self._script.reply(self.asked - 1)
 
 
-def mended_pipeline(parts: list[Json], view: View, replies: Replies, source_ids: Any, rule: str, agent: Any) -> Mended:
-    """A part that masks or hides passes on what it shows; one that has nothing to forget leaves it to the next."""
+def mended_pipeline(
+    parts: list[Json], view: View, replies: Replies, source_ids: Any, rule: str, agent: Any
+) -> Mended:
+    """A part that masks or hides passes on what it shows; one that has nothing to forget leaves it
+    to the next.
+    """
     seen, masked, failed = view, frozenset[int](), False
     for part in parts:
         asked = replies.asked
@@ -79,7 +84,9 @@ def mended_pipeline(parts: list[Json], view: View, replies: Replies, source_ids:
     return ERROR if failed else Mended("view", shown, masked.intersection(shown))
 
 
-def mended(spec: Json, view: View, replies: Replies, source_ids: Any, rule: str, agent: Any = None) -> Mended:
+def mended(
+    spec: Json, view: View, replies: Replies, source_ids: Any, rule: str, agent: Any = None
+) -> Mended:
     """``spec`` has all its parameters."""
     match spec["type"]:
         case "noop":
@@ -90,7 +97,11 @@ def mended(spec: Json, view: View, replies: Replies, source_ids: Any, rule: str,
             older = view.events[: max(0, len(view) - spec["attention_window"])]
             return as_it_is(view, {event.id for event in older if isinstance(event, Observation)})
         case "browser_output_masking":
-            outputs = [event.id for event in view if isinstance(event, Observation) and event.tool.startswith("browse")]
+            outputs = [
+                event.id
+                for event in view
+                if isinstance(event, Observation) and event.tool.startswith("browse")
+            ]
             return as_it_is(view, set(outputs[: max(0, len(outputs) - spec["attention_window"])]))
         case "recent":
             return recent(spec, view)
@@ -118,7 +129,9 @@ def cut_at_or_after(view: View, wanted: int) -> int | None:
 
 
 def is_synthetic(event: Event) -> bool:
-    """Whether this is a condensation's summary, which V0's ids do not name. A stored one is an event like any other."""
+    """Whether this is a condensation's summary, which V0's ids do not name. A stored one is an
+    event like any other.
+    """
     return event.id < 0
 
 
@@ -127,21 +140,28 @@ def has_real(events: Sequence[Event]) -> bool:
 
 
 def first_that_forgets(view: View, found: Iterable[set[int]]) -> Mended:
-    forgets = (Mended("condensation", forgotten=frozenset(gone)) for gone in found if max(gone, default=-1) >= 0)
+    forgets = (
+        Mended("condensation", forgotten=frozenset(gone))
+        for gone in found
+        if max(gone, default=-1) >= 0
+    )
     return next(forgets, unavailable(view))
 
 
 def unavailable(view: View) -> Mended:
-    """What happens where nothing can be forgotten: a request must be told so, a View that is too long can wait."""
+    """What happens where nothing can be forgotten: a request must be told so, a View that is too
+    long can wait.
+    """
     return ERROR if view.unhandled_condensation_request else as_it_is(view)
 
 
-# -- strategies without a summary: their own rule counts events one by one, then whole units stay ----------------------
+# -- strategies without a summary: their own rule counts events one by one, then whole units stay
+# ----------------------
 
 
 def forgotten_beside(view: View, kept: set[int], *, summaries: bool) -> set[int]:
-    """What lies between two cut points goes if no place of it is kept. Summaries of what is forgotten stay, unless the
-    rule counts them like anything else.
+    """What lies between two cut points goes if no place of it is kept. Summaries of what is
+    forgotten stay, unless the rule counts them like anything else.
     """
     gone: set[int] = set()
     for start, stop in pairwise(view.cut_points):
@@ -171,21 +191,35 @@ def amortized(spec: Spec, view: View) -> Mended:
 
 
 def window(view: View) -> Mended:
-    """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay, and may only go
-    where nothing else can. To forget only what no model is sent would fulfil no request.
+    """W1: V0 forgets the newest calls because the window shows their outputs alone; here they stay,
+    and may only go where nothing else can. To forget only what no model is sent would fulfil no
+    request.
     """
     if not view.unhandled_condensation_request:
         return as_it_is(view)
     events, sent = view.events, {view[place].id for place in view.fit_positions}
-    asked = next((n for n, event in enumerate(events) if isinstance(event, Message) and event.source == "user"), None)
+    asked = next(
+        (
+            n
+            for n, event in enumerate(events)
+            if isinstance(event, Message) and event.source == "user"
+        ),
+        None,
+    )
     if asked is None:
         return unavailable(view)
     prompts = [n for n, event in enumerate(events) if isinstance(event, SystemMessage)]
     essential = {asked, *prompts[:1]}
-    recalls = [n for n in range(asked + 1, len(events)) if is_recall(events[n], text_of(events[asked]))]
+    recalls = [
+        n for n in range(asked + 1, len(events)) if is_recall(events[n], text_of(events[asked]))
+    ]
     for recall in recalls[:1]:
         causes = [getattr(event, "cause", None) == events[recall].id for event in events]
-        found = [n for n in range(recall + 1, len(events)) if isinstance(events[n], Observation) and causes[n]]
+        found = [
+            n
+            for n in range(recall + 1, len(events))
+            if isinstance(events[n], Observation) and causes[n]
+        ]
         essential |= {recall, *found[:1]}
     newest = list(range(len(events)))[-max(1, (len(events) - len(essential)) // 2) :]
     kept = list(newest)
@@ -205,7 +239,11 @@ def is_recall(event: Event, query: str) -> bool:
 
 def text_of(event: Event) -> str:
     assert isinstance(event, Message)
-    return event.content if isinstance(event.content, str) else "".join(part.get("text", "") for part in event.content)
+    return (
+        event.content
+        if isinstance(event.content, str)
+        else "".join(part.get("text", "") for part in event.content)
+    )
 
 
 def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any) -> Mended:
@@ -225,7 +263,9 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
         by_tokens = [[tokens_tail(spec, view, agent, start)]] if over else [[]]
         stops = [stop_before(view, [*tails, *more]) for more in by_tokens]
         least = max(1, spec.get("minimum_progress", 0.1 if rule == "v1" else 0) * length)
-        stops = [stop for stop in stops if sum(event.id >= 0 for event in view[start:stop]) >= least]
+        stops = [
+            stop for stop in stops if sum(event.id >= 0 for event in view[start:stop]) >= least
+        ]
         made = summarized(spec, view, start, stops, replies, agent)
         if made is not None:
             return made
@@ -234,8 +274,14 @@ def summarizing(spec: Spec, view: View, replies: Replies, rule: str, agent: Any)
     if (
         rule == "v0" and not (over or stops) and length <= size
     ):  # L2: the request aims at half of max_size, and that is there
-        beyond = [event for event in view[kept_first : max(0, length - min(tails))] if event.id >= 0]
-        if length <= size // 2 or not beyond or len(beyond) < spec.get("minimum_progress", 0) * length:
+        beyond = [
+            event for event in view[kept_first : max(0, length - min(tails))] if event.id >= 0
+        ]
+        if (
+            length <= size // 2
+            or not beyond
+            or len(beyond) < spec.get("minimum_progress", 0) * length
+        ):
             return ERROR
 
     start = cut_at_or_after(view, prompt)
@@ -259,9 +305,11 @@ def stop_before(view: View, tails: Sequence[int]) -> int:
     return view.cut_points[-1] if stop is None else stop
 
 
-def summarized(spec: Spec, view: View, start: int, stops: Sequence[int], replies: Replies, agent: Any) -> Mended | None:
-    """V1's choice. K2: where that, with its summary, is more than the limit, the next one, which goes further and is
-    summarized from the first summary on. None where no reply is of use.
+def summarized(
+    spec: Spec, view: View, start: int, stops: Sequence[int], replies: Replies, agent: Any
+) -> Mended | None:
+    """V1's choice. K2: where that, with its summary, is more than the limit, the next one, which
+    goes further and is summarized from the first summary on. None where no reply is of use.
     """
     for stop, wider in pairwise([*dict.fromkeys(stops), None]):
         if stop is None:
@@ -285,11 +333,18 @@ def summarized(spec: Spec, view: View, start: int, stops: Sequence[int], replies
 
 
 def behind_prompt(view: View) -> int:
-    return next((place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)), 0)
+    return next(
+        (place + 1 for place, event in enumerate(view.events) if isinstance(event, SystemMessage)),
+        0,
+    )
 
 
 def tokens_limit(spec: Spec, agent: Any) -> int | None:
-    limits = [] if agent is None else [n for n in (spec.get("max_tokens"), agent.max_input_tokens) if n is not None]
+    limits = (
+        []
+        if agent is None
+        else [n for n in (spec.get("max_tokens"), agent.max_input_tokens) if n is not None]
+    )
     return min(limits, default=None)
 
 
@@ -309,7 +364,9 @@ def tokens_tail(spec: Spec, view: View, agent: Any, head: int) -> int:
 
 
 def tokens_with(view: View, start: int, stop: int, reply: Any, agent: Any) -> int:
-    """The tokens of the prompt with the reply in the place of what it stands for; without any where it is None."""
+    """The tokens of the prompt with the reply in the place of what it stands for; without any where
+    it is None.
+    """
     if agent is None:
         return 0
     text = reply if isinstance(reply, str) else "x"
@@ -318,7 +375,9 @@ def tokens_with(view: View, start: int, stop: int, reply: Any, agent: Any) -> in
 
 
 def saves_tokens(view: View, start: int, stop: int, reply: Any, agent: Any) -> bool:
-    return agent is None or tokens_with(view, start, stop, reply, agent) < agent.token_sums(view)[-1]
+    return (
+        agent is None or tokens_with(view, start, stop, reply, agent) < agent.token_sums(view)[-1]
+    )
 
 
 TEXTS = {"ids", "no_tool_calls"}
@@ -332,7 +391,11 @@ def usable(reply: Any, kind: str) -> bool:
     if not isinstance(reply, dict) or reply.get("tool_name", TOOL_NAME) != TOOL_NAME:
         return False
     try:
-        state = reply["tool_args"] if "tool_args" in reply else json.loads(reply.get("raw_tool_args", ""))
+        state = (
+            reply["tool_args"]
+            if "tool_args" in reply
+            else json.loads(reply.get("raw_tool_args", ""))
+        )
     except ValueError:
         return False
     required = set(REQUIRED)
@@ -350,22 +413,31 @@ def attention(spec: Spec, view: View, replies: Replies, source_ids: Any) -> Mend
         return as_it_is(view)
     head = set(range(min(spec["keep_first"], len(view))))
     places = spec["max_size"] // 2 - len(head)
-    open_to_choice = [n for n, event in enumerate(view.events) if n not in head and not is_synthetic(event)]
+    open_to_choice = [
+        n for n, event in enumerate(view.events) if n not in head and not is_synthetic(event)
+    ]
     if len(open_to_choice) <= places or all_stay_anyway(view, head, open_to_choice, places):
         return unavailable(view)
     reply = replies.next()
     if isinstance(reply, dict) and "error" in reply and not asked:
         return as_it_is(view)
-    ids = [source_ids.get(each) for each in (reply["ids"] if isinstance(reply, dict) and "ids" in reply else [])]
+    ids = [
+        source_ids.get(each)
+        for each in (reply["ids"] if isinstance(reply, dict) and "ids" in reply else [])
+    ]
     given = [ids, []] if asked else [ids]  # the newest, where what the model would let go cannot go
     return first_that_forgets(view, [chosen(view, head, places, each) for each in given])
 
 
 def chosen(view: View, head: set[int], places: int, ids: Sequence[object]) -> set[int]:
-    """The head stays, the first distinct ids of the reply that are in the View outside it, and then the newest."""
+    """The head stays, the first distinct ids of the reply that are in the View outside it, and then
+    the newest.
+    """
     free = [n for n, event in enumerate(view.events) if n not in head and not is_synthetic(event)]
     place_of = {view[place].id: place for place in free}
-    named = list(dict.fromkeys(place_of[each] for each in ids if type(each) is int and each in place_of))[:places]
+    named = list(
+        dict.fromkeys(place_of[each] for each in ids if type(each) is int and each in place_of)
+    )[:places]
     named += [place for place in reversed(free) if place not in named][: places - len(named)]
     return forgotten_beside(view, head | set(named), summaries=False)
 
@@ -374,18 +446,29 @@ def all_stay_anyway(view: View, head: set[int], open_to_choice: list[int], place
     """Whether no unit can go, though as many events as possible are chosen from the others."""
     for start, stop in pairwise(view.cut_points):
         unit = [place for place in open_to_choice if start <= place < stop]
-        if unit and not head & set(range(start, stop)) and len(open_to_choice) - len(unit) >= places:
+        if (
+            unit
+            and not head & set(range(start, stop))
+            and len(open_to_choice) - len(unit) >= places
+        ):
             return False
     return True
 
 
 def joins_loops(view: View, right: Mended) -> bool:
-    """Whether what is forgotten, with no summary in its place, makes one tool loop of two, so that something is lost
-    that was to stay: docs/internals/decisions/0031-joined-loops.md. Then more stays than is said here.
+    """Whether what is forgotten, with no summary in its place, makes one tool loop of two, so that
+    something is lost that was to stay: docs/internals/decisions/0031-joined-loops.md. Then more
+    stays than is said here.
     """
     if right.offset is not None or right.result not in ("view", "condensation"):
         return False
-    shown = set(right.shown) if right.result == "view" else {event.id for event in view} - right.forgotten
+    shown = (
+        set(right.shown)
+        if right.result == "view"
+        else {event.id for event in view} - right.forgotten
+    )
     after = view.with_events(event for event in view.events if event.id in shown)
-    sent_before, sent_after = ({each[place].id for place in each.fit_positions} for each in (view, after))
+    sent_before, sent_after = (
+        {each[place].id for place in each.fit_positions} for each in (view, after)
+    )
     return not sent_before & shown <= sent_after

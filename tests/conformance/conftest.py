@@ -1,4 +1,6 @@
-"""What every recorder is tested with. A recorder is done when this folder passes; none is tested on its own for it."""
+"""What every recorder is tested with. A recorder is done when this folder passes; none is tested on
+its own for it.
+"""
 
 from __future__ import annotations
 

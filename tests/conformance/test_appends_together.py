@@ -63,7 +63,9 @@ def test_appends_to_several_conversations_have_their_ids_and_positions_in_order(
 @together
 def test_an_append_that_fails_fails_alone(store: Store):
     store.append("a", said("0"), expected_version=0, idempotency_key="turn")
-    erase(store, store.append("gone", said("0"), expected_version=0)[0].conversation, reason="asked")
+    erase(
+        store, store.append("gone", said("0"), expected_version=0)[0].conversation, reason="asked"
+    )
     outcomes = appended(
         store,
         ("a", said("1"), 1),
@@ -75,7 +77,12 @@ def test_an_append_that_fails_fails_alone(store: Store):
         ("a", said("2"), 2),
     )
     failed = [VersionConflict, IdempotencyConflict, ConversationErased, InvalidEvent]
-    assert [type(outcome.error) for outcome in outcomes] == [type(None), *failed, type(None), type(None)]
+    assert [type(outcome.error) for outcome in outcomes] == [
+        type(None),
+        *failed,
+        type(None),
+        type(None),
+    ]
     assert isinstance(outcomes[1].error, VersionConflict)
     assert (outcomes[1].error.expected, outcomes[1].error.actual) == (1, 2)
     assert (contents(store, "a"), contents(store, "b")) == (["0", "1", "2"], ["1"])
@@ -96,7 +103,9 @@ def test_an_append_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it
 
 @together
 def test_a_repeated_key_gives_the_recorded_events(store: Store):
-    outcomes = appended(store, ("a", said("1"), 0, "turn"), ("a", said("1"), 0, "turn"), ("a", said("2"), 1))
+    outcomes = appended(
+        store, ("a", said("1"), 0, "turn"), ("a", said("1"), 0, "turn"), ("a", said("2"), 1)
+    )
     assert ids(outcomes) == [[0], [0], [1]]
     assert contents(store, "a") == ["1", "2"]
 
@@ -104,7 +113,9 @@ def test_a_repeated_key_gives_the_recorded_events(store: Store):
 @together
 def test_a_history_knows_its_generation_after_an_append_with_others(store: Store):
     generation = Generation()
-    [outcome] = append_all(store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)])
+    [outcome] = append_all(
+        store.database, [prepare_append(store, "a", said("1"), 0, generation=generation)]
+    )
     assert outcome.error is None
     assert generation.key is not None
 
@@ -113,13 +124,17 @@ def test_a_repeated_key_appends_nothing_to_the_others_either(store: Store):
     change = Documents(store).prepare("b", {"from": "a"}, 0, Generation())
     assert change is not None
     for _ in range(2):
-        [recorded] = store.append("a", said("1"), expected_version=0, idempotency_key="turn", together=[change])
+        [recorded] = store.append(
+            "a", said("1"), expected_version=0, idempotency_key="turn", together=[change]
+        )
         assert (recorded.id, store.version("a"), store.version("b")) == (0, 1, 1)
 
 
 def test_an_append_together_with_one_to_the_same_conversation_is_before_it(store: Store):
     store.append("a", said("0"), expected_version=0)
-    changes = [Documents(store).prepare("a", {"count": 1}, expected, Generation()) for expected in (1, 2)]
+    changes = [
+        Documents(store).prepare("a", {"count": 1}, expected, Generation()) for expected in (1, 2)
+    ]
     for change in changes:
         assert change is not None
         with suppress(VersionConflict):  # the first one is to be behind event 0

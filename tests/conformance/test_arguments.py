@@ -45,7 +45,9 @@ CALLS: dict[str, Callable[[Store, int], object]] = {
     "snapshot.head_at": on_snapshot(lambda snapshot, n: snapshot.head_at(n)),
     "snapshot.events, start": on_snapshot(lambda snapshot, n: list(snapshot.events(n))),
     "snapshot.events, stop": on_snapshot(lambda snapshot, n: list(snapshot.events(0, n))),
-    "snapshot.structural_events": on_snapshot(lambda snapshot, n: list(snapshot.structural_events(n))),
+    "snapshot.structural_events": on_snapshot(
+        lambda snapshot, n: list(snapshot.structural_events(n))
+    ),
     "snapshot.shown_events": on_snapshot(lambda snapshot, n: snapshot.shown_events([(0, n)])),
     "snapshot.record_at": on_snapshot(lambda snapshot, n: snapshot.record_at("p", n)),
     "snapshot.records": on_snapshot(lambda snapshot, n: list(snapshot.records("p", n))),
@@ -62,7 +64,9 @@ def filled(store: Store) -> Store:
 @pytest.mark.parametrize("name", CALLS)
 def test_a_number_beyond_64_bits_is_refused_by_name(filled: Store, name: str):
     for number in TOO_LARGE:
-        with pytest.raises(InvalidArgument, match=rf"is {number}; use a whole number from -?\d+ to \d+"):
+        with pytest.raises(
+            InvalidArgument, match=rf"is {number}; use a whole number from -?\d+ to \d+"
+        ):
             CALLS[name](filled, number)
     assert filled.version("c") == 3
 
@@ -83,8 +87,12 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Sto
     views = Views(filled)
     calls: list[Callable[[], object]] = [
         lambda: filled.append("c", HI, expected_version=number),
-        lambda: filled.append("c", Observation(content="x", cause=number), expected_version=ANY_VERSION),
-        lambda: filled.append("c", CondensationAction(forgotten_event_ids=[number]), expected_version=ANY_VERSION),
+        lambda: filled.append(
+            "c", Observation(content="x", cause=number), expected_version=ANY_VERSION
+        ),
+        lambda: filled.append(
+            "c", CondensationAction(forgotten_event_ids=[number]), expected_version=ANY_VERSION
+        ),
         lambda: filled.append(
             "c",
             CondensationAction(forgotten_events_start_id=0, forgotten_events_end_id=number),
@@ -103,15 +111,22 @@ def test_a_number_beyond_64_bits_in_an_event_or_a_version_is_refused(filled: Sto
 
 
 @pytest.mark.parametrize("year, keeps", [(1, False), (1969, False), (1970, True), (9999, True)])
-def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(recorder: Recorder, year: int, keeps: bool):
+def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(
+    recorder: Recorder, year: int, keeps: bool
+):
     store = Store(recorder, clock=lambda: datetime(year, 12, 31, tzinfo=UTC))
     if keeps:
         (recorded,) = store.append("c", HI, expected_version=0)
         assert recorded.recorded_at.year == year
         assert [event.id for event in store.events("c")] == [0]
         return
-    for call in (lambda: store.append("c", HI, expected_version=0), lambda: store.ingest("c", [HI] * 2)):
-        with pytest.raises(InvalidArgument, match="the store keeps the years 1970 to 9999; nothing was written"):
+    for call in (
+        lambda: store.append("c", HI, expected_version=0),
+        lambda: store.ingest("c", [HI] * 2),
+    ):
+        with pytest.raises(
+            InvalidArgument, match="the store keeps the years 1970 to 9999; nothing was written"
+        ):
             call()
     assert store.version("c") == 0
 
@@ -149,7 +164,9 @@ def test_no_conversation_begins_with_an_empty_id(store: Store, begin: Callable[[
     assert [row.id for row in store.conversations()] == ["c"]
 
 
-def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_conversation_that_has_an_empty_id_is_read_and_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     with monkeypatch.context() as earlier:
         earlier.setattr(
             writing,

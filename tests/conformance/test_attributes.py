@@ -72,18 +72,26 @@ def test_histories_are_found_by_their_attributes_at_once(histories: Histories):
     ]:
         assert "".join(names(histories.list(attributes, age_max_s=3600))) == expected, attributes
     (found,) = histories.list({"app": "chat"}).conversations
-    assert (found.attributes, found.version) == ({"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1}, 1)
+    assert (found.attributes, found.version) == (
+        {"user": "u1", "app": "chat", "tags": ["red", "big"], "size": 1},
+        1,
+    )
     assert len(histories["a"].view()) == 0
 
 
 def test_attributes_change_and_stay_with_their_versions(histories: Histories):
     history = histories.create("a", {"user": "u1", "title": "first"})
     history.append(said("hi"))
-    assert history.set_attributes(title="second", user=None, project="p") == {"title": "second", "project": "p"}
+    assert history.set_attributes(title="second", user=None, project="p") == {
+        "title": "second",
+        "project": "p",
+    }
     assert history.attributes() == {"title": "second", "project": "p"}
     assert history.document("attributes", version=2) == {"user": "u1", "title": "first"}
     for version, where in [(-1, "below 0"), (4, "past its end")]:
-        with pytest.raises(InvalidArgument, match=rf"has 3 events; version {version} is {where} \(use 0 to 3\)"):
+        with pytest.raises(
+            InvalidArgument, match=rf"has 3 events; version {version} is {where} \(use 0 to 3\)"
+        ):
             history.document("attributes", version=version)
     assert names(histories.list({"user": "u1"})) == []
     assert names(histories.list({"title": "first"})) == []
@@ -111,7 +119,10 @@ def test_the_last_active_comes_first_and_the_list_says_how_old_it_is(histories: 
     new = histories.list({"user": "u1"}, age_max_s=0)
     assert names(new) == ["a", "c", "b"]
     assert new.as_of > recorded[0].recorded_at
-    assert (new.conversations[0].updated_at, new.conversations[0].version) == (recorded[0].recorded_at, 2)
+    assert (new.conversations[0].updated_at, new.conversations[0].version) == (
+        recorded[0].recorded_at,
+        2,
+    )
 
 
 def test_a_long_list_comes_page_by_page(histories: Histories):
@@ -138,11 +149,17 @@ def test_histories_without_attributes_and_from_elsewhere_are_listed(histories: H
         other = Histories(store)
         assert names(other.list({"user": "u1"}, age_max_s=0)) == ["a"]
         assert set(names(other.list(age_max_s=0))) == {"a", "imported", "plain"}
-        assert [dict(one.attributes or {}) for one in other.list({"user": "u1"}).conversations] == [{"user": "u1"}]
+        assert [dict(one.attributes or {}) for one in other.list({"user": "u1"}).conversations] == [
+            {"user": "u1"}
+        ]
 
 
 def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pytest.MonkeyPatch):
-    named: dict[str, dict[str, str]] = {"a": {"user": "u1"}, "b": {"user": "u2"}, "c": {"user": "u1", "app": "x"}}
+    named: dict[str, dict[str, str]] = {
+        "a": {"user": "u1"},
+        "b": {"user": "u2"},
+        "c": {"user": "u1", "app": "x"},
+    }
     for name, attributes in named.items():
         histories.create(name, attributes)
     histories.list(age_max_s=0)
@@ -151,19 +168,27 @@ def test_a_list_waits_for_no_other_writer(histories: Histories, monkeypatch: pyt
     read, really = list[int](), Database.find_key
     with monkeypatch.context() as others_write:
         others_write.setattr(histories.store.database.recorder, "transact", refuses)
-        others_write.setattr(Database, "find_key", lambda *given: (read.append(given[2]), really(*given))[1])
+        others_write.setattr(
+            Database, "find_key", lambda *given: (read.append(given[2]), really(*given))[1]
+        )
         for attributes in ({}, {"user": "u1"}, {"app": "x"}, {"app": "y"}):
             matching = [one for one in "dcba" if attributes.items() <= named[one].items()]
             assert names(histories.list(attributes, age_max_s=0)) == matching
         first = histories.list(limit=3, age_max_s=0)
-        assert names(first) + names(histories.list(limit=3, after=first.after, age_max_s=0)) == list("dcba")
-        if "FOLDLOG_PGBOUNCER" not in os.environ:  # behind a pooler each question of a follower commits
+        assert names(first) + names(
+            histories.list(limit=3, after=first.after, age_max_s=0)
+        ) == list("dcba")
+        # behind a pooler each question of a follower commits
+        if "FOLDLOG_PGBOUNCER" not in os.environ:
             assert len(read) == 1, "the conversation that is not listed is read once"
     histories["a"].append(said("newest"))
     with monkeypatch.context() as others_write:
         others_write.setattr(histories.store.database.recorder, "transact", refuses)
         found = histories.list({"user": "u1"}, age_max_s=0).conversations
-    assert [(one.id, one.version, one.attributes) for one in found] == [("a", 2, named["a"]), ("c", 1, named["c"])]
+    assert [(one.id, one.version, one.attributes) for one in found] == [
+        ("a", 2, named["a"]),
+        ("c", 1, named["c"]),
+    ]
     assert found == histories.list({"user": "u1"}, age_max_s=0).conversations
     histories["b"].append(said("newer"))
     for there in ("badc", "adc"):
@@ -178,11 +203,16 @@ def refuses(*_: object, **__: object) -> None:
 
 
 def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(recorder: Recorder):
-    plain, encrypted = (Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS))
+    plain, encrypted = (
+        Histories(Store(recorder, WriteSettings(keys=keys))) for keys in (None, KEYS)
+    )
     plain.create("open", {"user": "u1"})
     encrypted.create("secret", {"user": "u1"})
     assert set(names(encrypted.list({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
-    with pytest.raises(KeyUnavailable, match=r"may have these attributes too are encrypted under .*; set FOLDLOG_KEY"):
+    with pytest.raises(
+        KeyUnavailable,
+        match=r"may have these attributes too are encrypted under .*; set FOLDLOG_KEY",
+    ):
         plain.list({"user": "u1"}, age_max_s=0)
     third = Histories(Store(recorder, WriteSettings(keys=KeyRing([SecretStr("33" * 32)]))))
     with pytest.raises(
@@ -201,10 +231,16 @@ def test_attributes_may_hold_a_lone_surrogate(recorder: Recorder, keys: KeyRing 
     attributes = {"title": "caf\u00e9", "cut\udc00": "a\ud800"}
     histories.create("a", attributes)
     assert histories["a"].attributes() == attributes
-    assert [one.attributes for one in histories.list({"cut\udc00": "a\ud800"}).conversations] == [attributes]
+    assert [one.attributes for one in histories.list({"cut\udc00": "a\ud800"}).conversations] == [
+        attributes
+    ]
     assert names(histories.list({"cut\udc00": "a\ud801"})) == []
     histories.create("b", {"whole": "\ud83d" + "\ude00"})
-    assert names(histories.list({"whole": "\ud83d" + "\ude00"})) == names(histories.list({"whole": "😀"})) == ["b"]
+    assert (
+        names(histories.list({"whole": "\ud83d" + "\ude00"}))
+        == names(histories.list({"whole": "😀"}))
+        == ["b"]
+    )
     assert not any(verdict.findings for verdict in verify(histories.store))
 
 
@@ -262,7 +298,9 @@ def test_what_a_list_keeps_can_be_deleted(tmp_path: Path, keys: KeyRing | None, 
     path = tmp_path / "history.db"
 
     def listed(histories: Histories) -> list[object]:
-        pages = [histories.list(wanted, age_max_s=0).conversations for wanted in ({"user": "ann"}, {})]
+        pages = [
+            histories.list(wanted, age_max_s=0).conversations for wanted in ({"user": "ann"}, {})
+        ]
         return [(one.id, dict(one.attributes or {}), one.version) for page in pages for one in page]
 
     with open_store(f"sqlite:///{path}", keys=keys) as store, Histories(store) as histories:
@@ -271,7 +309,9 @@ def test_what_a_list_keeps_can_be_deleted(tmp_path: Path, keys: KeyRing | None, 
         histories["c"].append(said("x"))
         before = listed(histories)
     with closing(sqlite3.connect(path)) as connection, connection:
-        assert connection.execute("DELETE FROM records WHERE projection = 'attributes'").rowcount == 2
+        assert (
+            connection.execute("DELETE FROM records WHERE projection = 'attributes'").rowcount == 2
+        )
         if deleted == "all of the list":
             connection.execute("DELETE FROM listing")
             connection.execute("DELETE FROM listed")
@@ -300,7 +340,9 @@ def test_attributes_that_were_changed_in_the_file_are_listed_as_the_events_have_
         histories = Histories(Store(recorder, WriteSettings(keys=keys)))
         Store(recorder).append("b", said("b"), expected_version=0)
         histories.create("a", {"user": "u1"})
-        assert [one.attributes for one in histories.list({"user": "u1"}).conversations] == [{"user": "u1"}]
+        assert [one.attributes for one in histories.list({"user": "u1"}).conversations] == [
+            {"user": "u1"}
+        ]
         with closing(sqlite3.connect(recorder.path)) as connection, connection:
             connection.execute(f"UPDATE records SET {change} WHERE projection = 'attributes'")
         found = {one.id: one.attributes for one in histories.list().conversations}
@@ -324,7 +366,9 @@ def test_without_its_key_a_damaged_history_is_listed_beside_the_others(
         assert set(names(Histories(store).list())) == {"a", "b"}
     with closing(stored_rows.connect(path)) as connection, connection:
         last = "(SELECT max(position) FROM events WHERE conversation = 1)"
-        assert connection.execute(f"UPDATE events SET {change} WHERE position = {last}").rowcount == 1
+        assert (
+            connection.execute(f"UPDATE events SET {change} WHERE position = {last}").rowcount == 1
+        )
     with open_store(url) as store:
         listed = Histories(store).list().conversations
     assert {one.id: (one.version, one.attributes) for one in listed} == {

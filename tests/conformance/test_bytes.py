@@ -1,5 +1,5 @@
-"""Bytes in events and documents on every recorder: they come back as they were, are kept once, and go with what held
-them.
+"""Bytes in events and documents on every recorder: they come back as they were, are kept once, and
+go with what held them.
 """
 
 from __future__ import annotations
@@ -67,10 +67,23 @@ def said(image: bytes) -> Event:
 
 TURN: list[Event] = [
     said(IMAGE),
-    Action(tool="look", arguments={"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]}, call_id="1"),
-    Observation(tool="look", call_id="1", content=({"type": "text", "text": "x", "data": IMAGE},), extras={"n": 1}),
+    Action(
+        tool="look",
+        arguments={"at": [SMALL, {"lone \udcff": b""}], "$bytes": [{"at": ["x"]}]},
+        call_id="1",
+    ),
+    Observation(
+        tool="look",
+        call_id="1",
+        content=({"type": "text", "text": "x", "data": IMAGE},),
+        extras={"n": 1},
+    ),
     Annotation(name="raw", data=b"zeros" * 1_000, meta={"k": (SMALL, 1)}, extra={"later": SMALL}),
-    Message(source="agent", content="no bytes", origin=Origin(format="f", id=1, rest={"raw": SMALL, "n": 1e400})),
+    Message(
+        source="agent",
+        content="no bytes",
+        origin=Origin(format="f", id=1, rest={"raw": SMALL, "n": 1e400}),
+    ),
 ]
 READ = [
     ({"type": "image_url", "image_url": {"url": IMAGE}},),
@@ -116,17 +129,25 @@ def kept(recorder: Recorder, table: str = "attachments") -> int:
         with closing(sqlite3.connect(recorder.path)) as connection:
             return int(connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0])
     assert isinstance(recorder, PostgresRecorder | Stores)
-    one = [recorder.server_of(number)[1] for number in recorder.numbers] if isinstance(recorder, Stores) else [recorder]
+    one = (
+        [recorder.server_of(number)[1] for number in recorder.numbers]
+        if isinstance(recorder, Stores)
+        else [recorder]
+    )
     with psycopg.connect(**one[0]._parameters) as server:
         counted = 0
         for store in one:
-            statement = sql.SQL("SELECT count(*) FROM {}").format(sql.Identifier(store.schema, table))
+            statement = sql.SQL("SELECT count(*) FROM {}").format(
+                sql.Identifier(store.schema, table)
+            )
             counted += server.execute(statement).fetchall()[0][0]
         return counted
 
 
 def problems(store: Store) -> list[str]:
-    return [f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings]
+    return [
+        f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings
+    ]
 
 
 def fresh(store: Store) -> Store:
@@ -135,7 +156,9 @@ def fresh(store: Store) -> Store:
 
 
 def test_bytes_follow_events_that_have_none(store: Store):
-    """An event without bytes is written in fewer steps where the conversation is known: this one is not."""
+    """An event without bytes is written in fewer steps where the conversation is known: this one is
+    not.
+    """
     for _ in range(3):
         store.append("c1", Message(source="user", content="see"), expected_version=ANY_VERSION)
     for _ in range(2):
@@ -152,7 +175,9 @@ def test_bytes_come_back_as_bytes(store: Store):
     assert values(again.events("c")) == READ
     assert [type(value) for value in READ[1]["at"][:1]] == [bytes]
     assert [one.event for one in again.follow()] == [one.event for one in recorded]
-    assert list(Views(again).current("c").events) == [event for event in again.events("c") if event.shown]
+    assert list(Views(again).current("c").events) == [
+        event for event in again.events("c") if event.shown
+    ]
     assert [event.id for event in again.events("c", reverse=True)] == [4, 3, 2, 1, 0]
     assert problems(again) == []
 
@@ -175,7 +200,9 @@ def test_the_same_bytes_are_kept_once_in_a_conversation(store: Store):
     assert kept(store.database.recorder) == 3
 
 
-def test_an_import_of_many_keeps_them_once_and_is_compared(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_an_import_of_many_keeps_them_once_and_is_compared(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(importing, "CHUNK", 100)
     history = [said(IMAGE if n % 10 == 9 else SMALL) for n in range(210)]  # three chunks
     store.ingest("c", history)
@@ -190,14 +217,18 @@ def test_an_import_of_many_keeps_them_once_and_is_compared(store: Store, monkeyp
 
 def test_a_retry_is_recognized_by_its_bytes(store: Store):
     first = store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
-    assert store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k") == first
+    assert (
+        store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k") == first
+    )
     with pytest.raises(IdempotencyConflict):
         store.append("c", said(SMALL), expected_version=ANY_VERSION, idempotency_key="k")
 
 
 def test_nothing_of_a_refused_append_is_kept(store: Store):
     with pytest.raises(InvalidEvent):
-        store.append("c", [said(IMAGE), Message(source="user", content="x", cause=7)], expected_version=0)
+        store.append(
+            "c", [said(IMAGE), Message(source="user", content="x", cause=7)], expected_version=0
+        )
     assert kept(store.database.recorder) == 0
 
 
@@ -243,10 +274,12 @@ def test_a_redaction_takes_bytes_that_no_other_event_has(store: Store):
 def test_a_retry_of_what_was_redacted_is_recognized(store: Store):
     store.append("c", said(IMAGE), expected_version=0, idempotency_key="k")
     redact(store, "c", 0, reason="asked to", by="me")
-    (event, _) = store.events("c")
+    event, _ = store.events("c")
     assert event.redacted is not None
     assert event.redacted.bytes > len(IMAGE)
-    assert len(store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k")) == 1
+    assert (
+        len(store.append("c", said(IMAGE), expected_version=ANY_VERSION, idempotency_key="k")) == 1
+    )
     assert kept(store.database.recorder) == 0
     with pytest.raises(IdempotencyConflict):
         store.append("c", said(IMAGE[1:]), expected_version=ANY_VERSION, idempotency_key="k")
@@ -267,13 +300,17 @@ def test_a_fork_reads_its_parents_bytes_and_has_its_own(store: Store):
     assert problems(store) == []
 
 
-def target_of(settings: WriteSettings, shift: int, among: Sequence[WriteSettings] = TARGETS) -> WriteSettings:
+def target_of(
+    settings: WriteSettings, shift: int, among: Sequence[WriteSettings] = TARGETS
+) -> WriteSettings:
     """Each target of one form or another: with two shifts, all of them on each recorder."""
     return among[(list(SETTINGS.values()).index(settings) + shift) % len(among)]
 
 
 @pytest.mark.parametrize("shift", [0, 1])
-def test_copies_have_them(store: Store, settings: WriteSettings, open_recorder: OpenRecorder, shift: int):
+def test_copies_have_them(
+    store: Store, settings: WriteSettings, open_recorder: OpenRecorder, shift: int
+):
     store.append("c", TURN, expected_version=0)
     store.append("c", said(IMAGE), expected_version=5)
     other = Store(open_recorder(), target_of(settings, shift, TARGETS[:-1]))
@@ -281,7 +318,10 @@ def test_copies_have_them(store: Store, settings: WriteSettings, open_recorder: 
     assert values(fresh(other).events("c")) == [*READ, *values([said(IMAGE)])]
     assert other.conversation("c").head == store.conversation("c").head
     assert kept(other.database.recorder) == kept(store.database.recorder)
-    assert (problems(other), list(compare_stores(store, other))) == ([], list(compare_stores(store, store)))
+    assert (problems(other), list(compare_stores(store, other))) == (
+        [],
+        list(compare_stores(store, store)),
+    )
 
 
 @pytest.mark.parametrize("shift", [1, 3])
@@ -292,7 +332,9 @@ def test_every_change_of_form_keeps_them(store: Store, settings: WriteSettings, 
     head, before = store.conversation("c").head, kept(store.database.recorder)
     decrypt = settings.keys is not None and target.keys is None
     both = target._replace(keys=settings.keys) if decrypt else target
-    changed = Store(store.database.recorder, both._replace(compression=target.compression or "none"))
+    changed = Store(
+        store.database.recorder, both._replace(compression=target.compression or "none")
+    )
     assert [each.damaged for each in rekey(changed, decrypt=decrypt)] == [()]
     again = Store(store.database.recorder, target)
     assert values(again.events("c")) == [*READ, *values([said(IMAGE)] * 40)]
@@ -345,15 +387,24 @@ def damaged(store: Store, statement: str) -> None:
     [
         "DELETE FROM attachments",
         "DELETE FROM attached",
-        "UPDATE attachments SET body = CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') || substr(body, 2) AS BLOB)",
+        (
+            "UPDATE attachments SET body = CAST(iif(substr(body, 1, 1) = x'00', x'01', x'00') ||"
+            " substr(body, 2) AS BLOB)"
+        ),
         "UPDATE attachments SET encoding = encoding | 1",
         "UPDATE attached SET name = randomblob(32)",
     ],
 )
-def test_lost_or_changed_bytes_are_found_and_never_given_back(settings: WriteSettings, tmp_path: Path, statement: str):
+def test_lost_or_changed_bytes_are_found_and_never_given_back(
+    settings: WriteSettings, tmp_path: Path, statement: str
+):
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         store = Store(recorder, settings)
-        store.append("c", [said(b"\x01" + IMAGE), Message(source="user", content="sound")], expected_version=0)
+        store.append(
+            "c",
+            [said(b"\x01" + IMAGE), Message(source="user", content="sound")],
+            expected_version=0,
+        )
         damaged(store, statement)
         again = fresh(store)
         with pytest.raises(CorruptEvent, match="missing, or not the bytes that were written"):
@@ -385,29 +436,46 @@ def test_a_stranger_beside_an_event_is_not_its_own(settings: WriteSettings, tmp_
     with closing(SQLiteRecorder(str(tmp_path / "store.db"))) as recorder:
         store = Store(recorder, settings)
         store.append("c", said(IMAGE), expected_version=0)
-        damaged(store, "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments")
-        damaged(store, "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached")
+        damaged(
+            store,
+            "INSERT INTO attachments SELECT conversation, zeroblob(32), 9, x'00' FROM attachments",
+        )
+        damaged(
+            store, "INSERT INTO attached SELECT conversation, event, zeroblob(32), 9 FROM attached"
+        )
         assert values(fresh(store).events("c")) == values([said(IMAGE)])
-        assert [each.rows for each in rekey(Store(recorder, settings._replace(compression="none")))] == [1]
+        assert [
+            each.rows for each in rekey(Store(recorder, settings._replace(compression="none")))
+        ] == [1]
         assert kept(recorder) == 1
         assert values(fresh(store).events("c")) == values([said(IMAGE)])
         assert problems(store) == []
 
 
-# -- in documents -----------------------------------------------------------------------------------------------------
+# -- in documents
+# --------------------------------------------------------------------------------------------------
 
-STATE = {"image": IMAGE, "blobs": [{"type": "msgpack", "at": SMALL}], "$bytes": [{"at": ["x"]}], "n": 1}
+STATE = {
+    "image": IMAGE,
+    "blobs": [{"type": "msgpack", "at": SMALL}],
+    "$bytes": [{"at": ["x"]}],
+    "n": 1,
+}
 
 
 def put(store: Store, **values: Any) -> None:
     Documents(store).append("c", (), values)
 
 
-def read(store: Store, name: str = "state", conversation: str = "c", version: int | None = None) -> Any:
+def read(
+    store: Store, name: str = "state", conversation: str = "c", version: int | None = None
+) -> Any:
     return Documents(fresh(store)).get(conversation, name, version=version)
 
 
-@pytest.mark.parametrize("value", [STATE, IMAGE, [[SMALL]], {"lone": "\udcff", "at": b""}, {"n": 10**30, "at": SMALL}])
+@pytest.mark.parametrize(
+    "value", [STATE, IMAGE, [[SMALL]], {"lone": "\udcff", "at": b""}, {"n": 10**30, "at": SMALL}]
+)
 def test_bytes_of_documents_come_back_as_bytes_at_any_version(store: Store, value: Any):
     put(store, state=value)
     put(store, state={"changed": value}, other=1)
@@ -452,9 +520,14 @@ def test_what_stays_the_same_adds_nothing_and_what_differs_is_new(store: Store):
 def test_a_retry_of_documents_is_recognized_by_their_bytes(store: Store):
     documents = Documents(store)
     first = documents.append("c", said(SMALL), {"state": STATE}, idempotency_key="k")
-    assert Documents(fresh(store)).append("c", said(SMALL), {"state": STATE}, idempotency_key="k") == first
+    assert (
+        Documents(fresh(store)).append("c", said(SMALL), {"state": STATE}, idempotency_key="k")
+        == first
+    )
     with pytest.raises(IdempotencyConflict):
-        documents.append("c", said(SMALL), {"state": {**STATE, "image": SMALL}}, idempotency_key="k")
+        documents.append(
+            "c", said(SMALL), {"state": {**STATE, "image": SMALL}}, idempotency_key="k"
+        )
 
 
 def test_attributes_hold_none(store: Store):

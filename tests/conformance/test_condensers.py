@@ -1,9 +1,10 @@
 """Condensers against the recorded answers of the two references, case by case: OpenHands V0 and V1.
 
-Every answer agrees, or differs for a reason that has a name: a bug of the reference, or a difference between dialects,
-labelled as in the README beside this file. Either way it must be what ``condensers_mended`` says, which was written
-apart from the condensers. A part of the cases lies beside this file; all are read where ``../shared/conformance`` is
-there. How many agree, and how many differ under which label, is printed at the end of the run.
+Every answer agrees, or differs for a reason that has a name: a bug of the reference, or a
+difference between dialects, labelled as in the README beside this file. Either way it must be what
+``condensers_mended`` says, which was written apart from the condensers. A part of the cases lies
+beside this file; all are read where ``../shared/conformance`` is there. How many agree, and how
+many differ under which label, is printed at the end of the run.
 """
 
 from __future__ import annotations
@@ -96,7 +97,9 @@ def v0_compared(case: Json) -> Compared:
         condenser = v0_condenser(case["condenser"], script)
     except InvalidCondenser as error:
         assert_names_the_numbers(str(error), expected["condenser"].get("message", ""))
-        return differing(("refused", True, expected["condenser"]["result"] == "init_error")), {"c.0"}
+        return differing(("refused", True, expected["condenser"]["result"] == "init_error")), {
+            "c.0"
+        }
     assert expected["condenser"]["result"] != "init_error", "the reference refuses these parameters"
     force = case.get("force", False)
     answer = answered(condenser, view, source_id, v0_view, force=force)
@@ -104,9 +107,14 @@ def v0_compared(case: Json) -> Compared:
     if not force:
         assert_mended(answer, mended(spec, view, Replies(script), script.source_ids, "v0"), view)
     if spec["type"] in ("observation_masking", "browser_output_masking"):
-        assert v0_reduced(answer.result) == without_the_bugs_of_masks(v0_reduced(expected["condenser"]), view)
+        assert v0_reduced(answer.result) == without_the_bugs_of_masks(
+            v0_reduced(expected["condenser"]), view
+        )
     length = spec.get("max_event_length", 10_000)
-    ours = v0_calls(script, lambda event_id: source_id(events[event_id]) if 0 <= event_id < len(events) else None)
+    ours = v0_calls(
+        script,
+        lambda event_id: source_id(events[event_id]) if 0 <= event_id < len(events) else None,
+    )
     return differing(
         ("result", v0_reduced(answer.result), v0_reduced(expected["condenser"], view)),
         ("after", answer.after, expected.get("after")),
@@ -116,11 +124,15 @@ def v0_compared(case: Json) -> Compared:
             [our_call(call, view, length) for call in ours],
             [v0_call(c, view, length) for c in expected["llm_calls"]],
         ),
-    ), bearing_on(v0_labels(spec, view, expected["condenser"], script), spec, answer, expected["condenser"])
+    ), bearing_on(
+        v0_labels(spec, view, expected["condenser"], script), spec, answer, expected["condenser"]
+    )
 
 
 def v0_reduced(result: Json, view: View | None = None) -> Json:
-    """What both sides say: no message, no choice between range and list; of what is forgotten, what the View shows."""
+    """What both sides say: no message, no choice between range and list; of what is forgotten, what
+    the View shows.
+    """
     kept = {
         key: result[key]
         for key in ("result", "ids", "synthetic", "unhandled_condensation_request", "summary")
@@ -128,9 +140,14 @@ def v0_reduced(result: Json, view: View | None = None) -> Json:
     }
     if result["result"] == "condensation":
         shown = (
-            result["forgotten"] if view is None else [i for i in result["forgotten"] if i in set(map(source_id, view))]
+            result["forgotten"]
+            if view is None
+            else [i for i in result["forgotten"] if i in set(map(source_id, view))]
         )
-        kept |= {"forgotten": sorted(i for i in shown if i is not None), "summary_offset": result["summary_offset"]}
+        kept |= {
+            "forgotten": sorted(i for i in shown if i is not None),
+            "summary_offset": result["summary_offset"],
+        }
     return kept
 
 
@@ -147,14 +164,19 @@ def v0_call(call: Json, view: View, length: int) -> Json:
     if text == v0_truncated("No events summarized", length):
         text = None
     ids = [event_id for event_id in call["event_ids"] if event_id != -1]
-    return {"events": ids, "summary": which_summary(text, view, lambda summary: v0_truncated(summary, length))}
+    return {
+        "events": ids,
+        "summary": which_summary(text, view, lambda summary: v0_truncated(summary, length)),
+    }
 
 
 def which_summary(text: str | None, view: View, cut: Callable[[str], str]) -> object:
     """The id of the summary that a prompt shows, however it was cut."""
     if text is None:
         return None
-    texts = [(event.id, cut(event.content)) for event in view if isinstance(event, CondensationSummary)]
+    texts = [
+        (event.id, cut(event.content)) for event in view if isinstance(event, CondensationSummary)
+    ]
     return next((event_id for event_id, shown in texts if shown == text), text)
 
 
@@ -167,19 +189,27 @@ def v0_truncated(text: str, length: int) -> str:
 
 def v0_action(case: Json) -> Compared:
     """A condensation from its fields: refused, or which ids it forgets."""
-    (event,) = v0_history([{"id": 0, "action": "condensation", "source": "agent", "args": case["fields"]}])
+    (event,) = v0_history(
+        [{"id": 0, "action": "condensation", "source": "agent", "args": case["fields"]}]
+    )
     recorded = case["expected"]["action"]
     ours = None
     if isinstance(event, CondensationAction):
         intervals, summaries = event.forgotten
-        ours = sorted({*summaries, *(i for first, last in intervals for i in range(first, last + 1))})
-    return differing(("action", ours, None if "error" in recorded else sorted(set(recorded["forgotten"])))), {"D16"}
+        ours = sorted(
+            {*summaries, *(i for first, last in intervals for i in range(first, last + 1))}
+        )
+    return differing(
+        ("action", ours, None if "error" in recorded else sorted(set(recorded["forgotten"])))
+    ), {"D16"}
 
 
 def v0_simulation(case: Json) -> Compared:
-    """Events arrive one at a time, with the next id each; after each the condenser is asked until it gives a View.
+    """Events arrive one at a time, with the next id each; after each the condenser is asked until
+    it gives a View.
 
-    Only up to the first difference are the recorded steps a measure; from there on the mended reference alone is.
+    Only up to the first difference are the recorded steps a measure; from there on the mended
+    reference alone is.
     """
     arriving = v0_history(case["events"])
     script = v0_script(case, [])
@@ -193,14 +223,24 @@ def v0_simulation(case: Json) -> Compared:
     for event in arriving:
         new_ids[event.id] = at = view.version
         view = view.then(
-            [replace(event, id=at, cause=new_ids.get(event.cause), origin=Origin(format="openhands-v0", id=at))]
+            [
+                replace(
+                    event,
+                    id=at,
+                    cause=new_ids.get(event.cause),
+                    origin=Origin(format="openhands-v0", id=at),
+                )
+            ]
         )
         for _ in range(case.get("max_reentry", REENTRY_MAX)):
             answer = answered(condenser, view, source_id, v0_view)
             assert_mended(answer, mended(spec, view, replies, script.source_ids, "v0"), view)
             if not found[0]:
                 step = next(recorded, {"at": None, "result": "nothing"})
-                differs = differing(("at", at, step["at"]), ("step", v0_reduced(answer.result), v0_reduced(step, view)))
+                differs = differing(
+                    ("at", at, step["at"]),
+                    ("step", v0_reduced(answer.result), v0_reduced(step, view)),
+                )
                 found = differs, bearing_on(v0_labels(spec, view, step, script), spec, answer, step)
             if answer.plan is None:
                 break
@@ -238,7 +278,13 @@ def v1_compared(case: Json) -> Compared:
     replies = Replies(script)
     assert_mended(answer, mended(spec, view, replies, script.source_ids, "v1", agent), view)
     due = (
-        [("handles requests", condenser.handles_condensation_requests(), expected["handles_requests"])]
+        [
+            (
+                "handles requests",
+                condenser.handles_condensation_requests(),
+                expected["handles_requests"],
+            )
+        ]
         if "handles_requests" in expected
         else []
     )
@@ -251,16 +297,24 @@ def v1_compared(case: Json) -> Compared:
         ("result", v1_reduced(answer.result), v1_reduced(expected["condenser"])),
         ("after", after, expected.get("after")),
         ("calls", len(script.calls), len(expected.get("llm_calls", []))),
-    ), bearing_on(v1_labels(spec, view, expected, script, replies, agent), spec, answer, expected["condenser"])
+    ), bearing_on(
+        v1_labels(spec, view, expected, script, replies, agent), spec, answer, expected["condenser"]
+    )
 
 
 def v1_reduced(result: Json) -> Json:
     kept = {
-        key: result[key] for key in ("result", "ids", "summaries", "unhandled_condensation_request") if key in result
+        key: result[key]
+        for key in ("result", "ids", "summaries", "unhandled_condensation_request")
+        if key in result
     }
     if result["result"] == "condensation":
         forgotten = result.get("forgotten", result.get("forgotten_event_ids"))
-        kept |= {"forgotten": sorted(forgotten), "summary": result["summary"], "offset": result["summary_offset"]}
+        kept |= {
+            "forgotten": sorted(forgotten),
+            "summary": result["summary"],
+            "offset": result["summary_offset"],
+        }
     return kept
 
 
@@ -268,7 +322,9 @@ def v1_reduced(result: Json) -> Json:
 
 
 def differing(*comparisons: tuple[str, Any, Any]) -> dict[str, str]:
-    return {what: f"{ours} for {recorded}" for what, ours, recorded in comparisons if ours != recorded}
+    return {
+        what: f"{ours} for {recorded}" for what, ours, recorded in comparisons if ours != recorded
+    }
 
 
 def assert_mended(answer: Answer, right: Mended, view: View) -> None:
@@ -288,10 +344,15 @@ def assert_mended(answer: Answer, right: Mended, view: View) -> None:
 def assert_names_the_numbers(ours: str, recorded: str) -> None:
     """A refusal of parameters that contradict each other names the same numbers."""
     if recorded.startswith("keep_first"):
-        assert re.findall(r"\(-?\d+\)", recorded) == re.findall(r"\(-?\d+\)", ours)[: recorded.count("(")]
+        assert (
+            re.findall(r"\(-?\d+\)", recorded)
+            == re.findall(r"\(-?\d+\)", ours)[: recorded.count("(")]
+        )
 
 
-def compare(compared: Callable[[Json], Compared], cases: Sequence[Json], record_property: Record) -> None:
+def compare(
+    compared: Callable[[Json], Compared], cases: Sequence[Json], record_property: Record
+) -> None:
     labelled: Counter[str] = Counter()
     unexplained = []
     for case in cases:
@@ -313,17 +374,22 @@ def compare(compared: Callable[[Json], Compared], cases: Sequence[Json], record_
 
 def all_cases(*names: str) -> list[Json]:
     if not SHARED.is_dir():
-        pytest.skip("the whole set of recorded cases is not beside the project, in ../shared/conformance")
+        pytest.skip(
+            "the whole set of recorded cases is not beside the project, in ../shared/conformance"
+        )
     return [case for name in names for case in joined_cases(name)]
 
 
 def joined_cases(name: str) -> Iterator[Json]:
-    """Cases of condensers with what was recorded of them, in the shape of the files beside this one."""
+    """Cases of condensers with what was recorded of them, in the shape of the files beside this
+    one.
+    """
     cases = lines(SHARED / (f"{name}.jsonl" if "edge" in name else f"{name}.cases.jsonl"))
     for case, answer in zip(cases, lines(SHARED / f"{name}.expected.jsonl"), strict=True):
         assert case["case"] == answer["case"]
         is_of_a_condenser = {"condenser", "steps", "action"} & answer.keys()
-        if is_of_a_condenser:  # the others are of Views and of configuration files, which are tested elsewhere
+        # the others are of Views and of configuration files, which are tested elsewhere
+        if is_of_a_condenser:
             yield {**case, "expected": {key: answer[key] for key in ANSWERS if key in answer}}
 
 

@@ -1,5 +1,5 @@
-"""Two stores on one recorder, as two processes have them: what one does to the data key of a conversation while the
-other stores its rows in another form.
+"""Two stores on one recorder, as two processes have them: what one does to the data key of a
+conversation while the other stores its rows in another form.
 """
 
 from __future__ import annotations
@@ -52,7 +52,9 @@ def key_of(recorder: Recorder, conversation: str) -> int:
 
 
 def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have ``act`` done before the next transaction of a store that has read already what it will write."""
+    """Have ``act`` done before the next transaction of a store that has read already what it will
+    write.
+    """
     transact = recorder.transact
 
     def acted(work: Callable[[Transaction], T]) -> T:
@@ -65,7 +67,9 @@ def first(recorder: Any, act: Callable[[], object], monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize("begin", ["append", "ingest", "long ingest", "fork", "copy"])
-def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recorder: OpenRecorder, begin: str):
+def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(
+    open_recorder: OpenRecorder, begin: str
+):
     recorder, source = open_recorder(), Store(open_recorder())
     begun: dict[str, Callable[[Store], object]] = {
         "append": lambda store: store.append("new", said("x"), expected_version=0),
@@ -78,7 +82,9 @@ def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recor
     plain = Store(recorder)
     plain.append("plain", said("x"), expected_version=0)
     store_on(recorder, OLD).append("c1", said("x"), expected_version=0)
-    with pytest.raises(KeyUnavailable, match=r"'new' would be stored as plain text, .*plain=allowed"):
+    with pytest.raises(
+        KeyUnavailable, match=r"'new' would be stored as plain text, .*plain=allowed"
+    ):
         begun[begin](plain)
     assert {row.id for row in plain.conversations()} == {"plain", "c1"}
     plain.append("plain", said("y"), expected_version=1)
@@ -93,7 +99,9 @@ def test_a_store_with_keys_begins_no_plain_conversation_unless_it_may(open_recor
 def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
     recorder: Recorder, monkeypatch: pytest.MonkeyPatch
 ):
-    """A process without a key compresses plain rows while another one encrypts them: they must not be plain again."""
+    """A process without a key compresses plain rows while another one encrypts them: they must not
+    be plain again.
+    """
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     compressing, encrypting = store_on(recorder), store_on(recorder, NEW)
     first(recorder, lambda: list(rekey(encrypting)), monkeypatch)
@@ -104,7 +112,9 @@ def test_rows_are_not_stored_with_a_key_that_the_conversation_has_no_longer(
     assert [finding for verdict in verify(encrypting) for finding in verdict.findings] == []
 
 
-def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder, monkeypatch: pytest.MonkeyPatch):
+def test_an_erased_conversation_is_not_stored_in_another_form(
+    recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+):
     Store(recorder).append("c1", [said("x" * 500)] * 3, expected_version=0)
     erasing = store_on(recorder)
     first(recorder, lambda: erase(erasing, "c1", reason="asked to"), monkeypatch)
@@ -115,14 +125,20 @@ def test_an_erased_conversation_is_not_stored_in_another_form(recorder: Recorder
 
 
 def test_what_a_killed_import_left_is_discarded_by_a_change_of_the_key(recorder: Recorder):
-    """It is published by nobody; but its rows are in the database, and the old key must not be needed for them."""
+    """It is published by nobody; but its rows are in the database, and the old key must not be
+    needed for them.
+    """
     store = store_on(recorder, OLD)
     staged = store._recorder.transact(
         lambda t: t.begin(Conversation(0, "imported", 5, hash_chain.new_salt(), visible=False))
     )
-    store._recorder.transact(lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0]))
+    store._recorder.transact(
+        lambda t: stage(store, t, staged.key, chained(staged, [encode(said("x"))], 5)[0])
+    )
     list(rekey(store_on(recorder, NEW, OLD)))
-    assert recorder.query(lambda reader: (reader.conversation(staged.key), reader.unfinished())) == (None, [])
+    assert recorder.query(
+        lambda reader: (reader.conversation(staged.key), reader.unfinished())
+    ) == (None, [])
 
 
 def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Recorder):
@@ -133,7 +149,9 @@ def test_idempotency_keys_do_not_come_to_an_erased_conversation(recorder: Record
     erase(store, "c1", reason="asked to")
     keys = [("private", RecalledKey(0, 1))]
     with pytest.raises(ConversationErased):
-        recorder.transact(lambda transaction: copy._write_beside(transaction, store.database, key, keys))
+        recorder.transact(
+            lambda transaction: copy._write_beside(transaction, store.database, key, keys)
+        )
     assert recorder.query(lambda reader: list(reader.recalled(key, "", 9))) == []
 
 
@@ -143,7 +161,10 @@ def test_a_damaged_name_of_a_key_is_one_too(tmp_path: Path):
         store.append("c1", said("x"), expected_version=0)
     with closing(sqlite3.connect(path)) as connection, connection:
         assert connection.execute("UPDATE conversations SET key_id = ''").rowcount == 1
-    with open_store(path) as store, pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"):
+    with (
+        open_store(path) as store,
+        pytest.raises(KeyUnavailable, match="'new' would be stored as plain text"),
+    ):
         store.append("new", said("x"), expected_version=0)
 
 

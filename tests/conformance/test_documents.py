@@ -1,4 +1,6 @@
-"""Documents beside a conversation, on every recorder: newest values, any version, in one transaction with events."""
+"""Documents beside a conversation, on every recorder: newest values, any version, in one
+transaction with events.
+"""
 
 from __future__ import annotations
 
@@ -43,14 +45,23 @@ def documents(store: Store) -> Documents:
 
 
 def test_values_come_with_events_and_any_version_is_there(store: Store, documents: Documents):
-    recorded = documents.append("c1", [said("a"), said("b")], {"state": {"turn": 1, "log": ["a"]}, "title": "first"})
-    assert [type(one.event).__name__ for one in recorded] == ["Message", "Message", "DocumentChanges"]
+    recorded = documents.append(
+        "c1", [said("a"), said("b")], {"state": {"turn": 1, "log": ["a"]}, "title": "first"}
+    )
+    assert [type(one.event).__name__ for one in recorded] == [
+        "Message",
+        "Message",
+        "DocumentChanges",
+    ]
     documents.append("c1", said("c"), {"state": {"turn": 2, "log": ["a", "c"]}})
     documents.append("c1", (), {"title": DELETED, "more": None})
     assert documents.all("c1") == {"state": {"turn": 2, "log": ["a", "c"]}, "more": None}
     assert documents.get("c1", "title", "gone") == "gone"
     assert documents.get("c1", "more", "there") is None
-    assert documents.all("c1", version=5) == {"state": {"turn": 2, "log": ["a", "c"]}, "title": "first"}
+    assert documents.all("c1", version=5) == {
+        "state": {"turn": 2, "log": ["a", "c"]},
+        "title": "first",
+    }
     assert documents.all("c1", version=4) == {"state": {"turn": 1, "log": ["a"]}, "title": "first"}
     assert documents.all("c1", version=2) == {}
     assert [event.content for event in Views(store).current("c1")] == ["a", "b", "c"]  # type: ignore[union-attr]
@@ -93,7 +104,9 @@ def test_a_value_belongs_to_its_owner(documents: Documents):
     assert documents.get("c1", "state") == {"list": [1]}
 
 
-@pytest.mark.parametrize("value", [{1: "a"}, (1, 2), {"a": {1, 2}}, float("nan"), {"a": bytearray(b"bytes")}, object()])
+@pytest.mark.parametrize(
+    "value", [{1: "a"}, (1, 2), {"a": {1, 2}}, float("nan"), {"a": bytearray(b"bytes")}, object()]
+)
 def test_what_json_cannot_hold_is_refused(store: Store, documents: Documents, value: object):
     with pytest.raises(InvalidEvent, match="document 'state' holds a value that JSON cannot hold"):
         documents.append("c1", said("a"), {"state": value})
@@ -120,7 +133,10 @@ def test_two_halves_of_a_surrogate_pair_become_one_character(store: Store, docum
 
 
 def test_equal_lone_surrogates_and_long_numbers_add_nothing(store: Store, documents: Documents):
-    for name, value in [("state", {"a": "\ud800", "n": 10**30}), (ATTRIBUTES, {"app": "\ud800", "n": 10**30})]:
+    for name, value in [
+        ("state", {"a": "\ud800", "n": 10**30}),
+        (ATTRIBUTES, {"app": "\ud800", "n": 10**30}),
+    ]:
         documents.append("c1", (), {name: value})
         assert documents.append("c1", (), {name: value}) == ()
         assert Documents(store).get("c1", name) == value
@@ -139,7 +155,9 @@ def test_writers_that_change_documents_at_once_lose_nothing(store: Store):
     assert store.version("c1") >= 24
 
 
-def test_changes_that_do_not_build_on_the_newest_value_are_refused(store: Store, documents: Documents):
+def test_changes_that_do_not_build_on_the_newest_value_are_refused(
+    store: Store, documents: Documents
+):
     documents.append("c1", (), {"a": 1, "b": 2})
     for changed, others in [
         ({"a": {"base": 0, "difference": {"=": 2}}}, {}),
@@ -148,9 +166,13 @@ def test_changes_that_do_not_build_on_the_newest_value_are_refused(store: Store,
         ({"c": {"value": 1}}, {"a": 0}),
     ]:
         with pytest.raises(DocumentsChanged):
-            store.append("c1", DocumentChanges(changed=changed, others=others), expected_version=ANY_VERSION)
+            store.append(
+                "c1", DocumentChanges(changed=changed, others=others), expected_version=ANY_VERSION
+            )
     with pytest.raises(DocumentsChanged):
-        store.append("new", DocumentChanges(changed={"a": {"value": 1}}, others={"b": 0}), expected_version=0)
+        store.append(
+            "new", DocumentChanges(changed={"a": {"value": 1}}, others={"b": 0}), expected_version=0
+        )
     with pytest.raises(InvalidEvent, match="is neither a value nor a difference"):
         DocumentChanges(changed={"a": {"base": -1, "difference": {}}})
     assert documents.all("c1") == {"a": 1, "b": 2}
@@ -207,7 +229,9 @@ def test_a_value_is_compared_with_what_another_writer_gave_meanwhile(
 
     monkeypatch.setattr(store, "append", meanwhile)
     _, *changes = [each.event for each in documents.append("c1", said("a"), given)]
-    assert [sorted(each.changed) for each in changes if isinstance(each, DocumentChanges)] == [stored] * bool(stored)
+    assert [sorted(each.changed) for each in changes if isinstance(each, DocumentChanges)] == [
+        stored
+    ] * bool(stored)
     assert documents.all("c1") == before | between | given
 
 
@@ -237,11 +261,25 @@ LOG = list(range(40))
         ([{"log": LOG}, {"log": [*LOG, 1]}], [3, 1], [{"m": [*LOG, 1]}, {"log": DELETED}]),
         ([{"n": 1, "m": 1}, {"n": 2, "m": 1}], [1], [{"n": 3, "m": 1}, {"n": 2, "m": 1, "o": 1}]),
         ([{"n": 1}, {"n": DELETED, "m": "SECRET"}], [3, 1], [{"n": 1, "m": "SECRET"}]),
-        ([{ATTRIBUTES: {"a": "SECRET"}}, {ATTRIBUTES: {"a": "public"}}], [3, 1], [{ATTRIBUTES: DELETED}]),
+        (
+            [{ATTRIBUTES: {"a": "SECRET"}}, {ATTRIBUTES: {"a": "public"}}],
+            [3, 1],
+            [{ATTRIBUTES: DELETED}],
+        ),
     ],
-    ids=["new", "two", "difference", "difference to what is redacted", "the same", "deleted", "attributes"],
+    ids=[
+        "new",
+        "two",
+        "difference",
+        "difference to what is redacted",
+        "the same",
+        "deleted",
+        "attributes",
+    ],
 )
-@pytest.mark.parametrize("keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"]
+)
 def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
     recorder: Recorder,
     keys: KeyRing | None,
@@ -257,7 +295,9 @@ def test_a_retried_append_is_recognized_once_its_documents_are_redacted(
         redact(store, "c1", event_id, reason="asked to", by="me")
     version = store.version("c1")
     again = Documents(store).append("c1", said("a"), turns[-1], idempotency_key=f"{n}")
-    assert [(each.position, each.event.id) for each in again] == [(each.position, each.event.id) for each in first]
+    assert [(each.position, each.event.id) for each in again] == [
+        (each.position, each.event.id) for each in first
+    ]
     for other in others:
         with pytest.raises(IdempotencyConflict):
             Documents(store).append("c1", said("a"), other, idempotency_key=f"{n}")
@@ -271,7 +311,11 @@ def test_random_changes_are_read_as_they_were_written(store: Store):
     versions: dict[int, dict[str, Any]] = {}
     for turn in range(60):
         name = chance.choice("ab")
-        value = _any(chance, 3) if chance.random() < 0.5 or name not in kept else _changed(chance, kept[name])
+        value = (
+            _any(chance, 3)
+            if chance.random() < 0.5 or name not in kept
+            else _changed(chance, kept[name])
+        )
         if chance.random() < 0.1:
             kept.pop(name, None)
             mine.append("c1", said("x"), {name: DELETED})
@@ -296,9 +340,16 @@ def _any(chance: random.Random, depth: int) -> Any:
 def _changed(chance: random.Random, value: Any) -> Any:
     if isinstance(value, list):
         kept = [_changed(chance, one) if chance.random() < 0.2 else one for one in value]
-        return kept[: chance.randint(0, len(kept))] if chance.random() < 0.2 else [*kept, _any(chance, 1)]
+        return (
+            kept[: chance.randint(0, len(kept))]
+            if chance.random() < 0.2
+            else [*kept, _any(chance, 1)]
+        )
     if isinstance(value, dict):
-        return {key: _changed(chance, one) if chance.random() < 0.4 else one for key, one in value.items()}
+        return {
+            key: _changed(chance, one) if chance.random() < 0.4 else one
+            for key, one in value.items()
+        }
     return _any(chance, 1)
 
 

@@ -1,4 +1,6 @@
-"""A tool does not run twice: at every point at which a worker is killed, and whatever becomes of the conversation."""
+"""A tool does not run twice: at every point at which a worker is killed, and whatever becomes of
+the conversation.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,9 @@ PAYEES = ("ann", "bob")
 
 
 class Bank:
-    """The outside system, which outlives the workers. ``reached`` is called at each point of a payment."""
+    """The outside system, which outlives the workers. ``reached`` is called at each point of a
+    payment.
+    """
 
     def __init__(self) -> None:
         self.paid: list[tuple[str, str | None]] = []
@@ -72,7 +76,9 @@ MODES: dict[str, Callable[[Bank], tuple[Callable[..., Any], dict[str, Any]]]] = 
 
 @contextmanager
 def brief_lease(history: History) -> Iterator[foldlog.Lease]:
-    """A lease that no thread renews: the statements are the same each time, and it is over soon after a kill."""
+    """A lease that no thread renews: the statements are the same each time, and it is over soon
+    after a kill.
+    """
     block = LeaseBlock(history, 0.01, 60, "worker")
     block._left.set()
     with block as lease:
@@ -104,7 +110,9 @@ def work(history: History, bank: Bank, mode: str) -> None:
 
 
 def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
-    """Have a worker pay that is killed at a point: before a transaction, or in the tool. Return whether it was."""
+    """Have a worker pay that is killed at a point: before a transaction, or in the tool. Return
+    whether it was.
+    """
     reached = -1
 
     def reach(_: object) -> None:
@@ -125,7 +133,9 @@ def killed_at(recorder: Recorder, bank: Bank, mode: str, point: int) -> bool:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice(mode: str, open_recorder):
+def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice(
+    mode: str, open_recorder
+):
     kills = doubts = 0
     for point in itertools.count(0, 1 if WHOLE in os.environ else 3):
         recorder, bank = open_recorder(), Bank()
@@ -143,7 +153,8 @@ def test_a_worker_that_is_killed_at_any_point_leaves_no_payment_to_be_made_twice
     assert (doubts > 0) is (mode == "never")
 
 
-# -- what becomes of a call --------------------------------------------------------------------------------------------
+# -- what becomes of a call
+# --------------------------------------------------------------------------------------------
 
 
 class Died(BaseException):
@@ -156,7 +167,9 @@ def die(to: str) -> str:
 
 @pytest.fixture
 def history(recorder: Recorder) -> History:
-    return Histories(Store(recorder), condenser={"type": "amortized", "max_size": 10, "keep_first": 1})["pay"]
+    return Histories(
+        Store(recorder), condenser={"type": "amortized", "max_size": 10, "keep_first": 1}
+    )["pay"]
 
 
 def called(history: History, to: str = "ann") -> Action:
@@ -180,7 +193,9 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     call, bank = called(history), Bank()
     assert state(history) == ["intended"]
     with history.lease():
-        history.run(call, lambda to: (bank.pay(to), *state(history)), by="carol", reason="it is her invoice")
+        history.run(
+            call, lambda to: (bank.pay(to), *state(history)), by="carol", reason="it is her invoice"
+        )
         assert history.version() == 3
         history.run(called(history), bank.pay, repeat="safe")
     assert history.version() == 5
@@ -189,13 +204,22 @@ def test_an_effect_costs_one_append_more_and_a_tool_that_only_reads_costs_none(h
     assert (second.state, second.attempts) == ("done", 0)
     mark = list(history.events())[1]
     assert (mark.name, mark.cause, mark.shown) == (MARK, call.id, False)
-    assert (mark.data["attempt"], mark.data["by"], mark.data["reason"]) == (1, "carol", "it is her invoice")
+    assert (mark.data["attempt"], mark.data["by"], mark.data["reason"]) == (
+        1,
+        "carol",
+        "it is her invoice",
+    )
 
 
 def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(history: History):
     call = killed_in_its_tool(history)
     (effect,) = history.effects("unknown")
-    assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (call.id, 1, None, (call,))
+    assert (effect.call.id, effect.attempts, effect.outcome, history.open_calls()) == (
+        call.id,
+        1,
+        None,
+        (call,),
+    )
     with history.lease():
         told = history.run(call, Bank().pay)
     assert told.event.is_error
@@ -213,8 +237,14 @@ def test_a_call_that_may_have_run_is_told_as_unknown_and_settled_by_its_key(hist
 
 def test_an_open_call_is_settled_by_its_observation(history: History):
     call = killed_in_its_tool(history)
-    settled = history.settle(history.effects()[0].key, "the bank knows nothing of it", is_error=True)
-    assert (settled.event.cause, settled.event.is_error, history.open_calls()) == (call.id, True, ())
+    settled = history.settle(
+        history.effects()[0].key, "the bank knows nothing of it", is_error=True
+    )
+    assert (settled.event.cause, settled.event.is_error, history.open_calls()) == (
+        call.id,
+        True,
+        (),
+    )
     assert state(history) == ["failed"]
 
 
@@ -227,7 +257,10 @@ def test_closing_open_calls_says_which_had_begun(history: History):
     key = history.effects()[0].key
     told = [each.event.content for each in history.close_open_calls("the machine was restarted")]
     assert told == [
-        f"unknown: this call may have run, key {key}: look before you repeat it (the machine was restarted)",
+        (
+            f"unknown: this call may have run, key {key}: look before you repeat it (the machine"
+            " was restarted)"
+        ),
         "not begun: the machine was restarted",
         "interrupted: the machine was restarted",
     ]
@@ -253,7 +286,11 @@ def test_a_call_with_other_arguments_than_the_tool_has_does_not_begin(history: H
     call, bank = called(history), Bank()
     with history.lease():
         told = history.run(call, lambda amount: bank.pay("ann"))
-    assert (told.event.content[:11], bank.paid, history.effects()[0].attempts) == ("not begun: ", [], 0)
+    assert (told.event.content[:11], bank.paid, history.effects()[0].attempts) == (
+        "not begun: ",
+        [],
+        0,
+    )
 
 
 class Unsayable(Exception):
@@ -269,7 +306,15 @@ def test_what_a_tool_returns_is_recorded_whatever_it_is(history: History):
     with history.lease():
         made = [
             history.run(called(history), lambda to, it=it: it).event.content
-            for it in ({"id": 7}, None, object, {("t",): 1}, [{"type": "text"}], Unsayable(), "x" * 2**24)
+            for it in (
+                {"id": 7},
+                None,
+                object,
+                {("t",): 1},
+                [{"type": "text"}],
+                Unsayable(),
+                "x" * 2**24,
+            )
         ]
         raised = history.run(called(history), refuse).event.content
     assert made[:5] == ['{"id": 7}', "null", str(object), "{('t',): 1}", '[{"type": "text"}]']
@@ -336,16 +381,23 @@ def test_two_threads_of_one_worker_begin_a_call_once(history: History):
     call, bank = called(history), Bank()
 
     def pay_while_another_thread_comes(to: str, key: str) -> str:
-        with ThreadPoolExecutor(1) as threads, pytest.raises(InvalidEvent, match="another thread runs call 0"):
+        with (
+            ThreadPoolExecutor(1) as threads,
+            pytest.raises(InvalidEvent, match="another thread runs call 0"),
+        ):
             threads.submit(history.run, call, bank.pay_noting, check=bank.look_up).result()
         return bank.pay_noting(to, key)
 
     with history.lease():
-        assert history.run(call, pay_while_another_thread_comes, check=bank.look_up).event.content == "paid ann"
+        assert (
+            history.run(call, pay_while_another_thread_comes, check=bank.look_up).event.content
+            == "paid ann"
+        )
     assert len(bank.paid) == 1
 
 
-# -- a worker that stood still -----------------------------------------------------------------------------------------
+# -- a worker that stood still
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("still", ["before the payment", "after the payment"])
@@ -378,14 +430,17 @@ def test_a_worker_that_stands_still_in_its_tool_and_wakes_after_the_takeover(
     assert one.view()[-1].content.endswith("ended: paid ann")
 
 
-# -- what a conversation goes through ----------------------------------------------------------------------------------
+# -- what a conversation goes through
+# ----------------------------------------------------------------------------------
 
 
 def ledger(history: History) -> list[tuple[str, str, int]]:
     return [(effect.key, effect.state, effect.attempts) for effect in history.effects()]
 
 
-def test_copies_and_changed_keys_keep_keys_and_states(history: History, recorder: Recorder, open_recorder):
+def test_copies_and_changed_keys_keep_keys_and_states(
+    history: History, recorder: Recorder, open_recorder
+):
     killed_in_its_tool(history)
     called(history, "bob")
     before = ledger(history)
@@ -401,7 +456,9 @@ def test_copies_and_changed_keys_keep_keys_and_states(history: History, recorder
         assert copied.run(copied.open_calls()[0], Bank().pay).event.is_error
 
 
-def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(history: History):
+def test_forks_share_the_keys_of_their_past_and_run_none_of_its_calls_without_a_key(
+    history: History,
+):
     bank = Bank()
     call = called(history)
     forks = [history.fork(), history.fork()]
@@ -445,7 +502,9 @@ def test_the_intent_that_a_runtime_stored_before_its_call_counts(history: Histor
     assert (told.event.is_error, bank.paid) == (True, [])
 
 
-def test_a_call_that_another_process_began_since_is_in_doubt(history: History, monkeypatch: pytest.MonkeyPatch):
+def test_a_call_that_another_process_began_since_is_in_doubt(
+    history: History, monkeypatch: pytest.MonkeyPatch
+):
     here = RuntimeCall(history._histories, "pay", "call-1", "pay", {"to": "ann"}, None, {})  # type: ignore[arg-type]
     there = replace(here, histories=Histories(history._store))
     history.append({"role": "user", "content": "pay"})
@@ -485,7 +544,9 @@ def test_a_doubt_stays_one_where_its_observation_is_redacted(history: History):
 
 def test_a_tool_that_is_checked_gets_the_key_that_the_check_gets(history: History):
     function = {"name": "pay", "arguments": json.dumps({"to": "ann", "key": "of the model"})}
-    history.append_reply({"role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": function}]})
+    history.append_reply(
+        {"role": "assistant", "tool_calls": [{"id": "k", "type": "function", "function": function}]}
+    )
     bank = Bank()
     with history.lease():
         history.run(history.open_calls()[0], bank.pay_noting, check=bank.look_up)
@@ -515,7 +576,9 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
         history.run(told, Bank().pay)
     before = ledger(history)
     for n in range(20):
-        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.append(
+            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
+        )
         history.prepare()
     shown = {event.id for event in history.view()}
     assert {told.id, open_call.id} <= shown
@@ -525,7 +588,9 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     history.settle(before[1][0], "paid")
     history.settle(before[2][0], "paid")
     for n in range(20):
-        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.append(
+            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
+        )
         history.prepare()
     assert not {told.id, open_call.id} & {event.id for event in history.view()}
     assert [each[1] for each in ledger(history)] == ["done"] * 3
@@ -541,7 +606,9 @@ def test_no_condensation_forgets_an_effect_that_is_in_doubt(history: History):
     ],
     ids=lambda condenser: condenser["type"],
 )
-def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser: dict[str, Any], recorder: Recorder):
+def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(
+    condenser: dict[str, Any], recorder: Recorder
+):
     history = Histories(Store(recorder), condenser=condenser)["pay"]
     history.append({"role": "user", "content": "go"})
     done, doubt = called(history), called(history, "bob")
@@ -551,7 +618,9 @@ def test_a_model_is_shown_a_doubt_whatever_the_condenser_hides(condenser: dict[s
             history.run(doubt, die)
         told = history.run(doubt, Bank().pay).event.content
     for n in range(20):
-        history.append([Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")])
+        history.append(
+            [Message(source="user", content=f"{n}"), Message(source="agent", content=f"{n}")]
+        )
         history.prepare()
     shown = [message["content"] for message in history.sent().to_messages()]
     assert told in shown
@@ -567,8 +636,8 @@ def test_a_retraction_names_the_effects_that_it_takes_back(history: History):
     keys = [effect.key for effect in history.effects()]
     taken = history.retract(1)
     told = history.view()[-1].content
-    assert told == (
-        f'Taken back, but it had run: pay {{"to": "ann"}} (key {keys[0]}): paid ann\n'
+    assert (
+        told == f'Taken back, but it had run: pay {{"to": "ann"}} (key {keys[0]}): paid ann\n'
         f'Taken back, but it may have run: pay {{"to": "bob"}} (key {keys[1]}): null'
     )
     assert [each[1] for each in ledger(history)] == ["done", "unknown", "intended"]
@@ -587,7 +656,8 @@ def test_the_states_are_those_of_a_fold_of_all_events(history: History):
     assert history.at(1).to_messages() == history.view().to_messages() == []
 
 
-# -- once --------------------------------------------------------------------------------------------------------------
+# -- once
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: History):
@@ -600,9 +670,13 @@ def test_a_work_is_done_once_and_what_it_recorded_is_found_by_its_key(history: H
     first = history.once("turn", ask)
     assert history.once("turn", ask) == first == history.recorded("turn")
     assert (first[-1].event.content, first[-1].id, next(answers)) == ("a", 0, "b")
-    two = history.once("note", lambda: [Message(source="user", content="x"), {"role": "user", "content": "y"}])
+    two = history.once(
+        "note", lambda: [Message(source="user", content="x"), {"role": "user", "content": "y"}]
+    )
     assert (
-        [each.event.content for each in two] == ["x", "y"] == [each.event.content for each in history.recorded("note")]
+        [each.event.content for each in two]
+        == ["x", "y"]
+        == [each.event.content for each in history.recorded("note")]
     )
 
     def overtaken() -> dict[str, Any]:

@@ -26,7 +26,9 @@ def filled(store: Store) -> Store:
 
 
 @pytest.mark.parametrize("read", [Store.events, Store.log], ids=["events", "log"])
-def test_reading_on_says_that_it_was_erased(filled: Store, read: Callable[[Store, str], Iterator[object]]):
+def test_reading_on_says_that_it_was_erased(
+    filled: Store, read: Callable[[Store, str], Iterator[object]]
+):
     reading = read(filled, "c")
     next(reading)
     erase(filled, "c", reason="asked for", complete=False)
@@ -39,7 +41,9 @@ def test_so_it_does_where_another_conversation_has_the_id_now(filled: Store, rev
     reading = filled.events("c", reverse=reverse)
     next(reading)
     erase(filled, "c", reason="asked for", complete=False)
-    Histories(filled).create("c", replace_erased=True).append([Message(source="user", content="new")] * (EVENTS + 1))
+    Histories(filled).create("c", replace_erased=True).append(
+        [Message(source="user", content="new")] * (EVENTS + 1)
+    )
     with pytest.raises(ConversationErased, match="asked for"):
         list(reading)
 
@@ -88,5 +92,6 @@ def test_what_begins_a_history_again_never_says_that_one_is_there_which_was_eras
         return answer
 
     monkeypatch.setattr(recorder, "query", and_erase)
-    with pytest.raises(VersionConflict):  # as of its only look at the store: there is one, with an event
+    # as of its only look at the store: there is one, with an event
+    with pytest.raises(VersionConflict):
         histories.create("c", {"app": "x"}, replace_erased=True)

@@ -1,4 +1,6 @@
-"""Followers read an erasure as an entry with a position; its tombstone names the read models that are behind it."""
+"""Followers read an erasure as an entry with a position; its tombstone names the read models that
+are behind it.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def test_a_repeated_erasure_is_one_entry(store: Store):
     store.append("a", said("1"), expected_version=0)
     erase(store, "a", reason="asked to")
     erase(store, "a", reason="asked again")
-    assert [one.event.reason for one in store.follow() if isinstance(one.event, Erased)] == ["asked to"]
+    assert [one.event.reason for one in store.follow() if isinstance(one.event, Erased)] == [
+        "asked to"
+    ]
 
 
 def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(store: Store):
@@ -65,7 +69,9 @@ def test_events_of_an_import_whose_erasure_was_interrupted_are_not_followed(stor
 
 def test_a_tombstone_names_the_read_models_that_have_not_come_to_it(store: Store):
     def confirm(name: str, position: int) -> None:
-        store.database.recorder.transact(lambda transaction: transaction.set_value(f"tracking {name}", str(position)))
+        store.database.recorder.transact(
+            lambda transaction: transaction.set_value(f"tracking {name}", str(position))
+        )
 
     (first, *_) = store.append("a", [said("1"), said("2")], expected_version=0)
     confirm("slow", first.position)

@@ -1,4 +1,6 @@
-"""What other people's code does inside a write: guards, projections, clocks, signal handlers, finalizers."""
+"""What other people's code does inside a write: guards, projections, clocks, signal handlers,
+finalizers.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, CondensationRequest, EventStoreError, Message, Store, StoreUnusable
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationRequest,
+    EventStoreError,
+    Message,
+    Store,
+    StoreUnusable,
+)
 from foldlog.eventstore.inside import WriteTransaction
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.base import Recorder
@@ -101,13 +110,17 @@ def test_a_finalizer_that_appends_is_refused(store: Store):
     check_refused(inner)
 
 
-def test_a_signal_handler_that_appends_is_refused_also_where_it_opened_the_store_again(store: Store):
+def test_a_signal_handler_that_appends_is_refused_also_where_it_opened_the_store_again(
+    store: Store,
+):
     """It interrupts its own thread inside of an append."""
     inner = Inner(store)
     before = signal.signal(signal.SIGUSR1, inner.write)
     try:
         store.append("c", HI, expected_version=0)
-        store.append("c", HI, expected_version=1, guard=lambda _: os.kill(os.getpid(), signal.SIGUSR1))
+        store.append(
+            "c", HI, expected_version=1, guard=lambda _: os.kill(os.getpid(), signal.SIGUSR1)
+        )
     finally:
         signal.signal(signal.SIGUSR1, before)
     assert store.version("c") == 2
@@ -139,11 +152,14 @@ def test_a_guard_may_read(store: Store):
     store.append("other", HI, expected_version=0)
     store.append("c", HI, expected_version=0)
     found: list[int] = []
-    store.append("c", HI, expected_version=1, guard=lambda _: found.append(len(list(store.events("other")))))
+    store.append(
+        "c", HI, expected_version=1, guard=lambda _: found.append(len(list(store.events("other"))))
+    )
     assert found == [1]
 
 
-# -- errors and contexts ----------------------------------------------------------------------------------------------
+# -- errors and contexts
+# ----------------------------------------------------------------------------------------------
 
 
 def of_another_database(_: object) -> None:
@@ -185,7 +201,11 @@ def others_that_write(store: Store) -> Iterator[list[BaseException]]:
 
 @pytest.mark.parametrize(
     "fails, kind",
-    [(of_another_database, sqlite3.OperationalError), (of_the_system, FileNotFoundError), (of_its_time, TimeoutError)],
+    [
+        (of_another_database, sqlite3.OperationalError),
+        (of_the_system, FileNotFoundError),
+        (of_its_time, TimeoutError),
+    ],
 )
 def test_an_error_of_a_guard_is_the_guards_and_its_callers_alone(
     store: Store, fails: Callable[[object], None], kind: type[Exception]
@@ -201,7 +221,11 @@ def test_an_error_of_a_guard_is_the_guards_and_its_callers_alone(
 
 @pytest.mark.parametrize(
     "fails, kind",
-    [(of_another_database, sqlite3.OperationalError), (of_the_system, FileNotFoundError), (of_its_time, TimeoutError)],
+    [
+        (of_another_database, sqlite3.OperationalError),
+        (of_the_system, FileNotFoundError),
+        (of_its_time, TimeoutError),
+    ],
 )
 def test_an_error_inside_a_snapshot_is_the_callers(
     store: Store, fails: Callable[[object], None], kind: type[Exception]

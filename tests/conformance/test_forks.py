@@ -1,4 +1,6 @@
-"""Forks on every recorder: they read their parent's events up to the border, and go on by themselves."""
+"""Forks on every recorder: they read their parent's events up to the border, and go on by
+themselves.
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,11 @@ def test_the_first_event_of_a_fork_follows_the_head_that_it_left(store: Store):
 def test_a_published_head_of_a_fork_is_verified_across_the_border(store: Store):
     store.fork("c", 6, "f")
     store.append("f", said("own"), expected_version=6)
-    heads = [Published(row.version, bytes.fromhex(row.head)) for row in store.conversations() if row.id == "f"]
+    heads = [
+        Published(row.version, bytes.fromhex(row.head))
+        for row in store.conversations()
+        if row.id == "f"
+    ]
     (verdict,) = verify(store, "f", published={"f": heads})
     assert verdict.findings == ()
     (verdict,) = verify(store, "f", published={"f": [Published(3, b"\0" * 32)]})
@@ -123,12 +129,18 @@ def test_a_view_of_a_fork_is_that_of_its_events(any_store: Store):
     views = Views(store)
     store.register(views)
     store.append(
-        "c", CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1), expected_version=10
+        "c",
+        CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1),
+        expected_version=10,
     )
     store.fork("c", 11, "f")
-    store.append("f", [said("own"), CondensationAction(forgotten_event_ids=(4, 11))], expected_version=11)
+    store.append(
+        "f", [said("own"), CondensationAction(forgotten_event_ids=(4, 11))], expected_version=11
+    )
     assert [event.id for event in views.current("f")] == [0, -12, 3, 5, 6, 7, 8, 9]
-    assert [event.id for event in Views(store).at("f", 11)] == [event.id for event in Views(store).current("c")]
+    assert [event.id for event in Views(store).at("f", 11)] == [
+        event.id for event in Views(store).current("c")
+    ]
     assert [event.id for event in Views(store).at("f", 7)] == list(range(7))
 
 
@@ -161,7 +173,9 @@ def test_an_interrupted_erasure_with_forks_is_finished_when_it_is_run_again(
         patched.setattr(importing.time, "sleep", interrupted)
         with contextlib.suppress(KeyboardInterrupt):
             erase(store, "c", reason="asked for", with_forks=True)
-    assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [UNFINISHED]
+    assert [finding.problem for verdict in verify(store) for finding in verdict.findings] == [
+        UNFINISHED
+    ]
     erase(store, "c", reason="asked for", with_forks=True)
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
@@ -171,7 +185,9 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
     views = Views(store)
     store.register(views)
     store.append(
-        "c", CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1), expected_version=10
+        "c",
+        CondensationAction(forgotten_event_ids=(1, 2), summary="s", summary_offset=1),
+        expected_version=10,
     )
     store.fork("c", 11, "f")
     store.append("f", said("own"), expected_version=11)
@@ -180,16 +196,26 @@ def test_a_detached_fork_keeps_its_events_and_heads_when_its_parent_is_erased(an
     before = {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"}
     shown = [event.id for event in views.current("g")]
     receipt = erase(store, "c", reason="asked for", detach_forks=True)
-    assert receipt.erased_reason == "asked for; forks kept a part then: 'f' events 0 to 10, 'h' events 0 to 3"
-    assert {name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"} == before
+    assert (
+        receipt.erased_reason
+        == "asked for; forks kept a part then: 'f' events 0 to 10, 'h' events 0 to 3"
+    )
+    assert {
+        name: (list(store.events(name)), store.conversation(name).head) for name in "fgh"
+    } == before
     assert [event.id for event in Views(store).current("g")] == shown
     assert store.conversation("f").parent is None
     assert store.conversation("g").parent == "f"
     for name in "fgh":
         store.append(name, said("on"), expected_version=len(before[name][0]))
-    heads = {name: [Published(len(events), bytes.fromhex(head))] for name, (events, head) in before.items()}
+    heads = {
+        name: [Published(len(events), bytes.fromhex(head))]
+        for name, (events, head) in before.items()
+    }
     assert [verdict.findings for verdict in verify(store, published=heads)] == [()] * 5
-    followed = [(each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Entry)]
+    followed = [
+        (each.conversation, each.id) for each in store.follow() if not isinstance(each.event, Entry)
+    ]
     taken_over = [*(("f", each) for each in range(11)), *(("h", each) for each in range(4))]
     assert followed == [("f", 11), *taken_over, ("f", 12), ("g", 12), ("h", 4)]
 
@@ -205,13 +231,18 @@ def test_a_follower_reads_the_events_that_a_detached_fork_takes_over_once(
     erase(store, "c", reason="asked for", detach_forks=True)
     *taken_over, detached, erased = store.follow(stop)
     assert detached.event == Detached(parent="c", version=6, id=6, timestamp=detached.recorded_at)
-    assert [(each.conversation, each.event) for each in taken_over] == [("f", each) for each in store.events("f")]
-    assert [each.recorded_at for each in taken_over] == [each.recorded_at for each in store.log("f")]
+    assert [(each.conversation, each.event) for each in taken_over] == [
+        ("f", each) for each in store.events("f")
+    ]
+    assert [each.recorded_at for each in taken_over] == [
+        each.recorded_at for each in store.log("f")
+    ]
     assert isinstance(erased.event, Erased)
     store.append("f", said("own"), expected_version=6)
     assert [(each.conversation, each.id) for each in store.follow(erased.position)] == [("f", 6)]
     position = stop
-    for each in store.follow(stop):  # one at a time, as a follower that is stopped after every event
+    # one at a time, as a follower that is stopped after every event
+    for each in store.follow(stop):
         (one,) = store.follow(position, limit=1)
         assert one == each
         position = one.position
@@ -234,7 +265,9 @@ def test_a_detachment_that_was_stopped_goes_on(store: Store, monkeypatch: pytest
     assert [verdict.findings for verdict in verify(store)] == [()] * 3
 
 
-def test_a_fork_keeps_its_documents_while_it_is_detached(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_fork_keeps_its_documents_while_it_is_detached(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     documents = Documents(store)
     documents.append("c", (), {"early": 1})
     documents.append("c", (), {"late": 2})
@@ -341,7 +374,9 @@ def test_forks_and_appends_at_once_disturb_nobody(store: Store):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.parametrize("recorder", RECORDERS)
-def test_random_operations_answer_as_a_tree_of_lists_does(recorder: str, request: pytest.FixtureRequest):
+def test_random_operations_answer_as_a_tree_of_lists_does(
+    recorder: str, request: pytest.FixtureRequest
+):
     """``tests/simulation`` has the tree, and takes more steps."""
     database = request.getfixturevalue("postgres_url") if recorder == "postgresql" else None
     _, failures = worlds(2, 60, float("inf"), recorder, database, on_all=False)
@@ -355,7 +390,11 @@ def test_the_forks_that_share_an_event_are_named(store: Store):
     store.fork("c", 2, "h")
     store.fork("c", 8, "gone")
     erase(store, "gone", reason="asked for")
-    assert [store.forks_sharing("c", event_id) for event_id in (1, 2, 6)] == [["f", "g", "h"], ["f", "g"], []]
+    assert [store.forks_sharing("c", event_id) for event_id in (1, 2, 6)] == [
+        ["f", "g", "h"],
+        ["f", "g"],
+        [],
+    ]
     assert store.forks_sharing("c", -4) == ["f", "g"], "the summary of condensation 2"
     assert store.forks_sharing("f", 6) == ["g"]
     with pytest.raises(ConversationErased):

@@ -1,4 +1,6 @@
-"""The id of an erased conversation used again, on every recorder: the two are kept apart, and the receipt stays."""
+"""The id of an erased conversation used again, on every recorder: the two are kept apart, and the
+receipt stays.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,9 @@ def test_a_writer_whose_appends_were_refused_has_met_no_conversation(histories: 
         refused.append(said("met, where equal values were appended"))
 
 
-def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(histories: Histories):
+def test_a_document_that_stays_the_same_is_refused_too_where_another_conversation_is_meant(
+    histories: Histories,
+):
     old = histories["c1"]
     old.append((), documents={"state": 1})
     erase(histories.store, "c1", reason="asked for")
@@ -91,7 +95,9 @@ def test_a_new_conversation_may_begin_with_documents_under_an_idempotency_key(hi
     erase(histories.store, "c1", reason="asked for")
     documents, generation = Documents(histories.store), Generation(replaces_erased=True)
     for _ in range(2):
-        recorded = documents.append("c1", said("second"), {"state": 1}, idempotency_key="k", generation=generation)
+        recorded = documents.append(
+            "c1", said("second"), {"state": 1}, idempotency_key="k", generation=generation
+        )
         assert [one.event.id for one in recorded] == [0, 1]
     assert documents.get("c1", "state") == 1
 
@@ -118,9 +124,19 @@ def test_verify_tells_generations_and_their_heads_apart(histories: Histories):
         histories.create("c1", replace_erased=True).append(said(f"text {number}"))
         heads.append(histories.store.conversation("c1").head)
     published = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads)]}
-    verdicts = [one for one in verify(histories.store, published=published) if one.conversation == "c1"]
-    assert [(one.generation, one.version, one.findings) for one in verdicts] == [(0, 2, ()), (1, 2, ()), (2, 2, ())]
-    assert [one.erasure and one.erasure.reason for one in verdicts] == ["reason 1", "reason 2", None]
+    verdicts = [
+        one for one in verify(histories.store, published=published) if one.conversation == "c1"
+    ]
+    assert [(one.generation, one.version, one.findings) for one in verdicts] == [
+        (0, 2, ()),
+        (1, 2, ()),
+        (2, 2, ()),
+    ]
+    assert [one.erasure and one.erasure.reason for one in verdicts] == [
+        "reason 1",
+        "reason 2",
+        None,
+    ]
     assert [one.head.hex() for one in verdicts if one.head] == heads
     swapped = {"c1": [Published(2, bytes.fromhex(head), n) for n, head in enumerate(heads[::-1])]}
     findings = [bool(one.findings) for one in verify(histories.store, "c1", swapped)]
@@ -138,12 +154,18 @@ def test_copies_have_the_receipts_too(histories: Histories, tmp_path: Path):
             assert (moved.added, moved.tombstones, moved.problem) == (*amounts, None)
             assert list(compare_stores(histories.store, other)) == []
             verdicts = [one for one in verify(other) if one.conversation == "c1"]
-            assert [one.erasure and one.erasure.reason for one in verdicts] == ["asked for", "once more", None]
+            assert [one.erasure and one.erasure.reason for one in verdicts] == [
+                "asked for",
+                "once more",
+                None,
+            ]
         assert other.conversation("c1").generation == 2
         assert [bool(one.findings) for one in verify(other)] == [False] * 4
 
 
-def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(histories: Histories):
+def test_a_copy_follows_an_erasure_and_a_new_beginning_once_it_was_erased_there(
+    histories: Histories,
+):
     histories["c1"].append(said("first"))
     with open_store("memory:") as other:
         list(copy_store(histories.store, other))
@@ -175,7 +197,9 @@ def test_an_interrupted_beginning_leaves_the_tombstone(histories: Histories):
     assert histories.store.conversation("c1").generation == 1
 
 
-def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(histories: Histories):
+def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(
+    histories: Histories,
+):
     store = histories.store
     histories["c1"].append([said("first"), said("secret")])
     store.fork("c1", 2, "c2")
@@ -198,7 +222,9 @@ def test_a_fork_uses_the_id_of_an_erased_one_again_only_where_that_is_asked_for(
         assert list(compare_stores(store, other)) == []
 
 
-def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monkeypatch: pytest.MonkeyPatch):
+def test_what_changed_since_it_was_read_is_not_erased(
+    histories: Histories, monkeypatch: pytest.MonkeyPatch
+):
     histories["c1"].append(said("first"))
     row = histories.store.conversation("c1")
     histories["c1"].append(said("second"))
@@ -225,12 +251,16 @@ def test_what_changed_since_it_was_read_is_not_erased(histories: Histories, monk
         with pytest.raises(VersionConflict):
             histories.erase("c1", reason="asked for", expected=row, detach_forks=True)
     assert texts(histories) == [None, "another", "late"]
-    histories.erase("c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True)
+    histories.erase(
+        "c1", reason="asked for", expected=histories.store.conversation("c1"), detach_forks=True
+    )
     assert histories.store.conversation("c1").erased_at is not None
 
 
 def test_a_fork_in_the_place_of_an_erased_fork_has_a_past_of_its_own(histories: Histories):
-    """Both share the same events, so they have the same head, and the View of the former is in memory."""
+    """Both share the same events, so they have the same head, and the View of the former is in
+    memory.
+    """
     histories["f"].append([said("first"), said("second"), said("third")])
     histories.store.fork("f", 2, "c1")
     assert histories["c1"].view().version == 2

@@ -1,4 +1,6 @@
-"""Leases, on every recorder: at most one worker drives a conversation, and one that was overtaken appends nothing."""
+"""Leases, on every recorder: at most one worker drives a conversation, and one that was overtaken
+appends nothing.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,16 @@ from typing import Any
 import pytest
 
 import foldlog
-from foldlog import Action, CondensationRequest, ConversationErased, Histories, History, KeyRing, LeaseTaken, Store
+from foldlog import (
+    Action,
+    CondensationRequest,
+    ConversationErased,
+    Histories,
+    History,
+    KeyRing,
+    LeaseTaken,
+    Store,
+)
 from foldlog._aio import PendingAppend
 from foldlog._history.lease import LeaseBlock, _name_of
 from foldlog.errors import InvalidArgument, InvalidEvent, StoreUnusable
@@ -38,7 +49,9 @@ def workers(recorder: Recorder) -> Callable[[], History]:
 
 @contextmanager
 def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
-    """A worker that takes the lease for a moment and then stands still, so that nothing renews it."""
+    """A worker that takes the lease for a moment and then stands still, so that nothing renews
+    it.
+    """
     block = LeaseBlock(history, **{"ttl_s": 0.01, "wait_s": 0, "worker": "still"} | more)
     block._left.set()  # its thread ends at once
     with block as lease:
@@ -46,7 +59,8 @@ def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
         yield lease
 
 
-# -- one at a time -----------------------------------------------------------------------------------------------------
+# -- one at a time
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
@@ -61,7 +75,11 @@ def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(work
     one, two, user = workers(), workers(), workers()
     one.append([said("hi")] * events) if events else None
     with one.lease(worker="one") as lease:
-        assert (lease.held, two.current_lease().held, two.current_lease().worker) == (True, True, "one")
+        assert (lease.held, two.current_lease().held, two.current_lease().worker) == (
+            True,
+            True,
+            "one",
+        )
         with pytest.raises(
             LeaseTaken, match=r"conversation 'c': a worker drives it: 'one' has it until .* UTC"
         ) as told:
@@ -76,7 +94,10 @@ def test_one_worker_drives_a_conversation_and_the_next_one_waits_or_is_told(work
     waiting.join()
     assert not lease.held
     assert one.current_lease().worker == "two"
-    assert [event.content for event in user.events()] == ["hi"] * events + ["from the worker", "from a user"]
+    assert [event.content for event in user.events()] == ["hi"] * events + [
+        "from the worker",
+        "from a user",
+    ]
     two._lease_block.leave()
     assert one.current_lease() is None
 
@@ -96,7 +117,9 @@ APPENDS: dict[str, Callable[[History], object]] = {
     "documents": lambda h: h.append((), documents={"state": 2}),
     "attributes": lambda h: h.set_attributes(user="ann"),
     "reply": lambda h: h.append_reply({"role": "assistant", "content": "late"}),
-    "records": lambda h: h.append_records([{"role": "user", "content": "late"}], format="openai-chat"),
+    "records": lambda h: h.append_records(
+        [{"role": "user", "content": "late"}], format="openai-chat"
+    ),
     "retract": lambda h: h.retract(1),
     "pop": lambda h: h.pop(),
     "close_open_calls": lambda h: h.close_open_calls(),
@@ -107,7 +130,9 @@ APPENDS: dict[str, Callable[[History], object]] = {
 @pytest.mark.parametrize("free", [False, True], ids=["taken over", "free again"])
 def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
     still, other = workers(), workers()
-    still.append([*(said("hi") for _ in range(3)), CALL, CondensationRequest()], documents={"state": 1})
+    still.append(
+        [*(said("hi") for _ in range(3)), CALL, CondensationRequest()], documents={"state": 1}
+    )
     with standing_still(still) as lease, ExitStack() as blocks:
         blocks.enter_context(other.lease(worker="other"))
         assert "'other' takes over from 'still'" in caplog.text
@@ -115,20 +140,26 @@ def test_a_worker_that_was_overtaken_appends_nothing(workers, free, caplog):
             blocks.close()
         version = still.version()
         for append in APPENDS.values():
-            with pytest.raises(LeaseTaken, match="'still' has ended" + ("; not" if free else ": 'other' has it until")):
+            with pytest.raises(
+                LeaseTaken,
+                match="'still' has ended" + ("; not" if free else ": 'other' has it until"),
+            ):
                 append(still)
         assert (still.version(), lease.held, still._lease_block.renew()) == (version, False, False)
         with pytest.raises(InvalidEvent, match="no action opened a call 'x'"):
             still.append_tool_result("x", "of no call")
         other.append_tool_result("k", "closed")
-        with pytest.raises(LeaseTaken, match=r"'still' has ended.*; the outcome was recorded all the same"):
+        with pytest.raises(
+            LeaseTaken, match=r"'still' has ended.*; the outcome was recorded all the same"
+        ):
             still.append_tool_result("k", "late", extras={"took_s": 3})
         (late,) = still.tail(1)
         assert late.content.endswith("ended: late")
         assert late.meta["took_s"] == 3
         assert [(effect.state, effect.outcome) for effect in still.effects()] == [("done", "late")]
         still._lease_block.leave()
-        assert (other.current_lease() is None) is free  # it does not give back the lease of another worker
+        # it does not give back the lease of another worker
+        assert (other.current_lease() is None) is free
     still.append(said("outside of the block, as any program may"))
 
 
@@ -175,7 +206,8 @@ def test_a_clock_that_was_set_back_does_not_keep_a_lease(recorder: Recorder):
             assert behind.current_lease().worker == "behind"
 
 
-# -- open calls --------------------------------------------------------------------------------------------------------
+# -- open calls
+# --------------------------------------------------------------------------------------------------
 
 
 def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
@@ -183,7 +215,9 @@ def test_no_other_worker_closes_the_calls_of_a_living_one(workers):
     with one.lease(worker="one"):
         one.append([said("hi"), CALL])
         assert list(other._histories.to_resume()) == []
-        with pytest.raises(LeaseTaken, match=r"'one' has it until .*; nothing was appended; leave its calls to it"):
+        with pytest.raises(
+            LeaseTaken, match=r"'one' has it until .*; nothing was appended; leave its calls to it"
+        ):
             other.close_open_calls()
         assert len(one.open_calls()) == 1
     assert [list(each._histories.to_resume()) for each in (one, other)] == [["c"], ["c"]]
@@ -226,7 +260,8 @@ def test_a_conversation_that_cannot_be_read_is_left_out_and_told(recorder: Recor
     assert "conversation 'c' is left out of those that must be resumed: " in caplog.text
 
 
-# -- crossed with other features ---------------------------------------------------------------------------------------
+# -- crossed with other features
+# ---------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("met", [True, False])
@@ -273,7 +308,9 @@ def test_a_lease_is_of_one_id_and_no_operation_ends_it(workers, recorder, operat
                     list(copy_store(other._store, target.store))
                     assert (target["c"].current_lease(), target["c"].version()) == (None, 2)
             case "verify":
-                assert not any(verdict.findings for verdict in other._histories.maintenance.verify())
+                assert not any(
+                    verdict.findings for verdict in other._histories.maintenance.verify()
+                )
         with one._histories["f"].lease(wait_s=0):
             pass
         one.append(said("goes on"))
@@ -284,14 +321,20 @@ def test_a_damaged_lease_is_none(workers, recorder):
     one, other = workers(), workers()
     damaged = Record(1, 1, b'{"token":1,"worker":"?","until":9e18,"ttl":1}', 0, 7)
     with one.lease():
-        recorder.transact(lambda transaction: transaction.put_records(0, _name_of("c", 0), [damaged], replace_all=True))
+        recorder.transact(
+            lambda transaction: transaction.put_records(
+                0, _name_of("c", 0), [damaged], replace_all=True
+            )
+        )
         with pytest.raises(LeaseTaken):
             one.append(said("late"))
         with other.lease(wait_s=0):
             other.append(said("next"))
 
 
-def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(tmp_path: Path):
+def test_a_restored_file_has_the_lease_of_its_moment_and_refuses_the_worker_of_the_former_one(
+    tmp_path: Path,
+):
     with foldlog.open(tmp_path / "a.db") as histories:
         history = histories["c"]
         with history.lease(ttl_s=0.3, worker="one"):

@@ -1,4 +1,6 @@
-"""The recorder tests that the eventsourcing library ships, on our recorders; its Application and ProjectionRunner."""
+"""The recorder tests that the eventsourcing library ships, on our recorders; its Application and
+ProjectionRunner.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,15 @@ from eventsourcing.persistence import (
 from eventsourcing.projection import Projection, ProjectionRunner
 from eventsourcing.tests import persistence as shipped
 
-from foldlog.eventstore import ANY_VERSION, ConversationErased, InvalidEvent, Message, Observation, Store, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    InvalidEvent,
+    Message,
+    Observation,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable, StoreUnusable
 from foldlog.eventstore.inside import Record
 from foldlog.eventstore.integrations.eventsourcing import (
@@ -43,7 +53,9 @@ from .conftest import RECORDERS
 
 
 class _OnOurs:
-    """Gives the shipped cases a recorder on a new store. Ids are text, as ORIGINATOR_ID_TYPE=text says."""
+    """Gives the shipped cases a recorder on a new store. Ids are text, as ORIGINATOR_ID_TYPE=text
+    says.
+    """
 
     __test__ = False  # test_shipped runs them, once for each recorder
     url: ClassVar[str]
@@ -72,21 +84,30 @@ class _Aggregate(_OnOurs, shipped.AggregateRecorderTestCase):
 
 
 class _ByRank:
-    """An application recorder whose notification ids are 1, 2, 3, … in the order of those of the one below, for a case
-    that expects just these. Only their order is promised: PostgreSQL's are numbers of transactions, shifted.
+    """An application recorder whose notification ids are 1, 2, 3, … in the order of those of the
+    one below, for a case that expects just these. Only their order is promised: PostgreSQL's are
+    numbers of transactions, shifted.
     """
 
     def __init__(self, recorder: ApplicationRecorder) -> None:
         self._recorder = recorder
 
     def insert_events(self, stored_events: Sequence[StoredEvent]) -> list[int]:
-        return [self._ids().index(given) + 1 for given in self._recorder.insert_events(stored_events) or ()]
+        return [
+            self._ids().index(given) + 1
+            for given in self._recorder.insert_events(stored_events) or ()
+        ]
 
     def select_events(self, originator_id: str) -> Sequence[StoredEvent]:
         return self._recorder.select_events(originator_id)
 
     def select_notifications(
-        self, start: int | None, limit: int, stop: int | None = None, topics: Sequence[str] = (), **options: bool
+        self,
+        start: int | None,
+        limit: int,
+        stop: int | None = None,
+        topics: Sequence[str] = (),
+        **options: bool,
     ) -> list[Notification]:
         ids = [0, *self._ids(), 2**62]
         found = self._recorder.select_notifications(
@@ -103,13 +124,18 @@ class _ByRank:
         return None if newest is None else self._ids().index(newest) + 1
 
     def _ids(self) -> list[int]:
-        return [notification.id for notification in self._recorder.select_notifications(None, 2**40)]
+        return [
+            notification.id for notification in self._recorder.select_notifications(None, 2**40)
+        ]
 
 
 class _Application(_OnOurs, shipped.ApplicationRecorderTestCase):
     def create_recorder(self) -> Any:
         recorder = self.factory().application_recorder()
-        if not self.EXPECT_CONTIGUOUS_NOTIFICATION_IDS and self._testMethodName == "test_insert_select":
+        if (
+            not self.EXPECT_CONTIGUOUS_NOTIFICATION_IDS
+            and self._testMethodName == "test_insert_select"
+        ):
             return _ByRank(recorder)
         return recorder
 
@@ -153,7 +179,9 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 @pytest.mark.parametrize("case, name", [(case, name) for case in CASES for name in _names(case)])
 def test_shipped(case: type[unittest.TestCase], name: str, url: str):
     contiguous = not url.startswith("postgresql")
-    on_this = type(case.__name__, (case,), {"url": url, "EXPECT_CONTIGUOUS_NOTIFICATION_IDS": contiguous})
+    on_this = type(
+        case.__name__, (case,), {"url": url, "EXPECT_CONTIGUOUS_NOTIFICATION_IDS": contiguous}
+    )
     result = unittest.TestResult()
     on_this(name).run(result)
     assert result.testsRun == 1
@@ -161,7 +189,8 @@ def test_shipped(case: type[unittest.TestCase], name: str, url: str):
     assert result.wasSuccessful(), "\n".join(text for _, text in result.failures + result.errors)
 
 
-# -- Application and ProjectionRunner ---------------------------------------------------------------------------------
+# -- Application and ProjectionRunner
+# ---------------------------------------------------------------------------------
 
 
 class Conversations(Application[str]):
@@ -201,8 +230,15 @@ class HearEverything(Projection[Heard]):
 def env(request: pytest.FixtureRequest, tmp_path: Path) -> dict[str, str]:
     """The library's environment, on a store that several may open."""
     on_server = request.param == "postgresql"
-    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/library.db"
-    return {"PERSISTENCE_MODULE": "foldlog.eventstore.integrations.eventsourcing", "FOLDLOG_URL": url}
+    url = (
+        request.getfixturevalue("postgres_url")()
+        if on_server
+        else f"sqlite:///{tmp_path}/library.db"
+    )
+    return {
+        "PERSISTENCE_MODULE": "foldlog.eventstore.integrations.eventsourcing",
+        "FOLDLOG_URL": url,
+    }
 
 
 def test_an_application_writes_what_a_store_reads(env: dict[str, str]):
@@ -222,20 +258,26 @@ def test_a_projection_runner_processes_each_event_once(env: dict[str, str]):
         pytest.skip("several stores have no one order of notifications")
 
     def say(n: int) -> int:
-        [recorded] = store.append("c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION)
+        [recorded] = store.append(
+            "c1", Message(source="user", content="x" * n), expected_version=ANY_VERSION
+        )
         return recorded.position
 
     with open_store(env["FOLDLOG_URL"]) as store:
         last = [say(n) for n in range(10)][-1]
         runner = ProjectionRunner(
-            application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
+            application_class=Conversations,
+            projection_class=HearEverything,
+            view_class=Heard,
+            env=env,
         )
         with runner:
             runner.wait(last)
             last = say(10)
             runner.wait(last)
             assert runner.view.total() == sum(range(11))
-        runner.view.recorder.close()  # the library closes the application's, and leaves the view's open
+        # the library closes the application's, and leaves the view's open
+        runner.view.recorder.close()
     again = ProjectionRunner(
         application_class=Conversations, projection_class=HearEverything, view_class=Heard, env=env
     )
@@ -265,7 +307,11 @@ def test_no_event_is_taken_that_nobody_could_read(env: dict[str, str]):
     factory = Factory(env)
     store = Store(factory.recorder.database.recorder)
     recorder = factory.application_recorder()
-    store.append("c", [Message(source="user", content="a"), Message(source="user", content="b")], expected_version=0)
+    store.append(
+        "c",
+        [Message(source="user", content="a"), Message(source="user", content="b")],
+        expected_version=0,
+    )
     store.fork("c", 2, "f")
     first, second = recorder.select_events("f")
     with pytest.raises(IntegrityError):
@@ -289,7 +335,9 @@ class Dog(domain.Aggregate):
         self.tricks.append(trick)
 
 
-def test_an_aggregate_of_your_own_is_refused_with_what_to_set_and_kept_by_the_librarys_own_module(env: dict[str, str]):
+def test_an_aggregate_of_your_own_is_refused_with_what_to_set_and_kept_by_the_librarys_own_module(
+    env: dict[str, str],
+):
     class Kennel(Application[UUID]):
         """An application of somebody else, in the same process."""
 

@@ -1,6 +1,7 @@
 """Every strategy against the mended reference, on histories that nobody recorded.
 
-The recorded cases are some hundreds. Where the two writings of what is right part company on any other, one is wrong.
+The recorded cases are some hundreds. Where the two writings of what is right part company on any
+other, one is wrong.
 """
 
 from __future__ import annotations
@@ -35,7 +36,10 @@ STATE = {"user_context": "x", "completed_tasks": "x", "pending_tasks": "x"}
 
 sizes = st.one_of(
     *(
-        st.builds(lambda head, size=size: {"max_size": size, "keep_first": head}, st.integers(0, size // 2 - 1))
+        st.builds(
+            lambda head, size=size: {"max_size": size, "keep_first": head},
+            st.integers(0, size // 2 - 1),
+        )
         for size in (2, 3, 4, 6, 8, 12)
     )
 )
@@ -43,20 +47,31 @@ windows = st.builds(lambda size: {"attention_window": size}, st.integers(0, 6))
 
 
 def spec(kind: str, *parameters: st.SearchStrategy[Json]) -> st.SearchStrategy[Json]:
-    return st.tuples(*parameters).map(lambda drawn: {"type": kind} | {k: v for each in drawn for k, v in each.items()})
+    return st.tuples(*parameters).map(
+        lambda drawn: {"type": kind} | {k: v for each in drawn for k, v in each.items()}
+    )
 
 
 without_a_model = {
     "recent": spec(
-        "recent", st.builds(lambda n, head: {"max_events": n, "keep_first": head}, st.integers(0, 8), st.integers(0, 5))
+        "recent",
+        st.builds(
+            lambda n, head: {"max_events": n, "keep_first": head},
+            st.integers(0, 8),
+            st.integers(0, 5),
+        ),
     ),
     "amortized": spec("amortized", sizes),
     "conversation_window": spec("conversation_window"),
     "observation_masking": spec("observation_masking", windows),
     "browser_output_masking": spec("browser_output_masking", windows),
 }
-texts = st.sampled_from([["NEW"], [None], [""], [" \n"], [{"error": "boom"}, "RESET"], [{"error": "boom"}]])
-states = st.sampled_from([[{"tool_args": STATE}], [{"raw_tool_args": "{"}], [{"error": "boom"}, {"tool_args": STATE}]])
+texts = st.sampled_from(
+    [["NEW"], [None], [""], [" \n"], [{"error": "boom"}, "RESET"], [{"error": "boom"}]]
+)
+states = st.sampled_from(
+    [[{"tool_args": STATE}], [{"raw_tool_args": "{"}], [{"error": "boom"}, {"tool_args": STATE}]]
+)
 choices = st.one_of(
     st.lists(st.integers(-6, 40), max_size=8).map(lambda ids: [{"ids": ids}]),
     st.sampled_from([[None], ["no JSON"], [{"error": "boom"}]]),
@@ -74,7 +89,9 @@ v1_cases = st.tuples(
         "llm",
         sizes,
         st.sampled_from([{}, {"minimum_progress": 0.5}, {"minimum_progress": 0.05}]),
-        st.sampled_from([{}, {"max_tokens": 10}, {"max_tokens": 40}, {"hard_context_reset_max_retries": 1}]),
+        st.sampled_from(
+            [{}, {"max_tokens": 10}, {"max_tokens": 40}, {"hard_context_reset_max_retries": 1}]
+        ),
     ),
     texts,
 )
@@ -117,7 +134,9 @@ def check(
         assume(rule == "v0")
         raise
     answer = answered(condenser, view, lambda event: event.id, lambda shown: {}, agent)
-    right = mended(with_defaults(spec, defaults), view, Replies(script), script.source_ids, rule, agent)
+    right = mended(
+        with_defaults(spec, defaults), view, Replies(script), script.source_ids, rule, agent
+    )
     assume(not joins_loops(view, right))
     assert_mended(answer, right, view)
 

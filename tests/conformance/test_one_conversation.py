@@ -1,4 +1,6 @@
-"""A ``History`` means one conversation: none of its methods works on another one that took its id since."""
+"""A ``History`` means one conversation: none of its methods works on another one that took its id
+since.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ LONG = 300
 
 CALLS: dict[str, Callable[[Any], Any]] = {
     "append": lambda history: history.append(said("late")),
-    "append_records": lambda history: history.append_records([{"role": "user", "content": "x"}], format="openai-chat"),
+    "append_records": lambda history: history.append_records(
+        [{"role": "user", "content": "x"}], format="openai-chat"
+    ),
     "append_reply": lambda history: history.append_reply({"role": "assistant", "content": "late"}),
     "append_tool_result": lambda history: history.append_tool_result("a", "late"),
     "at": lambda history: history.at(1),
@@ -63,7 +67,9 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 def methods(face: type) -> set[str]:
-    return {name for name in dir(face) if not name.startswith("_") and callable(getattr(face, name))}
+    return {
+        name for name in dir(face) if not name.startswith("_") and callable(getattr(face, name))
+    }
 
 
 def whole(made: Any) -> Any:
@@ -94,7 +100,9 @@ def anyio_backend() -> str:
 
 @pytest.fixture(params=["one object", "two objects"])
 def histories(request: pytest.FixtureRequest, recorder: Recorder) -> tuple[Histories, Histories]:
-    """The histories that hold the old object, and those that erase its conversation and begin another."""
+    """The histories that hold the old object, and those that erase its conversation and begin
+    another.
+    """
     first = Histories(Store(recorder))
     return first, first if request.param == "one object" else Histories(Store(recorder))
 
@@ -107,7 +115,14 @@ def old_ones(histories: Histories) -> dict[str, History]:
     assert (read.version(), len(looked.view())) == (4, 2)
     documents, tail = histories["c1"], histories["c1"]
     assert (documents.document("state"), len(tail.tail(1))) == (1, 1)
-    return {"wrote": wrote, "read": read, "looked": looked, "made": created, "documents": documents, "tail": tail}
+    return {
+        "wrote": wrote,
+        "read": read,
+        "looked": looked,
+        "made": created,
+        "documents": documents,
+        "tail": tail,
+    }
 
 
 def begun_again(histories: Histories) -> History:
@@ -123,7 +138,9 @@ def test_every_method_is_among_the_calls():
     assert methods(AsyncHistory) == methods(History)
 
 
-def test_no_method_works_on_the_conversation_that_took_the_id(histories: tuple[Histories, Histories]):
+def test_no_method_works_on_the_conversation_that_took_the_id(
+    histories: tuple[Histories, Histories],
+):
     olds = old_ones(histories[0])
     new = begun_again(histories[1])
     before = list(new.events())
@@ -138,7 +155,9 @@ def test_no_method_works_on_the_conversation_that_took_the_id(histories: tuple[H
 
 
 @pytest.mark.anyio
-async def test_no_async_method_works_on_the_conversation_that_took_the_id(histories: tuple[Histories, Histories]):
+async def test_no_async_method_works_on_the_conversation_that_took_the_id(
+    histories: tuple[Histories, Histories],
+):
     face: AsyncHistories = face_of(histories[0])
     olds = old_ones(histories[0])
     new = begun_again(histories[1])
@@ -152,9 +171,13 @@ async def test_no_async_method_works_on_the_conversation_that_took_the_id(histor
     assert list(new.events()) == before
 
 
-def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(histories: tuple[Histories, Histories]):
+def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(
+    histories: tuple[Histories, Histories],
+):
     first, second = histories
-    first["c1"].append([said("first"), *map(said, "x" * LONG), CondensationAction(forgotten_event_ids=[3])])
+    first["c1"].append(
+        [said("first"), *map(said, "x" * LONG), CondensationAction(forgotten_event_ids=[3])]
+    )
     view = Histories(first.store)["c1"].view()
     second.erase("c1", reason="asked for")
     second.create("c1", replace_erased=True).append([*map(said, "y" * (LONG + 5))])
@@ -163,7 +186,9 @@ def test_what_a_view_reads_later_is_not_of_the_conversation_that_took_the_id(his
         list(view.condensations)
 
 
-def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(histories: tuple[Histories, Histories]):
+def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(
+    histories: tuple[Histories, Histories],
+):
     empty = histories[0]["c1"]
     assert (empty.version(), len(empty.view()), empty.pop()) == (0, 0, ())
     histories[1]["c1"].append(said("first"))
@@ -179,8 +204,12 @@ def test_an_object_that_met_no_conversation_takes_the_one_that_it_finds_first(hi
             old.version()
 
 
-def test_an_object_means_the_conversation_that_its_first_call_found(histories: tuple[Histories, Histories]):
-    histories[0]["c1"].append([said("first"), Action(tool="t", call_id="a")], documents={"state": 1})
+def test_an_object_means_the_conversation_that_its_first_call_found(
+    histories: tuple[Histories, Histories],
+):
+    histories[0]["c1"].append(
+        [said("first"), Action(tool="t", call_id="a")], documents={"state": 1}
+    )
     last = ("append_records", "request_condensation", "pop", "retract")
     calls = {
         name: CALLS[name]
@@ -208,7 +237,9 @@ def test_an_append_that_was_rolled_back_makes_an_object_mean_no_conversation(rec
 
 
 @pytest.mark.parametrize("wrong", [["c1"], 1.5, b"c1"], ids=repr)
-def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder: Recorder, wrong: Any):
+def test_what_is_no_id_is_refused_by_every_operation_on_conversations(
+    recorder: Recorder, wrong: Any
+):
     histories = Histories(Store(recorder))
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
@@ -228,8 +259,12 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(recorder: 
     assert store.version("c1") == 1
 
 
-def test_a_view_from_memory_notes_which_conversation_it_shows(histories: tuple[Histories, Histories]):
-    """Its object asked the database nothing, and appends to no other conversation that took the id."""
+def test_a_view_from_memory_notes_which_conversation_it_shows(
+    histories: tuple[Histories, Histories],
+):
+    """Its object asked the database nothing, and appends to no other conversation that took the
+    id.
+    """
     wrote, looked = (histories[0]["c1"] for _ in range(2))
     wrote.append(said("first"))
     wrote.view()

@@ -1,4 +1,6 @@
-"""``dedupe="origin"``: a source's id is stored once, on every recorder, and found over the store."""
+"""``dedupe="origin"``: a source's id is stored once, on every recorder, and found over the
+store.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +31,18 @@ from tests.at_once import at_once
 
 
 def said(source_id: object, text: str = "x", format: str = "f", rest: object = None) -> Event:
-    return Message(source="user", content=text, origin=Origin(format=format, id=source_id, rest=rest))
+    return Message(
+        source="user", content=text, origin=Origin(format=format, id=source_id, rest=rest)
+    )
 
 
 def texts(store: Store, conversation: str = "c1") -> list[object]:
     return [event.content for event in store.events(conversation)]
 
 
-def add(store: Store, *events: Event, conversation: str = "c1", expected: object = ANY_VERSION) -> list[int]:
+def add(
+    store: Store, *events: Event, conversation: str = "c1", expected: object = ANY_VERSION
+) -> list[int]:
     recorded = store.append(conversation, events, expected_version=expected, dedupe="origin")  # type: ignore[arg-type]
     return [one.id for one in recorded]
 
@@ -47,7 +53,10 @@ def test_a_retried_batch_that_overlaps_adds_what_is_new(store: Store):
     assert add(store, said(None), said(None), Message(source="user", content="ours")) == [4, 5, 6]
     assert add(store, said("a"), conversation="c2") == [0], "another history is another matter"
     assert add(store, said("a"), said("e", rest=1)) == [7], "of another record than the one before"
-    assert [add(store, said("e", rest=1), said("d"), *more) for more in ((), [said("f")])] == [[], [8]], "half a record"
+    assert [add(store, said("e", rest=1), said("d"), *more) for more in ((), [said("f")])] == [
+        [],
+        [8],
+    ], "half a record"
 
 
 def test_ids_are_told_apart_as_json_tells_them(store: Store):
@@ -56,12 +65,19 @@ def test_ids_are_told_apart_as_json_tells_them(store: Store):
     assert add(store, *map(said, ids), said("1", format="g")) == []
 
 
-def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(origins, "_CHUNK", 3)
     store.ingest("c0", [said(f"e{n}") for n in range(8)])
     assert add(store, said("e7"), said("e8"), conversation="c0") == [8]
     store.ingest("c1", [said(f"e{n}") for n in range(8)] + [said("e1", "again")])
-    assert origins.known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [True, True, False, False]
+    assert origins.known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [
+        True,
+        True,
+        False,
+        False,
+    ]
     assert add(store, said("e3"), said("new")) == [9]
     assert origins.known(store.database, "none", "f", ["e0"]) == [False]
     store.append("c1", said("unseen"), expected_version=ANY_VERSION)
@@ -135,7 +151,9 @@ def test_wrong_arguments_are_refused(store: Store):
 
 
 def test_an_encrypted_history_is_deduped_and_no_source_id_is_in_the_clear(recorder: Recorder):
-    store = Store(recorder, WriteSettings(keys=KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode())])))
+    store = Store(
+        recorder, WriteSettings(keys=KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode())]))
+    )
     add(store, said("secret-id"), said("b"))
     assert add(store, said("secret-id"), said("c")) == [2]
     found = recorder.query(lambda reader: reader.conversation("c1"))
@@ -157,10 +175,14 @@ def test_a_copy_knows_the_ids_too(store: Store, tmp_path):
 
 
 def test_an_append_asks_for_its_own_ids_only(store: Store, monkeypatch: pytest.MonkeyPatch):
-    """The cost of an append does not grow with the history: it reads no events and asks for the ids that it has."""
+    """The cost of an append does not grow with the history: it reads no events and asks for the ids
+    that it has.
+    """
     add(store, *(said(n) for n in range(500)))
     asked: list[int] = []
-    monkeypatch.setattr(origins.ReadTransaction, "events", lambda *args, **kwargs: pytest.fail("events were read"))
+    monkeypatch.setattr(
+        origins.ReadTransaction, "events", lambda *args, **kwargs: pytest.fail("events were read")
+    )
     several = origins.ReadTransaction.recalled_among
     monkeypatch.setattr(
         origins.ReadTransaction,
@@ -176,10 +198,14 @@ def test_what_a_fork_shares_is_found_in_it_once_its_parent_is_erased(store: Stor
     store.append("c2", said("a"), expected_version=0)
     store.fork("c1", 2, "f")
     store.fork("c2", 1, "g")
-    assert origins.find(store.database, "f", "a") == (("c1", 0),), "events are found where they are stored"
+    assert origins.find(store.database, "f", "a") == (("c1", 0),), (
+        "events are found where they are stored"
+    )
     erase(store, "c1", reason="asked for", detach_forks=True)
     erase(store, "c2", reason="asked for", detach_forks=True)
-    assert origins.find(store.database, "f", "a") == (("f", 0),), "of g's parent none were in the index"
+    assert origins.find(store.database, "f", "a") == (("f", 0),), (
+        "of g's parent none were in the index"
+    )
     assert origins.find(store.database, "f", "b") == (("f", 1),)
     assert origins.find(store.database, "f", "c") == ()
     assert add(store, said("b"), said("d"), conversation="f") == [2]

@@ -1,4 +1,6 @@
-"""One suite for all recorders: uniqueness, atomicity, positions, staging, records, for any bytes."""
+"""One suite for all recorders: uniqueness, atomicity, positions, staging, records, for any
+bytes.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,17 @@ def is_taken(error: StoreUnavailable) -> bool:
 
 
 def row(event_id: int, body: bytes = b"{}", *, shown: bool = True, structural: bool = False) -> Row:
-    return row_of(event_id, "message", 1, shown, structural, 1_000 + event_id, 0, body, bytes([event_id % 256]) * 32)
+    return row_of(
+        event_id,
+        "message",
+        1,
+        shown,
+        structural,
+        1_000 + event_id,
+        0,
+        body,
+        bytes([event_id % 256]) * 32,
+    )
 
 
 def begin(recorder: Recorder, conversation: str, rows: Sequence[Row] = ()) -> int:
@@ -59,7 +71,9 @@ def recall(reader: Reader, key: int, name: str) -> RecalledKey | None:
     return found[0][1]._replace(position=None) if found else None
 
 
-def remembered(reader: Reader, key: int, after: str | None, limit: int) -> list[tuple[str, RecalledKey]]:
+def remembered(
+    reader: Reader, key: int, after: str | None, limit: int
+) -> list[tuple[str, RecalledKey]]:
     return list(reader.recalled(key, start_after(after), limit))
 
 
@@ -82,7 +96,9 @@ def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
     open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
 ):
     def refuse() -> None:
-        raise AssertionError("a program may have replaced uuid4 by a list of known ids, and none is for the store")
+        raise AssertionError(
+            "a program may have replaced uuid4 by a list of known ids, and none is for the store"
+        )
 
     monkeypatch.setattr(uuid, "uuid4", refuse)
     names = {open_recorder().value("uuid") for _ in range(2)}
@@ -92,7 +108,9 @@ def test_a_new_store_gets_its_own_identity_without_a_call_of_uuid4(
 
 def test_rows_come_back_as_they_were_written(recorder: Recorder):
     texts, others = (b"{}", b"", "ü✓".encode(), b"x" * 100_000), (b"\x00\xff", bytes(range(256)))
-    written = [(0, body) for body in texts] + [(encoding, body) for encoding in (1, 7) for body in others]
+    written = [(0, body) for body in texts] + [
+        (encoding, body) for encoding in (1, 7) for body in others
+    ]
     rows = [
         row_of(n, "é", n, n % 3 > 0, n % 5 == 2, 1_000 + n, encoding, body, bytes([n]) * 32)
         for n, (encoding, body) in enumerate(written * 6)
@@ -124,7 +142,12 @@ def test_structural_and_flagged_rows_are_found_without_the_others(recorder: Reco
     key = begin(recorder, "c1", rows)
     with recorder.read() as reader:
         assert [r.id for r in as_rows(reader.rows(key, 1, 12, 2, "structural"))] == [3, 6]
-        assert [r.id for r in as_rows(reader.flagged_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [0, 2, 3, 8]
+        assert [r.id for r in as_rows(reader.flagged_rows(key, [(0, 3), (7, 8), (11, 40)]))] == [
+            0,
+            2,
+            3,
+            8,
+        ]
         assert as_rows(reader.flagged_rows(key, [])) == []
 
 
@@ -144,7 +167,9 @@ def test_a_conversation_counts_its_shown_and_structural_rows_by_its_last(recorde
 def test_an_id_is_taken_once(recorder: Recorder, shown: bool):
     key = begin(recorder, "c1", [with_fields(row(0), shown=True)])
     with pytest.raises(StoreUnavailable, check=is_taken):
-        recorder.transact(lambda transaction: transaction.insert(key, [with_fields(row(0), shown=shown)]))
+        recorder.transact(
+            lambda transaction: transaction.insert(key, [with_fields(row(0), shown=shown)])
+        )
 
 
 def test_what_work_wrote_before_it_raised_is_taken_back(recorder: Recorder):
@@ -223,7 +248,9 @@ def stage(recorder: Recorder, conversation: str, chunks: Sequence[Sequence[Row]]
         lambda transaction: transaction.begin(Conversation(0, conversation, 5, SALT, visible=False))
     ).key
     for chunk in chunks:
-        recorder.transact(lambda transaction, chunk=chunk: transaction.insert(key, chunk, staged=True))  # type: ignore[misc]
+        recorder.transact(
+            lambda transaction, chunk=chunk: transaction.insert(key, chunk, staged=True)
+        )  # type: ignore[misc]
     return key
 
 
@@ -271,7 +298,9 @@ def test_publishing_under_a_name_that_is_taken_is_refused(recorder: Recorder):
 def test_a_discarded_staging_leaves_nothing(recorder: Recorder):
     key = stage(recorder, "import", [[row(0), row(1), row(2)]])
     recorder.transact(lambda transaction: transaction.remember(key, "turn-1", RecalledKey(0, 1)))
-    recorder.transact(lambda transaction: transaction.put_records(key, "views", [Record(1, 1, b"x")]))
+    recorder.transact(
+        lambda transaction: transaction.put_records(key, "views", [Record(1, 1, b"x")])
+    )
     while not recorder.transact(lambda transaction: transaction.delete(key, 2)):
         pass
     with recorder.read() as reader:
@@ -320,7 +349,9 @@ def test_records_are_found_at_or_before_a_version(recorder: Recorder):
     recorder.transact(lambda transaction: transaction.put_records(key, "views", [replaced]))
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 8) == replaced
-    recorder.transact(lambda transaction: transaction.put_records(key, "views", (), replace_all=True))
+    recorder.transact(
+        lambda transaction: transaction.put_records(key, "views", (), replace_all=True)
+    )
     with recorder.read() as reader:
         assert record_at(reader, "views", key, 1_000) is None
 
@@ -418,7 +449,9 @@ def test_an_erased_conversation_is_a_receipt_and_its_rows_are_followed_by_nobody
         assert [one.conversation for one in reader.placed_rows(0, 9)] == ["c2", "c1", "c2"]
 
 
-def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_beside_them(recorder: Recorder):
+def test_rows_of_an_erased_conversation_go_in_small_parts_with_all_that_is_beside_them(
+    recorder: Recorder,
+):
     key, other = begin(recorder, "c1", [row(n) for n in range(5)]), begin(recorder, "c2", [row(0)])
 
     def beside(transaction: Transaction) -> None:
@@ -452,7 +485,9 @@ def test_tracking_only_goes_forward(recorder: Recorder):
     recorder.transact(lambda transaction: transaction.set_value("tracking app", str(5)))
     for late in (5, 4):
         with pytest.raises(StoreUnavailable, check=is_taken):
-            recorder.transact(lambda transaction, late=late: transaction.set_value("tracking app", str(late)))  # type: ignore[misc]
+            recorder.transact(
+                lambda transaction, late=late: transaction.set_value("tracking app", str(late))
+            )  # type: ignore[misc]
     assert recorder.value("tracking app") == "5"
 
 

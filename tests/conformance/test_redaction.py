@@ -1,4 +1,6 @@
-"""Redaction on every recorder: the content of one event goes, everything else of it stays, and readers learn of it."""
+"""Redaction on every recorder: the content of one event goes, everything else of it stays, and
+readers learn of it.
+"""
 
 from __future__ import annotations
 
@@ -45,8 +47,16 @@ from tests.conformance.conftest import OpenRecorder
 KEYS = KeyRing([SecretStr("5c" * 32)])
 TURN: list[Event] = [
     Message(source="user", content="SECRET asked"),
-    Action(tool="look", arguments={"for": "SECRET sought"}, call_id="call-1", thought="SECRET thought", cause=0),
-    Observation(tool="look", content="SECRET found", call_id="call-1", cause=1, extras={"x": "SECRET"}),
+    Action(
+        tool="look",
+        arguments={"for": "SECRET sought"},
+        call_id="call-1",
+        thought="SECRET thought",
+        cause=0,
+    ),
+    Observation(
+        tool="look", content="SECRET found", call_id="call-1", cause=1, extras={"x": "SECRET"}
+    ),
     Message(source="agent", content="harmless"),
 ]
 
@@ -59,46 +69,69 @@ def store(request: pytest.FixtureRequest, open_recorder: OpenRecorder) -> Store:
     return store
 
 
-def redacted(store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False) -> RedactionReceipt:
+def redacted(
+    store: Store, event_id: int, conversation: str = "c", *, with_summaries: bool = False
+) -> RedactionReceipt:
     given: dict[str, Any] = {"reason": "asked to", "by": "me", "with_summaries": with_summaries}
     return redacting.redacted(store, conversation, [event_id], **given)
 
 
 def stored(store: Store) -> bytes:
-    """Everything that the tables hold of all conversations, of an encrypted one as the key shows it."""
+    """Everything that the tables hold of all conversations, of an encrypted one as the key shows
+    it.
+    """
 
     def read(reader: Reader) -> Iterator[bytes]:
         for found in [*reader.conversations("", 100)]:
             yield repr(
-                ReadTransaction(reader, found, store.database).rows(found.begins, found.version, 10_000)[:]
+                ReadTransaction(reader, found, store.database).rows(
+                    found.begins, found.version, 10_000
+                )[:]
             ).encode()
             yield repr([*as_rows(reader.rows(found.key, 0, 10_000, 10_000))]).encode()
             yield repr(reader.recalled(found.key, "", 10_000)).encode()
             yield repr(
-                [reader.records(found.key, each.projection, 0, 100) for each in reader.records(found.key, None, 0, 100)]
+                [
+                    reader.records(found.key, each.projection, 0, 100)
+                    for each in reader.records(found.key, None, 0, 100)
+                ]
             ).encode()
 
     return b"\n".join(store.database.recorder.query(lambda reader: list(read(reader))))
 
 
 def problems(store: Store) -> list[str]:
-    return [f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings]
+    return [
+        f"{each.conversation}: {finding}" for each in verify(store) for finding in each.findings
+    ]
 
 
 def test_the_content_goes_and_the_rest_of_the_event_stays(store: Store):
     before = list(store.events("c"))
-    heads = [row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))]
+    heads = [
+        row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))
+    ]
     for event_id in (0, 1, 2):
         receipt = redacted(store, event_id)
         assert (receipt.event_ids, receipt.reason, receipt.by) == ((event_id,), "asked to", "me")
     assert b"SECRET" not in stored(store)
-    assert heads == [row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))][:4]
+    assert (
+        heads
+        == [
+            row.head for row in store.database.recorder.query(lambda reader: rows_of(store, reader))
+        ][:4]
+    )
     after = list(store.events("c"))
     for was, now in zip(before, after, strict=False):
         for field in ("id", "timestamp", "source", "cause", "shown", "tool", "call_id"):
             assert getattr(was, field, None) == getattr(now, field, None)
     assert [type(event) for event in after] == [*map(type, before), Redaction, Redaction, Redaction]
-    assert [getattr(event, "content", None) for event in after[:4]] == ["[redacted]", None, "[redacted]", "harmless"]
+    assert [getattr(event, "content", None) for event in after[:4]] == [
+        "[redacted]",
+        None,
+        "[redacted]",
+        "harmless",
+    ]
     assert after[3] == before[3]
     assert problems(store) == []
 
@@ -150,7 +183,9 @@ def test_a_retry_of_the_append_is_recognized_and_another_payload_is_not(store: S
 
 
 def test_a_source_id_is_still_known_and_its_text_is_gone(store: Store):
-    batch = [replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)]
+    batch = [
+        replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)
+    ]
     store.append("dedupe", batch, expected_version=0, dedupe="origin")
     store.append("later", batch, expected_version=0)  # this one has no index yet
     for name in ("dedupe", "later"):
@@ -160,8 +195,12 @@ def test_a_source_id_is_still_known_and_its_text_is_gone(store: Store):
         assert next(iter(store.events(name))).origin == Origin(format="x")
 
 
-def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store: Store, open_recorder: OpenRecorder):
-    batch = [replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)]
+def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(
+    store: Store, open_recorder: OpenRecorder
+):
+    batch = [
+        replace(event, origin=Origin(format="x", id=f"SECRET {n}")) for n, event in enumerate(TURN)
+    ]
     store.append("p", batch, expected_version=0, dedupe="origin")
     for fork in ("indexed", "early"):
         store.fork("p", 4, fork)
@@ -174,7 +213,9 @@ def test_no_fork_takes_back_an_event_by_the_id_that_its_source_gave_it(store: St
     erase(store, "p", reason="asked for", detach_forks=True)
     for each in (store, there):
         for fork in ("indexed", "early", "late", "of a fork", "of a late one"):
-            assert each.append(fork, batch, expected_version=ANY_VERSION, dedupe="origin") == (), fork
+            assert each.append(fork, batch, expected_version=ANY_VERSION, dedupe="origin") == (), (
+                fork
+            )
             with pytest.raises(HistoryDiverged):
                 each.ingest(fork, [*TURN, batch[0]])
         assert b"SECRET 0" not in stored(each)
@@ -196,16 +237,18 @@ def test_a_copy_loses_what_its_source_has_redacted_since(store: Store, open_reco
     assert list(compare_stores(store, there)) == []
     assert b"SECRET" not in stored(there)
     for name in ("c", "f", "own fork", late):
-        assert [event.redacted is not None for event in there.events(name, 0, 4)] == [True] * 3 + [False] * (
-            name != "f"
-        )
+        assert [event.redacted is not None for event in there.events(name, 0, 4)] == [True] * 3 + [
+            False
+        ] * (name != "f")
     assert problems(there) == []
     assert {moved.added for moved in copy_store(store, there)} == {0}
 
 
 def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):
     store.append(
-        "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
+        "c",
+        CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1),
+        expected_version=4,
     )
     store.append("c", Message(source="user", content="x"), expected_version=5)
     store.append(
@@ -213,21 +256,38 @@ def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: St
         CondensationAction(forgotten_event_ids=[-6, 3], summary="SECRET of sums", summary_offset=1),
         expected_version=6,
     )
-    store.append("c", CondensationAction(forgotten_event_ids=[5], summary="of x", summary_offset=1), expected_version=7)
+    store.append(
+        "c",
+        CondensationAction(forgotten_event_ids=[5], summary="of x", summary_offset=1),
+        expected_version=7,
+    )
     assert redacted(store, 0).quotes == ()
-    assert redacted(store, 1).quotes == (Quote("c", 4, redacted=False), Quote("c", 6, redacted=False))
+    assert redacted(store, 1).quotes == (
+        Quote("c", 4, redacted=False),
+        Quote("c", 6, redacted=False),
+    )
     receipt = redacted(store, 2, with_summaries=True)
     assert receipt.event_ids == (2, 4, 6)
     assert receipt.quotes == (Quote("c", 4, redacted=True), Quote("c", 6, redacted=True))
     assert redacted(store, 2).quotes == receipt.quotes, "they are redacted already"
     assert redacted(store, 3).quotes == redacted(store, 4).quotes == (Quote("c", 6, redacted=True),)
     assert b"SECRET" not in stored(store)
-    assert [getattr(e, "content", None) for e in Views(store).current("c")] == ["[redacted]", "of x", "[redacted]"]
-    assert [getattr(e, "content", None) for e in Views(store).at("c", 7)] == ["[redacted]", "[redacted]", "x"]
+    assert [getattr(e, "content", None) for e in Views(store).current("c")] == [
+        "[redacted]",
+        "of x",
+        "[redacted]",
+    ]
+    assert [getattr(e, "content", None) for e in Views(store).at("c", 7)] == [
+        "[redacted]",
+        "[redacted]",
+        "x",
+    ]
     assert problems(store) == []
 
 
-def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_what_others_append_after_the_choice_is_redacted_too(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     store.fork("c", 4, "f")
     quote = CondensationAction(forgotten_event_ids=[0], summary="SECRET late", summary_offset=1)
     copy = Message(source="user", content="it said SECRET asked")
@@ -243,7 +303,9 @@ def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monke
     monkeypatch.setattr(redacting, "all_that_goes", choose_then_append)
     receipt = redacted(store, 0, with_summaries=True)
     quotes = [("c", 4), ("c/+beside", 0), ("f", 4)]
-    assert sorted(receipt.quotes) == [Quote(name, event_id, redacted=True) for name, event_id in quotes]
+    assert sorted(receipt.quotes) == [
+        Quote(name, event_id, redacted=True) for name, event_id in quotes
+    ]
     assert (receipt.event_ids, receipt.position is None) == ((0, 4), False)
     assert b"SECRET late" not in stored(store)
     assert b"SECRET asked" not in stored(store)
@@ -252,7 +314,9 @@ def test_what_others_append_after_the_choice_is_redacted_too(store: Store, monke
 
 def test_the_id_of_a_summary_stands_for_its_condensation(store: Store):
     store.append(
-        "c", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=4
+        "c",
+        CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1),
+        expected_version=4,
     )
     for _ in range(2):
         assert redacted(store, -6).event_ids == (4,)
@@ -270,7 +334,9 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
     store.fork("f", 2, "g")
     store.fork("c", 1, "h")
     store.append(
-        "f", CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1), expected_version=3
+        "f",
+        CondensationAction(forgotten_event_ids=[1, 2], summary="SECRET sum", summary_offset=1),
+        expected_version=3,
     )
     store.append("g", Message(source="user", content="on g"), expected_version=2)
     seen = {name: len(views.current(name)) for name in "cfgh"}
@@ -281,7 +347,10 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
     assert {name: len(views.current(name)) for name in "cfgh"} == seen
     assert views.current("g").events[1].redacted is not None
     assert views.current("f").events[1].content == "[redacted]"
-    with pytest.raises(InvalidArgument, match="belongs to conversation 'c', which it was forked from; redact it there"):
+    with pytest.raises(
+        InvalidArgument,
+        match="belongs to conversation 'c', which it was forked from; redact it there",
+    ):
         redacted(store, 1, "g")
     redacted(store, 0)
     redacted(store, 2)
@@ -295,8 +364,14 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
 
 def test_only_a_redaction_writes_redacted_events_and_receipts(store: Store):
     receipt = redacted(store, 0)
-    for event in (next(iter(store.events("c"))), Redaction(event_ids=(1,), hashes=("",), by="", reason="")):
-        for write in (store.ingest, lambda name, events: store.append(name, events, expected_version=ANY_VERSION)):
+    for event in (
+        next(iter(store.events("c"))),
+        Redaction(event_ids=(1,), hashes=("",), by="", reason=""),
+    ):
+        for write in (
+            store.ingest,
+            lambda name, events: store.append(name, events, expected_version=ANY_VERSION),
+        ):
             with pytest.raises(InvalidEvent, match="which only a redaction may write"):
                 write("other", [replace(event, id=-1)])
     with pytest.raises(CannotRedact, match="it is a receipt"):
@@ -314,12 +389,20 @@ def imported(place: int, text: str, **fields: Any) -> Message:
 
 
 def test_an_import_brings_no_redacted_content_back(store: Store):
-    """What was redacted is refused, also where the history has grown: its content would come back with the rest."""
+    """What was redacted is refused, also where the history has grown: its content would come back
+    with the rest.
+    """
     history: list[Event] = [imported(n, f"SECRET {n}") for n in range(3)]
     store.ingest("i", history)
     redacted(store, 1, "i")
-    for source in (history, [*history, imported(3, "new")], [*history, imported(3, "new"), history[1]]):
-        with pytest.raises(HistoryDiverged, match="has the content of event 1, which was redacted here") as diverged:
+    for source in (
+        history,
+        [*history, imported(3, "new")],
+        [*history, imported(3, "new"), history[1]],
+    ):
+        with pytest.raises(
+            HistoryDiverged, match="has the content of event 1, which was redacted here"
+        ) as diverged:
             store.ingest("i", source)
         assert (diverged.value.event_id, diverged.value.version) == (1, 4)
     with pytest.raises(HistoryDiverged, match="differs from event 0 on"):
@@ -336,7 +419,9 @@ def test_a_document_goes_unless_a_later_value_builds_on_it(store: Store):
     change({"notes": {"said": "SECRET " * 100, "n": 1}, "attributes": {"title": "SECRET"}})
     change({"notes": {"said": "SECRET " * 100, "n": 2}})
     first, second = (event.id for event in store.events("c") if isinstance(event, DocumentChanges))
-    with pytest.raises(CannotRedact, match=f"event {second} stores document 'notes' as a difference to it"):
+    with pytest.raises(
+        CannotRedact, match=f"event {second} stores document 'notes' as a difference to it"
+    ):
         redacted(store, first)
     redacted(store, second)
     redacted(store, first)

@@ -1,4 +1,6 @@
-"""Every change of compression and encryption, on every recorder: events, heads and Views stay, ``verify`` is clean."""
+"""Every change of compression and encryption, on every recorder: events, heads and Views stay,
+``verify`` is clean.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,10 @@ class Form(NamedTuple):
     key: str | None
 
 
-FORMS = [Form(compression, key) for compression, key in product(("none", "zlib", "zstd"), (None, "one", "other"))]
+FORMS = [
+    Form(compression, key)
+    for compression, key in product(("none", "zlib", "zstd"), (None, "one", "other"))
+]
 
 
 def ring(*names: str | None) -> KeyRing | None:
@@ -68,13 +73,16 @@ def event(n: int) -> Event:
     noise = random.Random(n).randbytes(200)
     match n % 7:
         case 1:
-            return Message(source="user", content="".join(chr(0x4E00 + byte) for byte in noise))  # hardly shrinks
+            # hardly shrinks
+            return Message(source="user", content="".join(chr(0x4E00 + byte) for byte in noise))
         case 2:
             return Message(source="user", content=noise.hex()[:9])  # any codec makes it larger
         case 3:
             return Annotation(name="note", data={"n": n})
         case 4:
-            return CondensationAction(forgotten_event_ids=[n - 2, n - 3], summary=f"summary {n}", summary_offset=1)
+            return CondensationAction(
+                forgotten_event_ids=[n - 2, n - 3], summary=f"summary {n}", summary_offset=1
+            )
         case 5:
             return CondensationRequest()
         case _:
@@ -105,7 +113,9 @@ def state(store: Store) -> dict[str, Any]:
         for name in NAMES
     } | {
         "order": [
-            (each.position, each.conversation, each.id) for each in store.follow() if type(each.event) is not KeyChanged
+            (each.position, each.conversation, each.id)
+            for each in store.follow()
+            if type(each.event) is not KeyChanged
         ]
     }
 
@@ -114,14 +124,19 @@ def stored(recorder: Recorder) -> dict[str, tuple[Conversation, list[Row]]]:
     with recorder.read() as reader:
         found = [reader.conversation(name) for name in NAMES]
         return {
-            each.id: (each, as_rows(reader.rows(each.key, 0, LENGTH, LENGTH))) for each in found if each is not None
+            each.id: (each, as_rows(reader.rows(each.key, 0, LENGTH, LENGTH)))
+            for each in found
+            if each is not None
         }
 
 
 def expected_encodings(store: Store, form: Form) -> dict[str, list[int]]:
     def expected(read: ReadTransaction) -> list[int]:
         rows = read.rows(0, LENGTH, LENGTH)
-        return [compressed(form.compression, row.body)[0] + (ENCRYPTED if form.key else PLAIN) for row in rows]
+        return [
+            compressed(form.compression, row.body)[0] + (ENCRYPTED if form.key else PLAIN)
+            for row in rows
+        ]
 
     return {name: store.query(name, expected) for name in NAMES if store.version(name)}
 
@@ -132,9 +147,14 @@ def assert_is_in(recorder: Recorder, form: Form, wanted: dict[str, Any]) -> None
     assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
     assert state(store) == wanted
     rows = stored(recorder)
-    assert {name: [row.encoding for row in some] for name, (_, some) in rows.items()} == expected_encodings(store, form)
+    assert {
+        name: [row.encoding for row in some] for name, (_, some) in rows.items()
+    } == expected_encodings(store, form)
     for found, _ in rows.values():
-        assert (found.key_id, found.sealed_key is None) == (form.key and ring(form.key).current, form.key is None)  # type: ignore[union-attr]
+        assert (found.key_id, found.sealed_key is None) == (
+            form.key and ring(form.key).current,
+            form.key is None,
+        )  # type: ignore[union-attr]
 
 
 def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
@@ -148,7 +168,9 @@ def assert_is_refused_without_key(recorder: Recorder, target: Form) -> None:
 def test_every_form_becomes_every_other_one(
     open_recorder: OpenRecorder, source: Form, request: pytest.FixtureRequest, whole: bool
 ):
-    """Two targets of each in a file, one on a server; each of the 81 pairs with ``scripts/test --all``."""
+    """Two targets of each in a file, one on a server; each of the 81 pairs with ``scripts/test
+    --all``.
+    """
     targets = FORMS
     if not whole:
         place = FORMS.index(source)
@@ -174,8 +196,12 @@ def test_every_form_becomes_every_other_one(
                 assert stored(recorder) == before
 
 
-@pytest.mark.parametrize("source", some(FORMS, 3), ids=lambda form: f"{form.compression}-{form.key}")
-def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(open_recorder: OpenRecorder, source: Form):
+@pytest.mark.parametrize(
+    "source", some(FORMS, 3), ids=lambda form: f"{form.compression}-{form.key}"
+)
+def test_a_compression_that_is_not_given_leaves_bodies_as_they_are(
+    open_recorder: OpenRecorder, source: Form
+):
     recorder, key = open_recorder(), "other" if source.key == "one" else "one"
     fill(store_on(recorder, source.compression, source.key))
     wanted = state(store_on(recorder, None, source.key))
@@ -209,9 +235,15 @@ def test_a_long_conversation_is_changed_in_small_transactions(
 
 @pytest.mark.parametrize("source, target", [(None, "one"), ("one", None), ("one", "other")])
 def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
-    open_recorder: OpenRecorder, source: str | None, target: str | None, request: pytest.FixtureRequest, whole: bool
+    open_recorder: OpenRecorder,
+    source: str | None,
+    target: str | None,
+    request: pytest.FixtureRequest,
+    whole: bool,
 ):
-    """Before each transaction in memory; before each third one on the other recorders, each with ``--whole``."""
+    """Before each transaction in memory; before each third one on the other recorders, each with
+    ``--whole``.
+    """
     for left in range(0, 100, 1 if whole or "memory" in request.node.name else 3):
         recorder = open_recorder()
         fill(store_on(recorder, "zlib", source))
@@ -226,8 +258,13 @@ def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
             pass
         assert state(with_all_keys()) == wanted
         assert [verdict.findings for verdict in verify(with_all_keys()) if verdict.findings] == []
-        appended = with_all_keys().append("c1", event(0), expected_version=LENGTH, idempotency_key="new")
-        assert with_all_keys().append("c1", event(0), expected_version=0, idempotency_key="new") == appended
+        appended = with_all_keys().append(
+            "c1", event(0), expected_version=LENGTH, idempotency_key="new"
+        )
+        assert (
+            with_all_keys().append("c1", event(0), expected_version=0, idempotency_key="new")
+            == appended
+        )
         list(rekey(store_on(recorder, "none", *keys), decrypt=target is None))
         store = store_on(recorder, None, target)
         assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
@@ -238,7 +275,9 @@ def test_a_change_that_is_stopped_anywhere_can_be_read_and_goes_on(
     assert left >= 4
 
 
-def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_recorder: OpenRecorder):
+def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(
+    open_recorder: OpenRecorder,
+):
     for decrypt in (False, True):
         recorder = open_recorder()
         fill(store_on(recorder, None, "one" if decrypt else None))
@@ -246,13 +285,17 @@ def test_events_that_are_appended_while_it_runs_are_in_the_new_form_too(open_rec
 
         def append(number: int, other: Store = other) -> None:
             nonlocal appended
-            other.append("c1", event(0), expected_version=LENGTH + number, idempotency_key=f"new-{number}")
+            other.append(
+                "c1", event(0), expected_version=LENGTH + number, idempotency_key=f"new-{number}"
+            )
             appended = number + 1
 
         appending: Any = Between(recorder, append)
         done = list(rekey(store_on(appending, "none", "one"), "c1", decrypt=decrypt))
         pending = recorder.value("bytes_pending") != ""
-        assert done == [Rekeyed("c1", decrypt, LENGTH + (appended if decrypt else 0), (), bytes_pending=pending)]
+        assert done == [
+            Rekeyed("c1", decrypt, LENGTH + (appended if decrypt else 0), (), bytes_pending=pending)
+        ]
         after = store_on(recorder, None, None if decrypt else "one")
         assert after.version("c1") == LENGTH + appended
         assert len(list(after.events("c1"))) == LENGTH + appended
@@ -268,7 +311,9 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
     keys = dict.fromkeys([target, source])
     other = store_on(recorder, None, *keys)
     met = meeting(recorder, 1, lambda: redact(other, "c1", 1, reason="asked", by="tests"))
-    (done,) = rekey(store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None)
+    (done,) = rekey(
+        store_on(met, "none", *keys), "c1", decrypt=target is None and source is not None
+    )
     assert (done.damaged, done.problem) == ((), None)
     after = store_on(recorder, None, target)
     assert next(after.events("c1", 1, 2)).redacted is not None
@@ -276,15 +321,21 @@ def test_what_is_redacted_while_it_runs_stays_redacted(
 
 
 @pytest.mark.parametrize("nth", [2, 3, 4])
-def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(open_recorder: OpenRecorder, nth: int):
+def test_an_idempotency_key_of_an_append_while_it_becomes_plain_has_no_proof(
+    open_recorder: OpenRecorder, nth: int
+):
     recorder = open_recorder()
     fill(store_on(recorder, None, "one"))
     other = store_on(recorder, None, "one")
-    append = partial(other.append, "c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
+    append = partial(
+        other.append, "c1", event(0), expected_version=ANY_VERSION, idempotency_key="late"
+    )
     met = meeting(recorder, nth - 1, append)
     (done,) = rekey(store_on(met, None, "one"), "c1", decrypt=True)
     assert (done.key, done.problem) == (True, None)
-    assert [each.problem for each in rekey(store_on(recorder, None, "other", "one"), "c1")] == [None]
+    assert [each.problem for each in rekey(store_on(recorder, None, "other", "one"), "c1")] == [
+        None
+    ]
     after = store_on(recorder, None, "other", "one")
     after.append("c1", event(0), expected_version=ANY_VERSION, idempotency_key="late")
     assert after.version("c1") == LENGTH + 1
@@ -298,7 +349,11 @@ def test_one_that_meets_another_one_begins_again(open_recorder: OpenRecorder):
     met = meeting(recorder, 1, lambda: list(rekey(other, "c1")))
     (done,) = rekey(store_on(met, None, "one", "other"), "c1")
     assert (done.damaged, done.problem) == ((), None)
-    assert [verdict.findings for verdict in verify(store_on(recorder, None, "one"), "c1") if verdict.findings] == []
+    assert [
+        verdict.findings
+        for verdict in verify(store_on(recorder, None, "one"), "c1")
+        if verdict.findings
+    ] == []
 
 
 def test_a_batch_that_does_not_read_the_same_is_taken_back(

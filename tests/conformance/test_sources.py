@@ -1,4 +1,6 @@
-"""What is stored of sources: blocks, the events of records, places, and what an erasure leaves; on each recorder."""
+"""What is stored of sources: blocks, the events of records, places, and what an erasure leaves; on
+each recorder.
+"""
 
 from __future__ import annotations
 
@@ -38,12 +40,16 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
 
     def work(transaction: Transaction) -> Source:
         beginning = Conversation(0, name, store.database.now(), bytes(16))
-        writing = WriteTransaction(transaction, begin_new(transaction, store.database, beginning), store.database)
+        writing = WriteTransaction(
+            transaction, begin_new(transaction, store.database, beginning), store.database
+        )
         writing.begin()
         sources = SourcesToWrite.beside(writing)
         blocks = [of_records(first, RECORDS[first : first + 3]) for first in (0, 3, 6)]
         head = chained(GENESIS, b"".join(block.hashes for block in blocks))
-        source = Source(writing.key, writing.key, None, 0, 9, 0, "codex", 1, head, hash_of(RECORDS[0]))
+        source = Source(
+            writing.key, writing.key, None, 0, 9, 0, "codex", 1, head, hash_of(RECORDS[0])
+        )
         source = source._replace(about=b'{"a": 1}', sums=b"sums", **fields)
         sources.put(source)
         sources.put_blocks(source, blocks)
@@ -55,11 +61,18 @@ def begun(store: Store, name: str, **fields: Any) -> Source:
 
 
 def written(store: Store, work: Callable[[SourcesToWrite], object]) -> None:
-    store.database.recorder.transact(lambda transaction: work(SourcesToWrite(store.database, transaction)))
+    store.database.recorder.transact(
+        lambda transaction: work(SourcesToWrite(store.database, transaction))
+    )
 
 
 def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
-    return asked(store, lambda sources: [each for block in sources.blocks(source, start) for each in block.records()])
+    return asked(
+        store,
+        lambda sources: [
+            each for block in sources.blocks(source, start) for each in block.records()
+        ],
+    )
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -109,7 +122,9 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store
     expected = [*RECORDS[:4], b"[]", b"[1]"]
     assert records_of(store, source) == expected
     assert asked(store, lambda sources: sources.made(source)) == {0: (0, 2), 3: (2, 1), 5: (9, 2)}
-    assert [each.conversation for each in asked(store, lambda sources: sources.family(parent.root))] == [
+    assert [
+        each.conversation for each in asked(store, lambda sources: sources.family(parent.root))
+    ] == [
         parent.conversation,
         fork.conversation,
     ]
@@ -127,7 +142,9 @@ def test_the_record_of_an_event_is_found_in_a_few_rows(store: Store) -> None:
     written(store, lambda sources: sources.put(fork))
     made = {number: (3 * number, 3 if number % 2 else 2) for number in range(9)}
     for number in made:
-        written(store, lambda sources, number=number: sources.put_made(parent, {number: made[number]}))
+        written(
+            store, lambda sources, number=number: sources.put_made(parent, {number: made[number]})
+        )
     own = {number: (first + 100, count) for number, (first, count) in made.items() if number >= 6}
     written(store, lambda sources: sources.put_made(fork, own))
 
@@ -135,18 +152,30 @@ def test_the_record_of_an_event_is_found_in_a_few_rows(store: Store) -> None:
         for event_id in range(150):
             near = asked(store, lambda sources, id=event_id, of=source: sources.made_near(of, id))
             assert near.start <= event_id < near.stop
-            inside = {number for number, (first, _) in of_source.items() if near.start <= first < near.stop}
+            inside = {
+                number
+                for number, (first, _) in of_source.items()
+                if near.start <= first < near.stop
+            }
             assert inside <= set(near.made)
             assert near.made.items() <= of_source.items()
-            before = [number for number, (first, count) in of_source.items() if first + count <= event_id]
-            asked_before = asked(store, lambda sources, id=event_id, of=source: sources.records_before(of, id))
+            before = [
+                number for number, (first, count) in of_source.items() if first + count <= event_id
+            ]
+            asked_before = asked(
+                store, lambda sources, id=event_id, of=source: sources.records_before(of, id)
+            )
             assert asked_before == max(before, default=-1) + 1
 
 
 def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    histories, asked_of, written_to = Histories(store), Reader.ask_sources, Transaction.write_sources
+    histories, asked_of, written_to = (
+        Histories(store),
+        Reader.ask_sources,
+        Transaction.write_sources,
+    )
     history, counted = histories["c1"], [0, 0]
 
     def count(columns: Any) -> None:
@@ -194,23 +223,40 @@ def test_places_are_found_by_name_and_by_conversation_the_newest_last(store: Sto
     written(store, lambda sources: sources.put_place(b"p" * 16, second))
     assert asked(store, lambda sources: sources.places(b"p" * 16)) == [first, second]
     assert asked(store, lambda sources: sources.places(b"q" * 16)) == []
-    assert asked(store, lambda sources: sources.places_of(two.conversation)) == [(b"p" * 16, second)]
+    assert asked(store, lambda sources: sources.places_of(two.conversation)) == [
+        (b"p" * 16, second)
+    ]
 
 
 def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store: Store) -> None:
     source = begun(store, "c1")
     written(store, lambda sources: sources.put_made(source, {0: (0, 2)}))
-    written(store, lambda sources: sources.put_place(b"p" * 16, Place(source.conversation, 1, 9, 1, b"", b"")))
+    written(
+        store,
+        lambda sources: sources.put_place(b"p" * 16, Place(source.conversation, 1, 9, 1, b"", b"")),
+    )
     erase(store, "c1", reason="asked for")
-    assert asked(store, lambda sources: (sources.of("c1"), sources.of_key(source.conversation))) == (None, None)
+    assert asked(
+        store, lambda sources: (sources.of("c1"), sources.of_key(source.conversation))
+    ) == (None, None)
     assert records_of(store, source) == []
-    assert asked(store, lambda sources: (sources.made(source), sources.places(b"p" * 16))) == ({}, [])
+    assert asked(store, lambda sources: (sources.made(source), sources.places(b"p" * 16))) == (
+        {},
+        [],
+    )
     refused = asked(store, lambda sources: sources.refused_of(source.conversation))
     assert sorted(refused) == sorted([b"p" * 16, source.fingerprint])
-    assert asked(store, lambda sources: [sources.is_refused(each) for each in refused]) == [True, True]
+    assert asked(store, lambda sources: [sources.is_refused(each) for each in refused]) == [
+        True,
+        True,
+    ]
     written(store, lambda sources: sources.allow(b"p" * 16))
-    assert asked(store, lambda sources: sources.refused_of(source.conversation)) == [source.fingerprint]
-    written(store, lambda sources: sources.refuse(source.conversation, [b"r" * 16, source.fingerprint]))
+    assert asked(store, lambda sources: sources.refused_of(source.conversation)) == [
+        source.fingerprint
+    ]
+    written(
+        store, lambda sources: sources.refuse(source.conversation, [b"r" * 16, source.fingerprint])
+    )
     assert asked(store, lambda sources: sources.is_refused(b"r" * 16))
 
 
@@ -251,7 +297,9 @@ def test_nothing_of_a_source_is_read_without_its_key(recorder: Recorder) -> None
             assert b"x" * 9 not in repr(reader.ask_sources(statement, *page)).encode()
 
 
-def test_what_is_refused_among_many_is_asked_in_few_questions(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_among_many_is_asked_in_few_questions(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
     source = begun(store, "c1")
     many = [number.to_bytes(16) for number in range(2_500)]
     refused = {many[0], many[999], many[1_000], many[-1]}

@@ -48,7 +48,8 @@ def ids(store: Store, conversation: str) -> list[int]:
     return [event.id for event in store.events(conversation)]
 
 
-# -- append -----------------------------------------------------------------------------------------------------------
+# -- append
+# --------------------------------------------------------------------------------------------------
 
 
 def test_append_gives_ids_from_zero_and_returns_what_it_recorded(store: Store):
@@ -79,9 +80,15 @@ def test_an_unknown_conversation_is_at_version_zero_and_has_no_events(store: Sto
 def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
     store.append("c1", [said("a"), said("b")], expected_version=0)
     for expected in (1, 3):
-        with pytest.raises(VersionConflict, match=f"'c1' is at version 2, append expected {expected}") as conflict:
+        with pytest.raises(
+            VersionConflict, match=f"'c1' is at version 2, append expected {expected}"
+        ) as conflict:
             store.append("c1", said("c"), expected_version=expected)
-        assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("c1", expected, 2)
+        assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == (
+            "c1",
+            expected,
+            2,
+        )
     with pytest.raises(VersionConflict):
         store.append("new", said("c"), expected_version=1)
     assert ids(store, "c1") == [0, 1]
@@ -91,10 +98,17 @@ def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
 def test_a_conversation_that_begins_with_a_taken_id_is_told_to_use_another(store: Store):
     store.append("taken", [said("a"), said("b")], expected_version=0)
     store.append("c1", said("c"), expected_version=0)
-    taken = "'taken' exists already, at version 2; use another id for a new one, or read it and append to it"
+    taken = (
+        "'taken' exists already, at version 2; use another id for a new one, or read it and append"
+        " to it"
+    )
     with pytest.raises(VersionConflict, match=taken) as conflict:
         store.append("taken", said("c"), expected_version=0)
-    assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == ("taken", 0, 2)
+    assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == (
+        "taken",
+        0,
+        2,
+    )
     with pytest.raises(VersionConflict, match=taken):
         store.fork("c1", 1, "taken")
 
@@ -128,19 +142,39 @@ def test_each_expected_version_has_one_winner(store: Store):
         ([said("a", id=-3)], "already has id -3"),
         ([said("a", cause=2)], "names cause 2; a cause is an earlier event, 0 to 1"),
         ([said("a", cause=-1)], "names cause -1"),
-        ([CondensationAction(forgotten_event_ids=[0, 2])], "forgets event 2; the conversation has events 0 to 1"),
-        ([CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=7)], "forgets event 7"),
+        (
+            [CondensationAction(forgotten_event_ids=[0, 2])],
+            "forgets event 2; the conversation has events 0 to 1",
+        ),
+        (
+            [CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=7)],
+            "forgets event 7",
+        ),
         ([CondensationAction(forgotten_event_ids=[-1])], "forgets id -1, which no event has"),
-        ([CondensationAction(forgotten_event_ids=[-2])], "event 0 is not a condensation with a summary"),
-        ([CondensationAction(forgotten_event_ids=[-9])], "event 7 is not a condensation with a summary"),
-        ([CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)], "summary_offset -1"),
-        ([CondensationAction(forgotten_event_ids=[0], summary=" ", summary_offset=0)], "an empty summary"),
+        (
+            [CondensationAction(forgotten_event_ids=[-2])],
+            "event 0 is not a condensation with a summary",
+        ),
+        (
+            [CondensationAction(forgotten_event_ids=[-9])],
+            "event 7 is not a condensation with a summary",
+        ),
+        (
+            [CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=-1)],
+            "summary_offset -1",
+        ),
+        (
+            [CondensationAction(forgotten_event_ids=[0], summary=" ", summary_offset=0)],
+            "an empty summary",
+        ),
         ([CondensationSummary(content="s", summary_of=1)], "which only a View makes"),
         ([Message(source="user", content=3)], "cannot be stored"),  # type: ignore[arg-type]
         ([said("a", timestamp=datetime(2026, 1, 1))], "has no time zone"),
     ],
 )
-def test_a_broken_rule_is_refused_before_anything_is_written(store: Store, events: list[Event], message: str):
+def test_a_broken_rule_is_refused_before_anything_is_written(
+    store: Store, events: list[Event], message: str
+):
     store.append("c1", [said("a"), said("b")], expected_version=0)
     with pytest.raises(InvalidEvent, match=message):
         store.append("c1", [*events, said("fine")] if events else [], expected_version=2)
@@ -192,18 +226,27 @@ def test_a_batch_may_refer_to_itself(store: Store):
 
 def test_a_summary_of_an_earlier_append_can_be_forgotten(store: Store):
     store.append("c1", said("a"), expected_version=0)
-    store.append("c1", CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=0), expected_version=1)
+    store.append(
+        "c1",
+        CondensationAction(forgotten_event_ids=[0], summary="s", summary_offset=0),
+        expected_version=1,
+    )
     store.append("c1", CondensationAction(forgotten_event_ids=[-3]), expected_version=2)
     assert ids(store, "c1") == [0, 1, 2]
 
 
-# -- idempotency ------------------------------------------------------------------------------------------------------
+# -- idempotency
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_same_key_and_events_append_once_also_with_a_stale_version(store: Store):
-    first = store.append("c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1")
+    first = store.append(
+        "c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1"
+    )
     store.append("c1", said("c"), expected_version=2)
-    again = store.append("c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1")
+    again = store.append(
+        "c1", [said("a"), said("b", cause=0)], expected_version=0, idempotency_key="turn-1"
+    )
     assert again == first
     assert ids(store, "c1") == [0, 1, 2]
 
@@ -211,7 +254,9 @@ def test_the_same_key_and_events_append_once_also_with_a_stale_version(store: St
 def test_the_same_key_for_other_events_is_a_conflict(store: Store):
     store.append("c1", said("a"), expected_version=0, idempotency_key="turn-1")
     for other in ([said("b")], [said("a"), said("a")], [Annotation(name="a")]):
-        with pytest.raises(IdempotencyConflict, match="already has other events under idempotency key 'turn-1'"):
+        with pytest.raises(
+            IdempotencyConflict, match="already has other events under idempotency key 'turn-1'"
+        ):
             store.append("c1", other, expected_version=ANY_VERSION, idempotency_key="turn-1")
     assert ids(store, "c1") == [0]
 
@@ -223,7 +268,8 @@ def test_the_same_key_for_events_that_name_later_ones_is_a_conflict(store: Store
         store.append("c1", said("c", cause=1), expected_version=2, idempotency_key="turn-1")
 
 
-# -- reading ----------------------------------------------------------------------------------------------------------
+# -- reading
+# --------------------------------------------------------------------------------------------------
 
 
 def test_events_are_read_by_half_open_range(store: Store):
@@ -268,7 +314,9 @@ def test_several_conversations_are_read_in_one_transaction(store: Store):
         assert found == names[2:-2]
         assert [each.id for each in moment.beginning_with("t/b03")] == names[33:43]
         assert list(moment.beginning_with("t/x")) == list(moment.beginning_with("u/b")) == []
-        said_there = [event.content for name in found for event in moment.conversation(name).events()]  # type: ignore[attr-defined]
+        said_there = [
+            event.content for name in found for event in moment.conversation(name).events()
+        ]  # type: ignore[attr-defined]
         return found, said_there
 
     found, said_there = query_all(store.database, read)
@@ -281,14 +329,23 @@ def test_follow_goes_on_where_it_ended(store: Store):
     store.append("c2", said("c"), expected_version=0)
     store.append("c1", said("d"), expected_version=2)
     rest = list(store.follow(first[-1].position))
-    assert [(r.conversation, r.id) for r in first + rest] == [("c1", 0), ("c1", 1), ("c2", 0), ("c1", 2)]
+    assert [(r.conversation, r.id) for r in first + rest] == [
+        ("c1", 0),
+        ("c1", 1),
+        ("c2", 0),
+        ("c1", 2),
+    ]
     assert list(store.follow(limit=3)) == (first + rest)[:3]
     assert list(store.follow(limit=0)) == []
 
 
 def test_the_clock_never_runs_backwards_in_a_conversation(recorder: Recorder):
     moments = iter(
-        [datetime(2026, 1, 2, tzinfo=UTC), datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 3, tzinfo=UTC)]
+        [
+            datetime(2026, 1, 2, tzinfo=UTC),
+            datetime(2026, 1, 1, tzinfo=UTC),
+            datetime(2026, 1, 3, tzinfo=UTC),
+        ]
     )
     store = Store(recorder, clock=lambda: next(moments))
     for version in range(3):
@@ -310,7 +367,8 @@ def test_heads_chain_every_event_to_those_before_it(recorder: Recorder):
     assert store.conversations()[0].head == head.hex()
 
 
-# -- ingest -----------------------------------------------------------------------------------------------------------
+# -- ingest
+# --------------------------------------------------------------------------------------------------
 
 HISTORY = [said(str(n), origin=Origin(format="openai-chat", id=n % 3)) for n in range(2_300)]
 
@@ -337,7 +395,9 @@ def test_a_grown_source_adds_its_tail(store: Store, grown_by: int):
 
 def test_a_source_that_differs_is_refused_and_adds_nothing(store: Store):
     store.ingest("c1", HISTORY[:5])
-    with pytest.raises(HistoryDiverged, match="has 5 events, and the given history differs from event 3") as diverged:
+    with pytest.raises(
+        HistoryDiverged, match="has 5 events, and the given history differs from event 3"
+    ) as diverged:
         store.ingest("c1", [*HISTORY[:3], said("other"), *HISTORY[4:]])
     assert (diverged.value.event_id, diverged.value.version) == (3, 5)
     assert store.version("c1") == 5
@@ -368,7 +428,9 @@ def test_a_source_that_breaks_off_leaves_nothing(store: Store, recorder: Recorde
 def test_a_history_may_hold_what_an_append_may_not(store: Store):
     origin = Origin(format="openhands-v0")
     history = [
-        CondensationAction(forgotten_event_ids=[700, -4], summary="", summary_offset=-3, origin=origin),
+        CondensationAction(
+            forgotten_event_ids=[700, -4], summary="", summary_offset=-3, origin=origin
+        ),
         CondensationAction(forgotten_event_ids=[], origin=origin),
         CondensationSummary(content="stored"),
         said("a", cause=9),
@@ -410,7 +472,8 @@ def test_an_expected_version_that_is_none_is_no_conflict_to_try_again(store: Sto
         store.append("c1", said("a"), expected_version=wrong)  # type: ignore[arg-type]
 
 
-# -- projections ------------------------------------------------------------------------------------------------------
+# -- projections
+# --------------------------------------------------------------------------------------------------
 
 
 class CountsCondensations:
@@ -486,18 +549,27 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         store.append(
             "c1",
-            [said(str(n)) for n in range(1_501)] if lost == 1_500 else [said(str(n)) for n in range(11)],
+            (
+                [said(str(n)) for n in range(1_501)]
+                if lost == 1_500
+                else [said(str(n)) for n in range(11)]
+            ),
             expected_version=0,
         )
         store.fork("c1", lost + 1, "fork")
         store.append("c1", said("end"), expected_version=ANY_VERSION)
     with sqlite3.connect(tmp_path / "s.db") as db:
-        assert db.execute("DELETE FROM events WHERE id = ? AND conversation > 0", (lost,)).rowcount == 1
+        assert (
+            db.execute("DELETE FROM events WHERE id = ? AND conversation > 0", (lost,)).rowcount
+            == 1
+        )
     db.close()
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
         for read in (store.events, store.log):
             for name in ("c1", "fork"):
-                with pytest.raises(CorruptEvent, match=f"conversation '{name}', event {lost}: it is missing"):
+                with pytest.raises(
+                    CorruptEvent, match=f"conversation '{name}', event {lost}: it is missing"
+                ):
                     list(read(name))  # type: ignore[operator]
         with pytest.raises(CorruptEvent, match=f"conversation 'fork', event {lost}: it is missing"):
             store.append("fork", said("behind what is lost"), expected_version=ANY_VERSION)
@@ -505,7 +577,9 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
 
 def test_a_clock_that_names_no_zone_is_refused(recorder: Recorder):
     store = Store(recorder, clock=lambda: datetime(2026, 1, 2))
-    with pytest.raises(TypeError, match="what the clock gives is 2026-01-02T00:00:00 and has no time zone"):
+    with pytest.raises(
+        TypeError, match="what the clock gives is 2026-01-02T00:00:00 and has no time zone"
+    ):
         store.append("c1", said("a"), expected_version=0)
 
 
@@ -537,7 +611,9 @@ def test_a_durability_that_does_not_exist_is_refused_not_relaxed(tmp_path: Path,
         ("postgresql://h/d?schema=a&schema=b", "sets schema twice; leave one of the two out"),
     ],
 )
-def test_a_url_with_two_meanings_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, problem: str):
+def test_a_url_with_two_meanings_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, problem: str
+):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InvalidOption, match=problem):
         open_store(url)
@@ -552,7 +628,9 @@ def test_a_changed_row_is_named_and_not_read(recorder: Recorder):
         found = reader.conversation("c1")
         assert found is not None
         (row,) = as_rows(reader.rows(found.key, 2, 3, 1))
-    recorder.transact(lambda transaction: transaction.replace_rows(found.key, [row._replace(body=b"{}")]))
+    recorder.transact(
+        lambda transaction: transaction.replace_rows(found.key, [row._replace(body=b"{}")])
+    )
     (finding,) = (str(finding) for verdict in verify(store) for finding in verdict.findings)
     assert finding.startswith("event 2: its checksum does not match")
     with pytest.raises(CorruptEvent, match="conversation 'c1', event 2:"):

@@ -1,4 +1,6 @@
-"""An event that was appended without a time has the store's when it is read. Nothing more is stored for that."""
+"""An event that was appended without a time has the store's when it is read. Nothing more is stored
+for that.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def timed(recorder: Recorder) -> Store:
 
 
 def bodies(store: Store) -> list[bytes]:
-    return store.query("c1", lambda read: [row.body for row in read.rows(0, read.version, read.version)])
+    return store.query(
+        "c1", lambda read: [row.body for row in read.rows(0, read.version, read.version)]
+    )
 
 
 def test_every_read_gives_the_time_of_the_recording(timed: Store):
@@ -64,7 +68,9 @@ def test_nothing_more_is_stored(timed: Store):
 
 def test_a_time_that_was_given_and_the_lack_of_one_in_a_source_stay(timed: Store):
     timed.append("c1", said("given", timestamp=OTHER), expected_version=0)
-    timed.append("c1", UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"), expected_version=1)
+    timed.append(
+        "c1", UnknownEvent(stored_kind="new", stored_schema=1, body=b"{}"), expected_version=1
+    )
     assert [event.timestamp for event in timed.events("c1")] == [OTHER, None]
     timed.ingest("c2", [said("imported", origin=Origin(format="openai-chat")), said("native")])
     assert [event.timestamp for event in timed.events("c2")] == [None, BEGIN + timedelta(seconds=2)]
@@ -74,7 +80,9 @@ def test_a_retry_is_known_at_a_later_time(timed: Store):
     first = timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1")
     assert timed.append("c1", said("one"), expected_version=0, idempotency_key="turn-1") == first
     with pytest.raises(IdempotencyConflict):
-        timed.append("c1", said("one", timestamp=BEGIN), expected_version=0, idempotency_key="turn-1")
+        timed.append(
+            "c1", said("one", timestamp=BEGIN), expected_version=0, idempotency_key="turn-1"
+        )
 
 
 def test_what_was_read_can_be_imported_elsewhere(timed: Store):

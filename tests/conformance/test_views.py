@@ -1,7 +1,7 @@
 """Views against the recorded answers of the two references, case by case: OpenHands V0 and V1.
 
-A part of the cases lies beside this file; all of them are read where the folder ``../shared/conformance`` is present.
-How many were compared is printed at the end of the run.
+A part of the cases lies beside this file; all of them are read where the folder
+``../shared/conformance`` is present. How many were compared is printed at the end of the run.
 """
 
 from __future__ import annotations
@@ -45,7 +45,12 @@ def test_views_of_every_recorded_v1_case(record_property: Record) -> None:
 def test_a_history_that_v0_refuses_to_read_is_read_and_has_a_view() -> None:
     records = [
         {"id": 0, "source": "user", "action": "message", "args": {"content": "m0"}},
-        {"id": 1, "source": "agent", "action": "condensation", "args": {"forgotten_event_ids": [0], "summary": "x"}},
+        {
+            "id": 1,
+            "source": "agent",
+            "action": "condensation",
+            "args": {"forgotten_event_ids": [0], "summary": "x"},
+        },
     ]
     view = View.from_events(decode(records, format="openhands-v0", as_history=True))
     assert [event.id for event in view] == [0], "half a condensation forgets nothing"
@@ -63,7 +68,12 @@ def v0_differences(case: Json) -> Iterator[Comparison]:
     view = View.from_events(decode(case["events"], format="openhands-v0", as_history=True))
     yield "view", v0_answer(view), case["view"]
     if "condensation" in case:
-        condensation = {"id": 10**6, "source": "agent", "action": "condensation", "args": case["condensation"]}
+        condensation = {
+            "id": 10**6,
+            "source": "agent",
+            "action": "condensation",
+            "args": case["condensation"],
+        }
         events = decode([*case["events"], condensation], format="openhands-v0", as_history=True)
         yield "view after the condensation", v0_answer(View.from_events(events)), case["after"]
 
@@ -75,14 +85,26 @@ def v1_differences(case: Json) -> Iterator[Comparison]:
         yield "view as it is folded", v1_answer(view, events), case["incremental"]
         for name, recorded in case["incremental_properties"].items():
             breaking, forbidden = reference_policy.PROPERTIES[name]
-            yield f"{name} drops", sorted(map(str, breaking(view.events, events))), sorted(recorded["enforce"])
+            yield (
+                f"{name} drops",
+                sorted(map(str, breaking(view.events, events))),
+                sorted(recorded["enforce"]),
+            )
             indices = sorted(set(range(len(view) + 1)) - forbidden(view.events))
             yield f"{name} allows to cut", indices, recorded["indices"]
         enforced = loaded_by_reference(view, events)
         yield "view as it is loaded", v1_answer(enforced, events), case["view"]
-        yield "manipulation indices", list(cut_points_of_reference(enforced)), case["manipulation_indices"]
+        yield (
+            "manipulation indices",
+            list(cut_points_of_reference(enforced)),
+            case["manipulation_indices"],
+        )
     fixed = case["fixed"]
-    yield "left behind", [events[left].origin.id for left in sorted(view.left_behind)], fixed["left_behind"]  # type: ignore[union-attr]
+    yield (
+        "left behind",
+        [events[left].origin.id for left in sorted(view.left_behind)],
+        fixed["left_behind"],
+    )  # type: ignore[union-attr]
     yield "well formed", v1_answer(well_formed(view), events)["ids"], fixed["fixed"]
     yield "cut points", list(view.cut_points), fixed["cut_points"]
     if "condensation" in case:
@@ -102,10 +124,14 @@ def v0_answer(view: View) -> Json:
 
 def v1_answer(view: View, events: list[Event]) -> Json:
     ids = [v1_id(event, events) for event in view]
-    summaries = [(at, event) for at, event in enumerate(view) if isinstance(event, CondensationSummary)]
+    summaries = [
+        (at, event) for at, event in enumerate(view) if isinstance(event, CondensationSummary)
+    ]
     return {
         "ids": ids,
-        "summaries": [{"position": at, "id": ids[at], "text": event.content} for at, event in summaries],
+        "summaries": [
+            {"position": at, "id": ids[at], "text": event.content} for at, event in summaries
+        ],
         "unhandled_condensation_request": view.unhandled_condensation_request,
     }
 
@@ -127,7 +153,9 @@ def synthetic(view: View) -> Iterator[tuple[int, CondensationSummary]]:
 # --- the cases ---
 
 
-def compare(comparisons: Callable[[Json], Iterator[Comparison]], cases: list[Json], record_property: Record) -> None:
+def compare(
+    comparisons: Callable[[Json], Iterator[Comparison]], cases: list[Json], record_property: Record
+) -> None:
     differences = []
     compared = 0
     for case in cases:
@@ -135,7 +163,9 @@ def compare(comparisons: Callable[[Json], Iterator[Comparison]], cases: list[Jso
             compared += 1
             if ours != recorded:
                 differences.append((case["case"], what, ours, recorded))
-    record_property("compared", f"{len(cases)} recorded cases, {compared} answers, {len(differences)} differ")
+    record_property(
+        "compared", f"{len(cases)} recorded cases, {compared} answers, {len(differences)} differ"
+    )
     assert differences == []
     assert compared >= len(cases) - REFUSED_MAX
 
@@ -146,12 +176,16 @@ REFUSED_MAX = 10
 
 def all_cases(*names: str) -> list[Json]:
     if not SHARED.is_dir():
-        pytest.skip("the whole set of recorded cases is not beside the project, in ../shared/conformance")
+        pytest.skip(
+            "the whole set of recorded cases is not beside the project, in ../shared/conformance"
+        )
     return [case for name in names for case in joined_cases(name)]
 
 
 def joined_cases(name: str) -> Iterator[Json]:
-    """Histories with all that was recorded of them as one object, in the shape of the files beside this one."""
+    """Histories with all that was recorded of them as one object, in the shape of the files beside
+    this one.
+    """
     histories = lines(SHARED / (f"{name}.jsonl" if "edge" in name else f"{name}.cases.jsonl"))
     answers = lines(SHARED / f"{name}.expected.jsonl")
     fixed = SHARED / f"{name}.fixed.expected.jsonl"
@@ -165,7 +199,9 @@ def joined_cases(name: str) -> Iterator[Json]:
         condenser = answer.get("condenser", {})
         if "after" in answer and condenser["result"] == "condensation":
             case["after"] = answer["after"]
-            case["condensation"] = {key: value for key, value in condenser.items() if key not in NO_FIELDS}
+            case["condensation"] = {
+                key: value for key, value in condenser.items() if key not in NO_FIELDS
+            }
         yield case
 
 

@@ -1,7 +1,9 @@
-"""The summarizing condensers with the arithmetic of OpenHands V0, which chooses other events than V1's.
+"""The summarizing condensers with the arithmetic of OpenHands V0, which chooses other events than
+V1's.
 
-A request aims at half of ``max_size``, and requires nothing of a View that is within it. ``keep_first`` alone decides
-the head. If that leaves room only for the summary, everything else is forgotten.
+A request aims at half of ``max_size``, and requires nothing of a View that is within it.
+``keep_first`` alone decides the head. If that leaves room only for the summary, everything else is
+forgotten.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ from foldlog.condensers.base import AgentModel, Condensation, Reason
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.rolling import check_sizes
 from foldlog.condensers.selection import real
-from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser, StructuredSummaryCondenser
+from foldlog.condensers.strategies.model_summaries import (
+    LLMSummarizingCondenser,
+    StructuredSummaryCondenser,
+)
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser
 from foldlog.projections import View
 
@@ -23,8 +28,14 @@ class V0Selection(SummarizingCondenser):
     def check_sizes(self) -> None:
         check_sizes(self._size, self.keep_first)
 
-    def hard_context_reset(self, view: View, agent_llm: AgentModel | None = None) -> Condensation | None:
-        return None if self._has_nothing_to_do(view, agent_llm) else super().hard_context_reset(view, agent_llm)
+    def hard_context_reset(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Condensation | None:
+        return (
+            None
+            if self._has_nothing_to_do(view, agent_llm)
+            else super().hard_context_reset(view, agent_llm)
+        )
 
     def _head(self, view: View) -> int:
         return self.keep_first

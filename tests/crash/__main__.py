@@ -26,7 +26,9 @@ from tests.crash.faults import begin_again_with_faults
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m tests.crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python -m tests.crash",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = parser.add_subparsers(dest="command", required=True)
     load = commands.add_parser("load")
@@ -36,18 +38,32 @@ def parsed() -> argparse.Namespace:
     load.add_argument("--seed", type=int, default=random.SystemRandom().randrange(1_000_000))
     points = commands.add_parser("everywhere")
     points.add_argument("way", choices=everywhere.WAYS)
-    points.add_argument("--every", type=int, default=1, help="crash at every so many points, and around commits, only")
+    points.add_argument(
+        "--every",
+        type=int,
+        default=1,
+        help="crash at every so many points, and around commits, only",
+    )
     points.add_argument("scenarios", nargs="*", choices=[*everywhere.SCENARIOS, []])
     writers = commands.add_parser("writers")
     writers.add_argument("--processes", type=int, default=16)
     writers.add_argument("--threads", type=int, default=8)
     writers.add_argument("--seconds", type=float, default=10)
-    writers.add_argument("--imported", type=int, default=200_000, help="events of the import that goes on meanwhile")
-    writers.add_argument("--erased", type=int, default=50_000, help="events of a history that is erased meanwhile")
     writers.add_argument(
-        "--longest-wait-s", type=float, default=1.0, help="of an append, on a machine with nothing else"
+        "--imported", type=int, default=200_000, help="events of the import that goes on meanwhile"
     )
-    writers.add_argument("--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer")
+    writers.add_argument(
+        "--erased", type=int, default=50_000, help="events of a history that is erased meanwhile"
+    )
+    writers.add_argument(
+        "--longest-wait-s",
+        type=float,
+        default=1.0,
+        help="of an append, on a machine with nothing else",
+    )
+    writers.add_argument(
+        "--sync-ms", type=int, default=0, help="a disk whose sync takes so much longer"
+    )
     return parser.parse_args()
 
 
@@ -62,7 +78,11 @@ def main() -> int:
             delay = {"FOLDLOG_SYNC_DELAY_US": str(1_000 * chosen.sync_ms)}
             begin_again_with_faults(["-m", "tests.crash", *sys.argv[1:]], **delay)
         folder = Path(tempfile.mkdtemp(prefix="foldlog-crash-"))
-        options = {name: value for name, value in vars(chosen).items() if name not in ("command", "sync_ms")}
+        options = {
+            name: value
+            for name, value in vars(chosen).items()
+            if name not in ("command", "sync_ms")
+        }
         run = under_load.run if chosen.command == "load" else many_writers.run
         findings = run(folder, **options)
         if findings:

@@ -10,11 +10,15 @@ __all__ = ["bytes_left"]
 
 
 def bytes_left(folder: Path, marks: Sequence[str]) -> list[str]:
-    """Where files hold one of these texts. They are read by another program: if this process closed a file that it has
-    open through SQLite too, SQLite would lose its locks.
+    """Where files hold one of these texts. They are read by another program: if this process closed
+    a file that it has open through SQLite too, SQLite would lose its locks.
     """
     found = []
     for file in sorted(folder.iterdir()):
         content = subprocess.run(["cat", str(file)], capture_output=True, check=True).stdout
-        found += [f"{file.name} at {content.index(m.encode()):,}: {m}" for m in marks if m.encode() in content]
+        found += [
+            f"{file.name} at {content.index(m.encode()):,}: {m}"
+            for m in marks
+            if m.encode() in content
+        ]
     return found

@@ -1,8 +1,9 @@
-"""Workers that pay and are killed at random moments: ``python -m tests.crash.effects --kills 1000``.
+"""Workers that pay and are killed at random moments: ``python -m tests.crash.effects --kills
+1000``.
 
-Four processes drive the same conversations of one store under their leases, and pay what the model asks for. They are
-killed at random and started again until everything is paid or in doubt. No payment may be made twice, and none may be
-missing without a doubt that says so.
+Four processes drive the same conversations of one store under their leases, and pay what the model
+asks for. They are killed at random and started again until everything is paid or in doubt. No
+payment may be made twice, and none may be missing without a doubt that says so.
 """
 
 from __future__ import annotations
@@ -33,8 +34,8 @@ _SLOW_S = 0.004
 
 
 class Outcome(NamedTuple):
-    """What a run came to: how often workers were killed, payments made twice or lost without a word, and doubts, of
-    which so many had been paid.
+    """What a run came to: how often workers were killed, payments made twice or lost without a
+    word, and doubts, of which so many had been paid.
     """
 
     kills: int
@@ -51,7 +52,11 @@ class Bank:
         self._path = path
 
     def lines(self) -> list[dict[str, Any]]:
-        return [json.loads(line) for line in self._path.read_text().splitlines()] if self._path.exists() else []
+        return (
+            [json.loads(line) for line in self._path.read_text().splitlines()]
+            if self._path.exists()
+            else []
+        )
 
     def pay(self, to: str) -> str:
         return self._book(to, None)
@@ -111,7 +116,9 @@ def _turn(history: History, tool: Callable[..., Any], how: dict[str, Any]) -> No
 
 
 def pay_with_kills(mode: str, kills: int, seed: int) -> Outcome:
-    """Have four workers pay, and kill so many of them at random moments; fewer where everything is paid before."""
+    """Have four workers pay, and kill so many of them at random moments; fewer where everything is
+    paid before.
+    """
     drawn, folder = random.Random(seed), Path(tempfile.mkdtemp())
     url, bank = f"sqlite:///{folder}/store.db", Bank(folder / "bank")
     workers, done, started = set[int](), 0, 0
@@ -149,11 +156,19 @@ def _start(url: str, bank: Bank, mode: str, seed: int) -> int:
 
 def _outcome(url: str, bank: Bank, kills: int) -> Outcome:
     paid = Counter(line["to"] for line in bank.lines())
-    asked = {f"c{number}-{payment}" for number in range(CONVERSATIONS) for payment in range(PAYMENTS)}
+    asked = {
+        f"c{number}-{payment}" for number in range(CONVERSATIONS) for payment in range(PAYMENTS)
+    }
     with foldlog.open(url) as histories:
-        doubts = {one.call.arguments["to"] for name in histories for one in histories[name].effects("unknown")}  # type: ignore[index,call-overload]
+        doubts = {
+            one.call.arguments["to"]
+            for name in histories
+            for one in histories[name].effects("unknown")
+        }  # type: ignore[index,call-overload]
     twice = sum(count > 1 for count in paid.values())
-    return Outcome(kills, twice, len(asked - paid.keys() - doubts), len(doubts), len(doubts & paid.keys()))
+    return Outcome(
+        kills, twice, len(asked - paid.keys() - doubts), len(doubts), len(doubts & paid.keys())
+    )
 
 
 def main() -> int:

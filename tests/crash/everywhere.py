@@ -6,12 +6,14 @@
     full          the disk is full from a write on
     sync          a sync fails
 
-Of many points a sample can be taken: every third one, say, and always the first, the last, and those around the begin
-and the end of each COMMIT, because what a killed process leaves is changed by commits.
+Of many points a sample can be taken: every third one, say, and always the first, the last, and
+those around the begin and the end of each COMMIT, because what a killed process leaves is changed
+by commits.
 
-What is left must be whole, hold everything that was acknowledged, and let the next process do it all again to the same
-end. A full disk or a sync that failed must come as ``StoreUnavailable`` or ``StoreUnusable``, or not matter. This
-process has no threads, so that it can fork; a child is killed by its own hand, at the point it counted to.
+What is left must be whole, hold everything that was acknowledged, and let the next process do it
+all again to the same end. A full disk or a sync that failed must come as ``StoreUnavailable`` or
+``StoreUnusable``, or not matter. This process has no threads, so that it can fork; a child is
+killed by its own hand, at the point it counted to.
 """
 
 from __future__ import annotations
@@ -37,7 +39,9 @@ from tests.crash.scenarios import SCENARIOS, Scenario
 from tests.in_memory import in_memory
 
 _ENDED, _CAME = 0, 3
-"""How a child says that its scenario ended before it came to the point, or came to it and was not killed there."""
+"""How a child says that its scenario ended before it came to the point, or came to it and was not
+killed there.
+"""
 
 
 def on_each_statement(do: Callable[[str], object]) -> None:
@@ -53,9 +57,13 @@ def on_each_statement(do: Callable[[str], object]) -> None:
 
 
 def before_statement(n: int) -> None:
-    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all connections."""
+    """From now on, this process kills itself before its ``n``-th SQL statement, counted over all
+    connections.
+    """
     numbers = count(1)
-    on_each_statement(lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None)
+    on_each_statement(
+        lambda _: os.kill(os.getpid(), signal.SIGKILL) if next(numbers) == n else None
+    )
 
 
 def before_write(n: int) -> None:
@@ -81,7 +89,9 @@ def as_it_is(base: Path, crashed: Path) -> Iterator[Path]:
 
 
 def as_the_disk_has_it(base: Path, crashed: Path) -> Iterator[Path]:
-    """The power was cut: of what was not synced, nothing may be there, or what was written to the database alone."""
+    """The power was cut: of what was not synced, nothing may be there, or what was written to the
+    database alone.
+    """
     for name, kept in (("nothing unsynced", ()), ("unsynced pages", ("store.db",))):
         image = crashed.with_name(name)
         shutil.rmtree(image, ignore_errors=True)
@@ -109,7 +119,9 @@ def sync_failed() -> bool:
 
 
 class Way(NamedTuple):
-    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what may be left."""
+    """A way to crash. ``arm(n)`` makes the process crash at its ``n``-th point; ``left`` gives what
+    may be left.
+    """
 
     arm: Callable[[int], None]
     left: Callable[[Path, Path], Iterator[Path]]
@@ -148,14 +160,21 @@ class Points(NamedTuple):
     of_commits: list[int]
 
     def sample(self, every: int) -> list[int]:
-        """Every so many of them, and always the first, the last, and those around some edges of commits."""
+        """Every so many of them, and always the first, the last, and those around some edges of
+        commits.
+        """
         edges = self.of_commits[:: len(self.of_commits) // 2 or 1]
         around = {near for point in edges for near in (point, point + 1)}
-        return sorted({self.last, *around, *range(1, self.last + 1, every)} & set(range(1, self.last + 1)))
+        return sorted(
+            {self.last, *around, *range(1, self.last + 1, every)} & set(range(1, self.last + 1))
+        )
 
 
-def crash_everywhere(scenario: Scenario, way: Way, folder: Path, every: int = 1) -> tuple[Points, int, list[str]]:
-    """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at every so many.
+def crash_everywhere(
+    scenario: Scenario, way: Way, folder: Path, every: int = 1
+) -> tuple[Points, int, list[str]]:
+    """Crash a scenario at its first point, at its second, …, until one run reaches the end; or at
+    every so many.
 
     Returns its points, the number of crashes and what was wrong after them.
     """
@@ -191,7 +210,10 @@ def crash_everywhere(scenario: Scenario, way: Way, folder: Path, every: int = 1)
             break
         crashes += 1
         for left in way.left(base, crashed):
-            findings += [f"point {n}, {left.name}: {finding}" for finding in _consequences(scenario, left, end)]
+            findings += [
+                f"point {n}, {left.name}: {finding}"
+                for finding in _consequences(scenario, left, end)
+            ]
     return points, crashes, findings
 
 
@@ -229,8 +251,8 @@ def _succeeds(scenario: Scenario, path: Path, ledger: Ledger) -> bool:
 
 
 def in_child(work: Callable[[], int]) -> int:
-    """Run ``work`` in a forked child; returns its exit code, or the signal that ended it, negative. What it raises goes
-    to stderr.
+    """Run ``work`` in a forked child; returns its exit code, or the signal that ended it, negative.
+    What it raises goes to stderr.
     """
     child = os.fork()
     if child == 0:
@@ -253,7 +275,9 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
         findings = []
         if path.exists():
             erasing = bool(scenario.erases)
-            findings += inspect(path, Ledger.read(left), without_views=scenario.without_views, erasing=erasing)
+            findings += inspect(
+                path, Ledger.read(left), without_views=scenario.without_views, erasing=erasing
+            )
         if not _succeeds(scenario, path, Ledger(left / "second.ledger")):
             return [*findings, "the next process cannot do it again"]
         findings += inspect(path, Ledger.read(left))
@@ -262,9 +286,13 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
         if contents(path) != end:
             findings.append("done again, it ends elsewhere")
         with closing(sqlite3.connect(path)) as connection:
-            (staged,) = connection.execute("SELECT count(*) FROM conversations WHERE NOT visible").fetchone()
+            (staged,) = connection.execute(
+                "SELECT count(*) FROM conversations WHERE NOT visible"
+            ).fetchone()
         if scenario.erases:
-            findings += [f"bytes are left: {place}" for place in bytes_left(left, [scenario.erases])]
+            findings += [
+                f"bytes are left: {place}" for place in bytes_left(left, [scenario.erases])
+            ]
         if staged:
             findings.append(f"{staged} conversations are left in staging")
     except Exception as error:  # noqa: BLE001 - whatever a broken store raises is a finding
@@ -273,11 +301,18 @@ def _consequences(scenario: Scenario, left: Path, end: list[tuple[str, list[obje
 
 
 def run(way: str, names: Sequence[str], every: int = 1) -> list[str]:
-    """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns what was wrong."""
+    """Crash these scenarios everywhere, or at every so many points; prints a line for each, returns
+    what was wrong.
+    """
     found = []
     for name in names or SCENARIOS:
         with tempfile.TemporaryDirectory(prefix="foldlog-crash-", dir=in_memory()) as folder:
-            points, crashes, findings = crash_everywhere(SCENARIOS[name], WAYS[way], Path(folder), every)
-        print(f"{name}: {crashes} crashes at {points.last} points ({way}), {len(findings)} findings", flush=True)
+            points, crashes, findings = crash_everywhere(
+                SCENARIOS[name], WAYS[way], Path(folder), every
+            )
+        print(
+            f"{name}: {crashes} crashes at {points.last} points ({way}), {len(findings)} findings",
+            flush=True,
+        )
         found += [f"{name}, {finding}" for finding in findings]
     return found

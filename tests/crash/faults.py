@@ -1,4 +1,6 @@
-"""Disks that fail on demand: ``faults.c``, compiled where a test needs it and loaded before the C library."""
+"""Disks that fail on demand: ``faults.c``, compiled where a test needs it and loaded before the C
+library.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,11 @@ __all__ = ["WHY_NOT", "environment", "fault"]
 
 _COMPILER = shutil.which("gcc") or shutil.which("cc")
 
-WHY_NOT = None if _COMPILER and sys.platform == "linux" else "faults of a disk need Linux and a C compiler (gcc or cc)"
+WHY_NOT = (
+    None
+    if _COMPILER and sys.platform == "linux"
+    else "faults of a disk need Linux and a C compiler (gcc or cc)"
+)
 """Why they cannot be had here; None where they can."""
 
 
@@ -34,7 +40,9 @@ def _library() -> Path:
     if not library.exists():
         library.parent.mkdir(exist_ok=True)
         made = library.with_suffix(f".{os.getpid()}")
-        subprocess.run([_COMPILER, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True)
+        subprocess.run(
+            [_COMPILER, "-shared", "-fPIC", "-O1", "-o", made, source, "-ldl"], check=True
+        )
         made.replace(library)
     return library
 
@@ -49,6 +57,8 @@ def are_loaded() -> bool:
 
 
 def begin_again_with_faults(arguments: Sequence[str], **more: str) -> None:
-    """Replace this process by one that has them, unless it has; with ``more`` in its environment."""
+    """Replace this process by one that has them, unless it has; with ``more`` in its
+    environment.
+    """
     if not are_loaded():
         os.execve(sys.executable, [sys.executable, *arguments], {**environment(), **more})

@@ -1,4 +1,6 @@
-"""At each place of an operation one write finds no space, or one sync fails: the open store goes on by itself."""
+"""At each place of an operation one write finds no space, or one sync fails: the open store goes on
+by itself.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from tests.crash.faults import fault
 
 
 def append(histories: Histories, name: str) -> None:
-    histories[name].append([{"role": "user", "content": text} for text in "ab"], idempotency_key="k")
+    histories[name].append(
+        [{"role": "user", "content": text} for text in "ab"], idempotency_key="k"
+    )
 
 
 def redact(histories: Histories, name: str) -> None:
@@ -30,7 +34,12 @@ def erase(histories: Histories, name: str) -> None:
         histories.erase(name, reason="test")
 
 
-OPERATIONS = {append: ["a", "b"], redact: ["[redacted]", "b"], lease: ["[redacted]", "b", "c"], erase: []}
+OPERATIONS = {
+    append: ["a", "b"],
+    redact: ["[redacted]", "b"],
+    lease: ["[redacted]", "b", "c"],
+    erase: [],
+}
 """What a conversation holds after each of them, one after the other."""
 
 
@@ -54,10 +63,14 @@ class Fault:
 def contents(histories: Histories, name: str) -> list[str]:
     if name not in histories:
         return []
-    return [event.content for event in histories[name].events() if isinstance(event, foldlog.Message)]
+    return [
+        event.content for event in histories[name].events() if isinstance(event, foldlog.Message)
+    ]
 
 
-def fails_at(place: int, of: Fault, histories: Histories, name: str, work: Callable[[Histories, str], None]) -> bool:
+def fails_at(
+    place: int, of: Fault, histories: Histories, name: str, work: Callable[[Histories, str], None]
+) -> bool:
     """Do the work with a fault, and again without it. Return whether the fault came."""
     of.at(place)
     try:
@@ -74,7 +87,10 @@ def try_all_places(folder: Path) -> int:
     """Return at how many places there was a fault."""
     faults = 0
     with foldlog.open(folder / "all.db") as histories:
-        for of in (Fault("calls", "no_space_from", "no_space_until"), Fault("syncs", "fail_sync_at")):
+        for of in (
+            Fault("calls", "no_space_from", "no_space_until"),
+            Fault("syncs", "fail_sync_at"),
+        ):
             for place in count(1):
                 name, came = f"c{faults} {place}", 0
                 for work, expected in OPERATIONS.items():

@@ -1,7 +1,8 @@
 """What writers were told, and whether a store keeps to it.
 
-Every event says which batch it belongs to and how large that is, so a store alone shows half batches. What was
-acknowledged is in a file beside it, one line for each call that returned: a line that was written survives its writer.
+Every event says which batch it belongs to and how large that is, so a store alone shows half
+batches. What was acknowledged is in a file beside it, one line for each call that returned: a line
+that was written survives its writer.
 """
 
 from __future__ import annotations
@@ -13,7 +14,16 @@ from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from foldlog.eventstore import CondensationAction, Entry, Erased, Event, Message, Redaction, Store, open_store
+from foldlog.eventstore import (
+    CondensationAction,
+    Entry,
+    Erased,
+    Event,
+    Message,
+    Redaction,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views, audit
 
@@ -38,8 +48,14 @@ class Ledger:
 
     @staticmethod
     def read(folder: Path) -> list[Acknowledged]:
-        """Of all writers whose ledger is in the folder. A line that its writer did not finish acknowledges nothing."""
-        whole = [line for path in sorted(folder.glob("*.ledger")) for line in path.read_bytes().split(b"\n")[:-1]]
+        """Of all writers whose ledger is in the folder. A line that its writer did not finish
+        acknowledges nothing.
+        """
+        whole = [
+            line
+            for path in sorted(folder.glob("*.ledger"))
+            for line in path.read_bytes().split(b"\n")[:-1]
+        ]
         return [Acknowledged(*json.loads(line)) for line in whole]
 
 
@@ -51,8 +67,8 @@ def open_at(path: Path) -> Store:
 
 
 def batch_of(name: str, size: int, *, text: str = "x" * 200, forgets: int = 1) -> list[Event]:
-    """Events that know their batch. Those at places 3, 13, 23, … are condensations: one forgets the first ``forgets``
-    events of its conversation, the next declines.
+    """Events that know their batch. Those at places 3, 13, 23, … are condensations: one forgets the
+    first ``forgets`` events of its conversation, the next declines.
     """
     return [_event(name, place, size, text, forgets) for place in range(size)]
 
@@ -61,52 +77,75 @@ def _event(name: str, place: int, size: int, text: str, forgets: int) -> Event:
     meta = {"batch": name, "place": place, "size": size}
     if place % 20 == 3:
         return CondensationAction(
-            forgotten_events_start_id=0, forgotten_events_end_id=forgets - 1, metadata={"reason": text}, meta=meta
+            forgotten_events_start_id=0,
+            forgotten_events_end_id=forgets - 1,
+            metadata={"reason": text},
+            meta=meta,
         )
     if place % 20 == 13:
-        return CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta)
+        return CondensationAction(
+            forgotten_event_ids=(), metadata={"outcome": "declined", "reason": text}, meta=meta
+        )
     return Message(source="user", content=text, meta=meta)
 
 
 def contents(path: Path) -> list[tuple[str, list[object]]]:
-    """Every conversation and what it says, for comparing two stores that were written at different times."""
+    """Every conversation and what it says, for comparing two stores that were written at different
+    times.
+    """
     with open_store(f"sqlite:///{path}") as store:
         return [
-            (row.id, ["erased"] if row.erased_at else [event.meta for event in store.events(row.id)])
+            (
+                row.id,
+                ["erased"] if row.erased_at else [event.meta for event in store.events(row.id)],
+            )
             for row in store.conversations(limit=10_000)
         ]
 
 
 def inspect(
-    path: Path, acknowledged: Iterable[Acknowledged], *, without_views: bool = False, erasing: bool = False
+    path: Path,
+    acknowledged: Iterable[Acknowledged],
+    *,
+    without_views: bool = False,
+    erasing: bool = False,
 ) -> list[str]:
-    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it, several times.
+    """What is wrong with the store; nothing, if it keeps all promises. Cost: everything in it,
+    several times.
 
     ``without_views``: revisions may be missing: a writer keeps no Views.
     ``erasing``: an erasure may be unfinished.
     """
     findings: list[str] = []
     with open_store(f"sqlite:///{path}") as store:
-        for verdict in verify(store):  # every event, its place, its checksum, its head, and the file
+        # every event, its place, its checksum, its head, and the file
+        for verdict in verify(store):
             findings += [
                 f"{verdict.conversation or 'the file'}: {finding}"
                 for finding in verdict.findings
                 if not (erasing and "its erasure is not complete" in str(finding))
             ]
         batches: dict[str, tuple[str, int, int]] = {}
-        versions = {row.id: row.version for row in store.conversations(limit=100_000) if not row.erased_at}
+        versions = {
+            row.id: row.version for row in store.conversations(limit=100_000) if not row.erased_at
+        }
         for conversation in versions:
             findings += _inspect_conversation(store, conversation, batches, without_views)
         findings += _inspect_order(store, versions)
     for ack in acknowledged:
         found = batches.get(f"{ack.conversation}/{ack.batch}")
         if found != (ack.conversation, ack.first_id, ack.size):
-            findings.append(f"lost: {ack} was acknowledged, and is {'elsewhere: ' + str(found) if found else 'gone'}")
+            findings.append(
+                f"lost: {ack} was acknowledged, and is"
+                f" {'elsewhere: ' + str(found) if found else 'gone'}"
+            )
     return findings
 
 
 def is_of_redaction(event: Event) -> bool:
-    """Whether an event was redacted, so that it does not say its batch any more, or is the receipt."""
+    """Whether an event was redacted, so that it does not say its batch any more, or is the
+    receipt.
+    """
     return event.redacted is not None or isinstance(event, Redaction)
 
 
@@ -118,19 +157,30 @@ def _inspect_conversation(
         batch = list(run)
         first = batch[0]
         if [event.meta["place"] for event in batch] != list(range(first.meta["size"])):
-            yield f"half a batch: {len(batch)} of {first.meta['size']} events of {name} in {conversation}"
+            yield (
+                f"half a batch: {len(batch)} of {first.meta['size']} events of {name} in"
+                f" {conversation}"
+            )
         if f"{conversation}/{name}" in batches:
-            yield f"twice: batch {name} in {conversation}, at {batches[f'{conversation}/{name}'][1]} and {first.id}"
+            yield (
+                f"twice: batch {name} in {conversation}, at {batches[f'{conversation}/{name}'][1]}"
+                f" and {first.id}"
+            )
         batches[f"{conversation}/{name}"] = (conversation, first.id, len(batch))
     audited = audit(store, conversation)
-    yield from (f"revision {found.version} of {conversation}: {found.problem}" for found in audited.findings)
+    yield from (
+        f"revision {found.version} of {conversation}: {found.problem}" for found in audited.findings
+    )
     if audited.missing and not without_views:
-        yield f"{audited.missing} revisions of {conversation} are missing, which were to be written with their events"
+        yield (
+            f"{audited.missing} revisions of {conversation} are missing, which were to be written"
+            " with their events"
+        )
 
 
 FORKS = {"f": 12, "f2": 13, "branch": 14, "leaf": 16}
-"""Forks, and the first event of their own: those before are followed as events of their parent, and once more as events
-of the fork when it is detached.
+"""Forks, and the first event of their own: those before are followed as events of their parent, and
+once more as events of the fork when it is detached.
 """
 
 
@@ -148,14 +198,26 @@ def _inspect_order(store: Store, versions: dict[str, int]) -> Iterator[str]:
         is_own = event.id >= FORKS.get(conversation, 0)
         due = own.get(conversation) if is_own else taken_over.get(conversation, 0)
         if event.id != due:
-            yield f"out of order: event {event.id} of {conversation} is followed where {due} was due"
+            yield (
+                f"out of order: event {event.id} of {conversation} is followed where {due} was due"
+            )
         (own if is_own else taken_over)[conversation] = event.id + 1
-    detached = {name: FORKS[name] for name in versions if name in FORKS and store.conversation(name).parent is None}
+    detached = {
+        name: FORKS[name]
+        for name in versions
+        if name in FORKS and store.conversation(name).parent is None
+    }
     if taken_over != detached:
-        yield f"the forks {detached} are detached, and of their shared events {taken_over} were followed"
+        yield (
+            f"the forks {detached} are detached, and of their shared events {taken_over} were"
+            " followed"
+        )
     tombstones = [row.id for row in store.iter_conversations() if row.erased_at is not None]
     if sorted(erased) != sorted(tombstones):
         yield f"the erasures of {sorted(erased)} are followed, and {sorted(tombstones)} are erased"
     if own != versions:
         differing = next(c for c in versions if own.get(c) != versions[c])
-        yield f"not followed: {differing} has {versions[differing]} events, {own.get(differing)} were followed"
+        yield (
+            f"not followed: {differing} has {versions[differing]} events, {own.get(differing)} were"
+            " followed"
+        )

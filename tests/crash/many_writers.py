@@ -1,8 +1,8 @@
-"""Many processes with many threads each write to one file while a long history is imported and another one erased: does
-anybody wait, fail, lose, or win twice?
+"""Many processes with many threads each write to one file while a long history is imported and
+another one erased: does anybody wait, fail, lose, or win twice?
 
-A third of the appends go to conversations of their own, a third to one that all append to whatever its version is, and
-a third race for the next version of another one. A follower reads along.
+A third of the appends go to conversations of their own, a third to one that all append to whatever
+its version is, and a third race for the next version of another one. A follower reads along.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ from tests.crash.under_load import Follower
 
 @dataclass
 class Told:
-    """What the threads of one process were told: ids won in each kind of conversation, waits, errors."""
+    """What the threads of one process were told: ids won in each kind of conversation, waits,
+    errors.
+    """
 
     won: list[tuple[str, int, int]] = field(default_factory=list)
     """(conversation, id, position) of every append that returned"""
@@ -40,7 +42,9 @@ def _event(text: str = "x" * 500) -> Event:
 
 
 def write(path: Path, name: str, threads: int, seconds: float, answer: Connection) -> None:
-    """A process of writers. Its threads begin together with those of the others, once everybody is there."""
+    """A process of writers. Its threads begin together with those of the others, once everybody is
+    there.
+    """
     told = Told()
     with open_store(f"sqlite:///{path}") as store:
         answer.send("ready")
@@ -64,7 +68,10 @@ def _write(store: Store, own: str, until: float, told: Told) -> None:
             else:
                 told.won.append((conversation, recorded.id, recorded.position))
                 if expected is not ANY_VERSION and recorded.id != expected:
-                    told.errors.append(f"{own} expected version {expected} of {conversation}, and got {recorded.id}")
+                    told.errors.append(
+                        f"{own} expected version {expected} of {conversation}, and got"
+                        f" {recorded.id}"
+                    )
             told.waits.append(time.monotonic() - begun)
     except Exception as error:  # noqa: BLE001 - it is what the test is about
         told.errors.append(f"{own}: {type(error).__name__}: {error}")
@@ -125,7 +132,8 @@ def run(
     import_seconds, erasure_seconds = ends[-2].recv(), ends[-1].recv()
     follower.end()
     meanwhile = (
-        f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in {erasure_seconds:.1f} s"
+        f"{imported:,} events were imported in {import_seconds:.1f} s and {erased:,} erased in"
+        f" {erasure_seconds:.1f} s"
     )
     return _judged(path, told, follower, imported, meanwhile, seconds, longest_wait_s, sync_before)
 
@@ -144,9 +152,16 @@ def _judged(
     won = [one for each in told for one in each.won]
     waits = sorted(wait for each in told for wait in each.waits)
     with open_store(f"sqlite:///{path}") as store:
-        there = [(r.position, r.conversation, r.id) for r in store.follow() if r.conversation != "to erase"]
+        there = [
+            (r.position, r.conversation, r.id)
+            for r in store.follow()
+            if r.conversation != "to erase"
+        ]
     if there != [seen for seen in follower.seen if seen[1] != "to erase"]:
-        findings.append(f"the follower saw {len(follower.seen)} events, in an order of its own; there are {len(there)}")
+        findings.append(
+            f"the follower saw {len(follower.seen)} events, in an order of its own; there are"
+            f" {len(there)}"
+        )
     if any(a[0] >= b[0] for a, b in itertools.pairwise(there)):
         findings.append("positions do not rise strictly")
     at = {(conversation, event_id): position for position, conversation, event_id in there}

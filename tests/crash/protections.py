@@ -1,4 +1,6 @@
-"""The protections of what was acknowledged, and of all that follows it: see ``tests.protections``."""
+"""The protections of what was acknowledged, and of all that follows it: see
+``tests.protections``.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,8 @@ for first in range(0, len(rows), _TOGETHER):""",
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_batches",
     ),
     "dedupe": Protection(
-        "an event that was left out of a batch sent again was stored, with its source id, in one transaction",
+        "an event that was left out of a batch sent again was stored, with its source id, in one"
+        " transaction",
         "eventstore:Appending._append_besides",
         Gone("begins"),
         "tests/crash/test_crashes.py -k killed_before_any_statement and append_deduped",
@@ -86,7 +89,8 @@ for first in range(0, len(rows), _TOGETHER):""",
         "eventstore:SQLiteWriting.commit",
         Instead(
             "COMMIT connection",
-            "exec(\"try: self.connection.execute('COMMIT')\\nexcept sqlite3.Error: self.connection.rollback()\")",
+            "exec(\"try: self.connection.execute('COMMIT')\\nexcept sqlite3.Error:"
+            ' self.connection.rollback()")',
         ),
         "tests/crash/test_disk.py -k any_sync and append_batches",
     ),
@@ -264,7 +268,8 @@ if not self._is_published:
         "tests/eventstore/test_group_commit.py -k leads_alone_and_keeps_its_place",
     ),
     "late": Protection(
-        "what interrupts a thread that runs the job of another reaches the thread that it interrupted",
+        "what interrupts a thread that runs the job of another reaches the thread that it"
+        " interrupted",
         "eventstore:CommitQueue._run_jobs",
         Never("leader"),
         "tests/eventstore/test_group_commit.py -k in_the_job_of_another",
@@ -360,7 +365,8 @@ if not self._is_published:
         "tests/crash/test_crashes.py -k many_writers",
     ),
     "in-progress": Protection(
-        "a View goes on with what was appended, and not with what a transaction in progress has inserted",
+        "a View goes on with what was appended, and not with what a transaction in progress has"
+        " inserted",
         "eventstore:SQLiteWriting.begin",
         Instead("own _own_header", "own = self._own_header"),
         "tests/eventstore/test_sqlite.py -k not_committed_is_not_told",
@@ -392,7 +398,9 @@ if not self._is_published:
     "mode": Protection(
         "the file is its owner's alone from its first moment",
         "eventstore:StoreFile.make",
-        Instead("O_RDWR", "os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))"),
+        Instead(
+            "O_RDWR", "os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o644))"
+        ),
         "tests/eventstore/test_sqlite.py -k owners_alone",
     ),
     "one-name": Protection(
@@ -454,7 +462,8 @@ if not self._is_published:
         "eventstore:Transaction._attach",
         Instead(
             "attachments_of",
-            "for name, encoding, body in [(a + bytes([row.id]), b, c) for a, b, c in attachments_of(row.body)]:",
+            "for name, encoding, body in [(a + bytes([row.id]), b, c) for a, b, c in"
+            " attachments_of(row.body)]:",
         ),
         "tests/conformance/test_bytes.py -k kept_once and plain-sqlite",
     ),
@@ -467,7 +476,10 @@ if not self._is_published:
     "bytes-of-erased": Protection(
         "an erasure deletes them",
         "eventstore:Transaction._delete_all",
-        Instead("delete_attachments", 'if not self._delete("delete_rows", key, limit):\n    return False'),
+        Instead(
+            "delete_attachments",
+            'if not self._delete("delete_rows", key, limit):\n    return False',
+        ),
         "tests/conformance/test_bytes.py -k erasure_leaves and plain-sqlite",
     ),
     "redacted-keys": Protection(

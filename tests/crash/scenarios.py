@@ -1,5 +1,5 @@
-"""What a process does when it is killed. Each can be done again from the start, as a client does after a crash, and
-then ends where it would have ended at once.
+"""What a process does when it is killed. Each can be done again from the start, as a client does
+after a crash, and then ends where it would have ended at once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,15 @@ from msgspec.structs import replace
 
 from foldlog import Histories
 from foldlog._history.lease import LeaseBlock
-from foldlog.eventstore import ANY_VERSION, Event, Message, Origin, Store, VersionConflict, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Event,
+    Message,
+    Origin,
+    Store,
+    VersionConflict,
+    open_store,
+)
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.appending import append_all
 from foldlog.eventstore.maintenance import erase as detachment, erase as erasure
@@ -61,7 +69,10 @@ def append(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         for n in range(3):
             recorded = store.append(
-                "c1", batch_of(f"single-{n}", 1), expected_version=ANY_VERSION, idempotency_key=f"single-{n}"
+                "c1",
+                batch_of(f"single-{n}", 1),
+                expected_version=ANY_VERSION,
+                idempotency_key=f"single-{n}",
             )
             ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
 
@@ -81,7 +92,10 @@ def append_and_write_back(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         for n in range(3):
             recorded = store.append(
-                "c1", batch_of(f"single-{n}", 1), expected_version=ANY_VERSION, idempotency_key=f"single-{n}"
+                "c1",
+                batch_of(f"single-{n}", 1),
+                expected_version=ANY_VERSION,
+                idempotency_key=f"single-{n}",
             )
             ledger.enter("c1", recorded[0].id, 1, f"single-{n}")
             for thread in threading.enumerate():
@@ -93,7 +107,9 @@ def _with_bytes(events: list[Event], data: bytes) -> list[Event]:
     """The same events, their messages with these bytes."""
     part = {"type": "raw", "data": data}
     return [
-        replace(event, content=({"type": "text", "text": event.content}, part)) if isinstance(event, Message) else event
+        replace(event, content=({"type": "text", "text": event.content}, part))
+        if isinstance(event, Message)
+        else event
         for event in events
     ]
 
@@ -103,12 +119,16 @@ def append_bytes(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         for n in range(3):
             batch = _with_bytes(batch_of(f"bytes-{n}", 3), b"shared" * 1_000 if n else b"first")
-            recorded = store.append("c1", batch, expected_version=ANY_VERSION, idempotency_key=f"bytes-{n}")
+            recorded = store.append(
+                "c1", batch, expected_version=ANY_VERSION, idempotency_key=f"bytes-{n}"
+            )
             ledger.enter("c1", recorded[0].id, 3, f"bytes-{n}")
 
 
 def append_deduped(path: Path, ledger: Ledger) -> None:
-    """A batch that is sent again after a crash adds nothing that is there; the first one indexes what was before."""
+    """A batch that is sent again after a crash adds nothing that is there; the first one indexes
+    what was before.
+    """
     with open_at(path) as store:
         for n in range(2):
             batch = [
@@ -121,12 +141,16 @@ def append_deduped(path: Path, ledger: Ledger) -> None:
 
 
 def append_together(path: Path, ledger: Ledger) -> None:
-    """Appends to several conversations at once, as the async face makes them; one of each group fails."""
+    """Appends to several conversations at once, as the async face makes them; one of each group
+    fails.
+    """
     with open_at(path) as store:
         for n in range(2):
             names = {"c1": 3, "c2": 1, f"new-{n}": 2}
             works = [
-                prepare_append(store, name, batch_of(f"together-{n}", size), ANY_VERSION, f"together-{n}")
+                prepare_append(
+                    store, name, batch_of(f"together-{n}", size), ANY_VERSION, f"together-{n}"
+                )
                 for name, size in names.items()
             ]
             works.insert(1, prepare_append(store, "c1", batch_of("stale", 1), 1))
@@ -137,8 +161,8 @@ def append_together(path: Path, ledger: Ledger) -> None:
 
 
 def work(path: Path, ledger: Ledger) -> None:
-    """A worker takes the lease that a killed one left, once its time has ended, appends, renews it and gives it back.
-    Its thread is left out: the statements are the same each time.
+    """A worker takes the lease that a killed one left, once its time has ended, appends, renews it
+    and gives it back. Its thread is left out: the statements are the same each time.
     """
     with open_at(path) as store:
         history = Histories(store)["c1"]
@@ -169,14 +193,21 @@ def ingest_staged(path: Path, ledger: Ledger) -> None:
     """A history of several chunks, staged and then published."""
     _ingest(path, ledger, "imported", 22)
     with open_at(path) as store:
-        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        recorded = store.append(
+            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
+        )
         ledger.enter("c1", recorded[0].id, 2, "after")
 
 
 def ingest_tail(path: Path, ledger: Ledger) -> None:
     """What a source has grown by. Its chunks go in one by one, so each is a batch of its own."""
     _in_small_chunks()
-    history = batch_of("before", 12) + batch_of("tail-0", 5) + batch_of("tail-1", 5) + batch_of("tail-2", 3)
+    history = (
+        batch_of("before", 12)
+        + batch_of("tail-0", 5)
+        + batch_of("tail-1", 5)
+        + batch_of("tail-2", 3)
+    )
     with open_at(path) as store:
         store.ingest("c1", history)
         for n, size in enumerate((5, 5, 3)):
@@ -196,7 +227,9 @@ def catch_up(path: Path, ledger: Ledger) -> None:
         views = Views(store)
         assert len(views.current("c1")) > 0
         store.register(views)
-        recorded = store.append("c1", batch_of("after", 4), expected_version=ANY_VERSION, idempotency_key="after")
+        recorded = store.append(
+            "c1", batch_of("after", 4), expected_version=ANY_VERSION, idempotency_key="after"
+        )
         ledger.enter("c1", recorded[0].id, 4, "after")
 
 
@@ -230,7 +263,9 @@ def _with_a_secret(path: Path) -> None:
 def erase(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         erasure.erase(store, "secret", reason="asked to")
-        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        recorded = store.append(
+            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
+        )
         ledger.enter("c1", recorded[0].id, 2, "after")
         vacuum(store)
 
@@ -239,7 +274,11 @@ def _with_a_secret_event(path: Path) -> None:
     _some_history(path)
     with open_at(path) as store:
         for n in range(30):
-            store.append("c2", batch_of(f"mixed-{n}", 1, text="public~" * (5 * n)), expected_version=ANY_VERSION)
+            store.append(
+                "c2",
+                batch_of(f"mixed-{n}", 1, text="public~" * (5 * n)),
+                expected_version=ANY_VERSION,
+            )
             if n == 20:
                 _append_secret(store)
         store.fork("c1", 13, "f2")
@@ -254,7 +293,9 @@ def redact(path: Path, ledger: Ledger) -> None:
     """An event of a conversation that has a fork is redacted, and its append is sent again."""
     with open_at(path) as store:
         redact_event(store, "c1", 12, reason="asked to", by="me")
-        recorded = store.append("c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        recorded = store.append(
+            "c1", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
+        )
         ledger.enter("c1", recorded[0].id, 2, "after")
         _append_secret(store)
         assert store.version("c1") == 16
@@ -266,7 +307,9 @@ def fork(path: Path, ledger: Ledger) -> None:
     with open_at(path) as store:
         with contextlib.suppress(VersionConflict):  # it was begun before the crash
             store.fork("c1", 12, "f")
-        recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
+        recorded = store.append(
+            "f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own"
+        )
         ledger.enter("f", recorded[0].id, 3, "own")
 
 
@@ -282,20 +325,26 @@ def detach(path: Path, ledger: Ledger) -> None:
     detachment._CHUNK, detachment.REST_S = 5, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", detach_forks=True)
-        recorded = store.append("f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own")
+        recorded = store.append(
+            "f", batch_of("own", 3), expected_version=ANY_VERSION, idempotency_key="own"
+        )
         ledger.enter("f", recorded[0].id, 3, "own")
         assert store.version("f") == 15
         vacuum(store)
 
 
 def _with_secret_forks(path: Path) -> None:
-    """A conversation, a fork of it and a fork of that one; all hold the secret, and ``c2`` does not."""
+    """A conversation, a fork of it and a fork of that one; all hold the secret, and ``c2`` does
+    not.
+    """
     _some_history(path)
     with open_at(path) as store:
         store.append("c1", batch_of("private", 2, text=SECRET * 40), expected_version=12)
         for parent, at, name in (("c1", 14, "branch"), ("branch", 16, "leaf")):
             store.fork(parent, at, name)
-            store.append(name, batch_of(f"private {name}", 2, text=SECRET * 40), expected_version=at)
+            store.append(
+                name, batch_of(f"private {name}", 2, text=SECRET * 40), expected_version=at
+            )
 
 
 def erase_with_forks(path: Path, ledger: Ledger) -> None:
@@ -303,8 +352,14 @@ def erase_with_forks(path: Path, ledger: Ledger) -> None:
     importing.CHUNK, importing.REST_S = 2, 0
     with open_at(path) as store:
         erasure.erase(store, "c1", reason="asked to", with_forks=True)
-        assert {row.id for row in store.conversations() if row.erased_at is not None} == {"c1", "branch", "leaf"}
-        recorded = store.append("c2", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after")
+        assert {row.id for row in store.conversations() if row.erased_at is not None} == {
+            "c1",
+            "branch",
+            "leaf",
+        }
+        recorded = store.append(
+            "c2", batch_of("after", 2), expected_version=ANY_VERSION, idempotency_key="after"
+        )
         ledger.enter("c2", recorded[0].id, 2, "after")
         vacuum(store)
 
@@ -312,7 +367,9 @@ def erase_with_forks(path: Path, ledger: Ledger) -> None:
 def migrate_new(path: Path, ledger: Ledger) -> None:
     """The first opening of a file that is not there."""
     with open_at(path) as store:
-        store.append("c1", batch_of("first", 1), expected_version=ANY_VERSION, idempotency_key="first")
+        store.append(
+            "c1", batch_of("first", 1), expected_version=ANY_VERSION, idempotency_key="first"
+        )
         ledger.enter("c1", 0, 1, "first")
 
 

@@ -1,7 +1,8 @@
 """The short forms: what ``python -m tests.crash`` shows in minutes, in seconds.
 
-Of the points of a scenario every hundredth one is taken, and always the first, the last, and those around some commits.
-``python -m tests.crash everywhere`` takes all of them, and so does ``scripts/test --all``.
+Of the points of a scenario every hundredth one is taken, and always the first, the last, and those
+around some commits. ``python -m tests.crash everywhere`` takes all of them, and so does
+``scripts/test --all``.
 """
 
 from __future__ import annotations
@@ -31,14 +32,16 @@ def crash(*arguments: str) -> str:
 
 
 def assert_sound(way: str, scenarios: Sequence[str], whole: bool, more_than: int = 20) -> None:
-    """Nothing is wrong after a crash at each point of these scenarios, or at each of a sample of them, of which there
-    are more than ``more_than``.
+    """Nothing is wrong after a crash at each point of these scenarios, or at each of a sample of
+    them, of which there are more than ``more_than``.
     """
     every = 1 if whole else 100
     lines = crash("everywhere", way, *scenarios, "--every", str(every)).splitlines()
     assert len(lines) == len(scenarios), lines
     for scenario, line in zip(scenarios, lines, strict=True):
-        found = re.fullmatch(rf"{scenario}: (\d+) crashes at (\d+) points \({way}\), 0 findings", line)
+        found = re.fullmatch(
+            rf"{scenario}: (\d+) crashes at (\d+) points \({way}\), 0 findings", line
+        )
         assert found is not None, line
         crashes, points = map(int, found.groups())
         assert points > more_than
@@ -57,7 +60,9 @@ def test_killed_before_any_write_nothing_is_lost_or_halved(scenarios: list[str],
 
 
 @needs_faults
-@pytest.mark.parametrize("scenarios", [["append", "append_and_write_back", "migrate_new"]], ids="-".join)
+@pytest.mark.parametrize(
+    "scenarios", [["append", "append_and_write_back", "migrate_new"]], ids="-".join
+)
 def test_what_was_acknowledged_survives_a_power_cut_at_any_write(scenarios: list[str], whole: bool):
     assert_sound("power", scenarios, whole)
 
@@ -70,5 +75,13 @@ def test_writers_killed_at_random_moments_lose_nothing():
 @pytest.mark.long
 def test_many_writers_wait_for_nobody_and_win_once_each_while_a_history_is_imported():
     assert "0 findings" in crash(
-        "writers", "--seconds", "3", "--imported", "50000", "--erased", "5000", "--longest-wait-s", "60"
+        "writers",
+        "--seconds",
+        "3",
+        "--imported",
+        "50000",
+        "--erased",
+        "5000",
+        "--longest-wait-s",
+        "60",
     )

@@ -1,5 +1,5 @@
-"""Disks that fail: a clear error, and a store that goes on by itself when the disk does, with all that was
-acknowledged.
+"""Disks that fail: a clear error, and a store that goes on by itself when the disk does, with all
+that was acknowledged.
 """
 
 from __future__ import annotations
@@ -41,12 +41,15 @@ def test_on_a_full_disk_reads_go_on_and_appends_go_on_when_there_is_space_again(
 
         def append() -> None:
             n = len(acknowledged)
-            recorded = store.append("c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n)
+            recorded = store.append(
+                "c1", batch_of(f"batch-{n}", 3, text="x" * 2_000), expected_version=3 * n
+            )
             acknowledged.append(Acknowledged("c1", recorded[0].id, 3, f"batch-{n}"))
 
         for _ in range(2):
             with pytest.raises(
-                StoreUnavailable, match=r"store\.db: database or disk is full; free some space; nothing"
+                StoreUnavailable,
+                match=r"store\.db: database or disk is full; free some space; nothing",
             ):
                 append_for_ever(append)
             assert len(acknowledged) > 10
@@ -108,16 +111,20 @@ def test_any_sync_that_fails_loses_nothing(scenarios: list[str], whole: bool):
     assert_sound("sync", scenarios, whole, more_than=5)
 
 
-NAME_OF = "def name_of(error): return 'StoreUnavailable' if isinstance(error, StoreUnavailable) else 'StoreUnusable'\n"
+NAME_OF = (
+    "def name_of(error): return 'StoreUnavailable' if isinstance(error, StoreUnavailable) else"
+    " 'StoreUnusable'\n"
+)
 
 
 def on_a_failing_disk(script: str, folder: Path) -> str:
     """What a script printed, with ``fault`` to set and an open ``store`` to use."""
     prelude = (
-        f"import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import fault\n{NAME_OF}"
-        "store = open_store(f'sqlite:///{sys.argv[1]}/store.db')\n"
-        "def append(n): store.append('c1', Message(source='user', content=str(n)), expected_version=n)\n"
-        "def attempt(n):\n    try: append(n)\n    except EventStoreError as error: print(name_of(error), error)\n"
+        "import os, sys\nfrom foldlog.eventstore import *\nfrom tests.crash.faults import"
+        f" fault\n{NAME_OF}store = open_store(f'sqlite:///{{sys.argv[1]}}/store.db')\ndef"
+        " append(n): store.append('c1', Message(source='user', content=str(n)),"
+        " expected_version=n)\ndef attempt(n):\n    try: append(n)\n    except EventStoreError as"
+        " error: print(name_of(error), error)\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", prelude + script, folder],
@@ -132,8 +139,8 @@ def on_a_failing_disk(script: str, folder: Path) -> str:
 
 @needs_faults
 def test_after_a_sync_that_failed_the_log_is_begun_again_before_anything_is_written(tmp_path: Path):
-    """The pages of a sync that failed may be on no disk, and no later sync says so. A log that holds them would end
-    there after a power cut, with all that was acknowledged behind them.
+    """The pages of a sync that failed may be on no disk, and no later sync says so. A log that
+    holds them would end there after a power cut, with all that was acknowledged behind them.
     """
     printed = on_a_failing_disk(
         "append(0)\n"
@@ -166,13 +173,18 @@ def test_where_a_reader_keeps_the_log_nothing_is_written_behind_a_sync_that_fail
     )
     first, second, *others = printed.splitlines()
     assert "disk I/O error; look at the disk; whether this was written is not known" in first
-    assert "store.db is being read, so its log, in which a write failed, cannot be begun again" in second
+    assert (
+        "store.db is being read, so its log, in which a write failed, cannot be begun again"
+        in second
+    )
     assert others == ["1", "2"]
 
 
 @needs_faults
 def test_a_sync_that_failed_leaves_nothing_for_whoever_opens_the_store_after_a_kill(tmp_path: Path):
-    """SQLite reads the log anew then, and would take for a commit what was said not to be written."""
+    """SQLite reads the log anew then, and would take for a commit what was said not to be
+    written.
+    """
     printed = on_a_failing_disk(
         "append(0)\n"
         "fault('fail_sync_at').value = fault('syncs').value + 1\n"
@@ -199,17 +211,13 @@ def test_the_store_goes_on_after_each_write_and_each_sync_that_fails(tmp_path: P
 @needs_faults
 def test_the_loop_of_the_page_of_errors_needs_no_full_file_system(tmp_path: Path):
     printed = on_a_failing_disk(
-        "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import loop_of_the_page\n"
-        "histories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\n"
-        "def sleep(seconds):\n"
-        "    waits.append(seconds)\n"
-        "    if len(waits) == 3: fault('no_space_from').value = 0\n"
-        "say = loop_of_the_page(sleep)\n"
-        "say(histories['c1'], 'before', 'mail-16')\n"
-        "fault('no_space_from').value = fault('calls').value + 1\n"
-        "say(histories['c1'], 'hello', 'mail-17')\n"
-        "say(histories['c1'], 'hello', 'mail-17')\n"
-        "print(waits, [event.content for event in histories['c1'].events()])\n",
+        "from types import SimpleNamespace\nimport foldlog\nfrom tests.crash.test_disk import"
+        " loop_of_the_page\nhistories, waits = foldlog.open(f'{sys.argv[1]}/app.db'), []\ndef"
+        " sleep(seconds):\n    waits.append(seconds)\n    if len(waits) == 3:"
+        " fault('no_space_from').value = 0\nsay = loop_of_the_page(sleep)\nsay(histories['c1'],"
+        " 'before', 'mail-16')\nfault('no_space_from').value = fault('calls').value +"
+        " 1\nsay(histories['c1'], 'hello', 'mail-17')\nsay(histories['c1'], 'hello',"
+        " 'mail-17')\nprint(waits, [event.content for event in histories['c1'].events()])\n",
         tmp_path,
     )
     assert printed == "[1, 1, 1] ['before', 'hello']\n"
@@ -217,7 +225,9 @@ def test_the_loop_of_the_page_of_errors_needs_no_full_file_system(tmp_path: Path
 
 @needs_faults
 def test_a_slow_disk_makes_nobody_fail(tmp_path: Path):
-    printed = on_a_failing_disk("fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path)
+    printed = on_a_failing_disk(
+        "fault('sync_delay_us').value = 300_000\nattempt(0)\nprint('appended')\n", tmp_path
+    )
     assert printed == "appended\n"
 
 
@@ -225,14 +235,19 @@ def as_nobody(script: str, folder: Path) -> str:
     """What a script printed that ran without the rights of root, which no permission holds back."""
     drop = "import os\nif os.getuid() == 0: os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
     # Imported while Python's own files may be read.
-    prelude = f"from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n{NAME_OF}"
+    prelude = (
+        f"from foldlog.eventstore import *\nimport foldlog.eventstore.recorders.sqlite\n{NAME_OF}"
+    )
     attempt = (
         "def attempt(work):\n    try: print('done', work())\n"
         "    except EventStoreError as error: print(name_of(error), error)\n"
         f"url = 'sqlite:///{folder}/store.db'\nmessage = Message(source='user', content='hi')\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", prelude + drop + attempt + script], capture_output=True, text=True, check=False
+        [sys.executable, "-c", prelude + drop + attempt + script],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -263,7 +278,10 @@ def test_a_store_that_may_only_be_read_says_so_and_is_read(open_folder: Path):
     assert "Permission denied" in printed[0]
     assert "to read only, name the file by this URL: sqlite:///PATH?mode=ro" in printed[0]
     assert printed[1] == "done 1"
-    assert "is open for reading only; to write, open it as a user who may write the file and its folder" in printed[2]
+    assert (
+        "is open for reading only; to write, open it as a user who may write the file and its"
+        " folder" in printed[2]
+    )
 
 
 def test_a_folder_that_may_not_be_written_is_said(open_folder: Path):
@@ -277,7 +295,10 @@ def test_a_file_that_may_not_even_be_read_is_said(open_folder: Path):
     open_at(path).close()
     printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
     assert printed.startswith("StoreUnavailable cannot open ")
-    assert "unable to open database file; check that it exists, and give this user the right to" in printed
+    assert (
+        "unable to open database file; check that it exists, and give this user the right to"
+        in printed
+    )
 
 
 def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_folder: Path):
@@ -285,7 +306,10 @@ def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_f
     open_at(path).close()
     path.chmod(0o444)
     printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
-    assert "give this user the right to write the file and its folder: SQLite makes files beside it" in printed
+    assert (
+        "give this user the right to write the file and its folder: SQLite makes files beside it"
+        in printed
+    )
 
 
 def test_a_read_only_file_system_is_said_and_is_read_from(tmp_path: Path):

@@ -1,4 +1,6 @@
-"""Killed before any SQL statement: documents come with events, lists agree with them, an id is used again whole."""
+"""Killed before any SQL statement: documents come with events, lists agree with them, an id is used
+again whole.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.crash.everywhere import before_statement, in_child
 
 
 def run(path: Path) -> None:
-    """Write documents and attributes, list, erase, and begin again. It can be done again from the start."""
+    """Write documents and attributes, list, erase, and begin again. It can be done again from the
+    start.
+    """
     with foldlog.open(f"sqlite:///{path}") as histories:
         if "c1" not in ids_of_receipts(histories):
             history = histories["c1"]
@@ -33,11 +37,17 @@ def run(path: Path) -> None:
 
 
 def ids_of_receipts(histories: Histories) -> list[str]:
-    return [row.id for row in histories.store.conversations() if row.erased_at is not None or row.generation]
+    return [
+        row.id
+        for row in histories.store.conversations()
+        if row.erased_at is not None or row.generation
+    ]
 
 
 def killed(path: Path, statement: int) -> bool:
-    """Run in a child that kills itself before a statement. Return False where it ended before that."""
+    """Run in a child that kills itself before a statement. Return False where it ended before
+    that.
+    """
 
     def work() -> int:
         before_statement(statement)
@@ -52,7 +62,9 @@ def killed(path: Path, statement: int) -> bool:
 def problems(path: Path) -> Iterator[str]:
     with open_store(f"sqlite:///{path}") as store:
         for verdict in verify(store):
-            yield from (str(f) for f in verdict.findings if "its erasure is not complete" not in str(f))
+            yield from (
+                str(f) for f in verdict.findings if "its erasure is not complete" not in str(f)
+            )
         histories = Histories(store)
         for row in store.conversations():
             found = [one.id for one in histories.list(age_max_s=0).conversations]
@@ -64,9 +76,14 @@ def problems(path: Path) -> Iterator[str]:
             if history.document("turn") != ({"n": len(said) - 1} if said else None):
                 yield f"{said} came with {history.documents()}"
             for attributes in ({"user": user} for user in ("u0", "u1", "again")):
-                listed = [one.id for one in histories.list(attributes, age_max_s=3600).conversations]
+                listed = [
+                    one.id for one in histories.list(attributes, age_max_s=3600).conversations
+                ]
                 if listed != (["c1"] if history.attributes() == attributes else []):
-                    yield f"{attributes} lists {listed}, and the attributes are {history.attributes()}"
+                    yield (
+                        f"{attributes} lists {listed}, and the attributes are"
+                        f" {history.attributes()}"
+                    )
 
 
 def test_killed_before_any_statement(tmp_path: Path, whole: bool):

@@ -37,9 +37,13 @@ def say(what):
 
 @contextmanager
 def process(script: str, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """A process of its own that runs a script. It is killed at the end of the block, if it is still there."""
+    """A process of its own that runs a script. It is killed at the end of the block, if it is still
+    there.
+    """
     command = [sys.executable, "-c", PRELUDE + script, str(folder)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as running:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as running:
         try:
             yield running
         finally:
@@ -64,11 +68,14 @@ def ended(running: subprocess.Popen[str]) -> str:
     return said
 
 
-# -- forks ------------------------------------------------------------------------------------------------------------
+# -- forks
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_forked_child_and_its_parent_lose_nothing_of_one_another(tmp_path: Path):
-    """The parent has the file open twice. It closes it while its child goes on; then a third process comes and goes."""
+    """The parent has the file open twice. It closes it while its child goes on; then a third
+    process comes and goes.
+    """
     script = """
 store = open_at(path)
 append(store, "c1", "before")
@@ -165,13 +172,14 @@ attempt(lambda: store.version("c1"))
         refused, refused_anew, went_on = ended(family).splitlines()
     assert "is closed: it was in use in another thread when this process was forked" in refused
     assert (
-        "was in use in another thread when this process was forked, and cannot be used safely here; fork"
-        in refused_anew
+        "was in use in another thread when this process was forked, and cannot be used safely here;"
+        " fork" in refused_anew
     )
     assert went_on == "done 2"
 
 
-# -- the queue --------------------------------------------------------------------------------------------------------
+# -- the queue
+# --------------------------------------------------------------------------------------------------
 
 HOLDS_THE_QUEUE = """
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -188,17 +196,23 @@ def test_a_writer_that_is_killed_in_the_middle_of_its_turn_holds_up_nobody(tmp_p
     with process(HOLDS_THE_QUEUE.format(before=""), tmp_path) as holder:
         assert heard(holder) == "in the queue"
         with process(
-            "store = open_at(path)\nsay('open')\nappend(store, 'c1', 'waits')\nsay('appended')\n", tmp_path
+            "store = open_at(path)\nsay('open')\nappend(store, 'c1', 'waits')\nsay('appended')\n",
+            tmp_path,
         ) as waiter:
             assert heard(waiter) == "open"
             time.sleep(0.2)
             holder.kill()
-            assert heard(waiter) == "appended", "it would be an error if it waited until its patience ended"
+            assert heard(waiter) == "appended", (
+                "it would be an error if it waited until its patience ended"
+            )
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
 def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Path):
-    fork = "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n    os._exit(0)\n"
+    fork = (
+        "child = os.fork()\nif child == 0:\n    say(os.getpid())\n    time.sleep(600)\n   "
+        " os._exit(0)\n"
+    )
     with process(HOLDS_THE_QUEUE.format(before=fork), tmp_path) as holder:
         child = int(next(said for said in (heard(holder), heard(holder)) if said != "in the queue"))
         try:
@@ -210,7 +224,8 @@ def test_a_child_that_lives_on_does_not_keep_the_turn_of_its_parent(tmp_path: Pa
             os.kill(child, signal.SIGKILL)
 
 
-# -- Ctrl-C -----------------------------------------------------------------------------------------------------------
+# -- Ctrl-C
+# --------------------------------------------------------------------------------------------------
 
 
 def test_ctrl_c_inside_an_import_leaves_nothing_of_it_or_all(tmp_path: Path):
@@ -303,11 +318,15 @@ os._exit(0)
     assert inspect(tmp_path / "store.db", Ledger.read(tmp_path)) == []
 
 
-# -- new files --------------------------------------------------------------------------------------------------------
+# -- new files
+# --------------------------------------------------------------------------------------------------
 
 
 def test_many_processes_can_open_a_new_file_at_once(tmp_path: Path):
-    script = "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by {os.getpid()}')\n"
+    script = (
+        "sys.stdin.readline()\nwith open_at(path) as store:\n    append(store, 'c1', f'by"
+        " {os.getpid()}')\n"
+    )
     with ExitStack() as stack:
         everybody = [stack.enter_context(process(script, tmp_path)) for _ in range(4)]
         for running in everybody:

@@ -1,8 +1,10 @@
-"""Kill writers at random moments while eight of them work on one store, again and again; then look at everything.
+"""Kill writers at random moments while eight of them work on one store, again and again; then look
+at everything.
 
-Each writer has two threads, and does what writers do: single events and batches, on conversations of its own and on
-shared ones, with expected versions, idempotency keys, races and leases, and imports long enough to be staged. A
-follower reads along all the time, and must have seen in the end what is there, in that order.
+Each writer has two threads, and does what writers do: single events and batches, on conversations
+of its own and on shared ones, with expected versions, idempotency keys, races and leases, and
+imports long enough to be staged. A follower reads along all the time, and must have seen in the end
+what is there, in that order.
 """
 
 from __future__ import annotations
@@ -47,9 +49,13 @@ class Writer:
 
     def write_for_ever(self) -> None:
         kinds: list[Callable[[], None]] = [
-            self._append_to_own, self._append_to_shared, self._append_to_shared, self._append_with_key, self._race,
+            self._append_to_own,
+            self._append_to_shared,
+            self._append_to_shared,
+            self._append_with_key,
+            self._race,
             self._drive,
-        ]  # fmt: skip
+        ]
         kinds.append(lambda: open_and_close(self._file))
         while True:
             if self._random.random() < 0.02:
@@ -71,13 +77,19 @@ class Writer:
     def _append_with_key(self) -> None:
         """As after an answer that was lost: the same again, which must be the same."""
         name, conversation = self._next(), self._shared()
-        first = self._store.append(conversation, batch_of(name, 2), expected_version=ANY_VERSION, idempotency_key=name)
+        first = self._store.append(
+            conversation, batch_of(name, 2), expected_version=ANY_VERSION, idempotency_key=name
+        )
         self._ledger.enter(conversation, first[0].id, 2, name)
-        again = self._store.append(conversation, batch_of(name, 2), expected_version=0, idempotency_key=name)
+        again = self._store.append(
+            conversation, batch_of(name, 2), expected_version=0, idempotency_key=name
+        )
         if again != first:
             raise AssertionError(f"the same key gave {again}, and before it {first}")
         try:
-            self._store.append(conversation, batch_of(name, 3), expected_version=ANY_VERSION, idempotency_key=name)
+            self._store.append(
+                conversation, batch_of(name, 3), expected_version=ANY_VERSION, idempotency_key=name
+            )
         except IdempotencyConflict:
             return
         raise AssertionError(f"key {name} took other events")
@@ -92,7 +104,9 @@ class Writer:
             return
 
     def _drive(self) -> None:
-        """Only workers with its lease append to this conversation: while one has it, a version that it read stays."""
+        """Only workers with its lease append to this conversation: while one has it, a version that
+        it read stays.
+        """
         with suppress(LeaseTaken), self._driven.lease(ttl_s=0.5, wait_s=0):
             for _ in range(3):
                 name, version = self._next(), self._driven.version()
@@ -110,7 +124,9 @@ class Writer:
         batch = batch_of(name, size, forgets=version or 1)
         recorded = self._store.append(conversation, batch, expected_version=version)
         if recorded[0].id != version:
-            raise AssertionError(f"expected version {version} of {conversation}, was given id {recorded[0].id}")
+            raise AssertionError(
+                f"expected version {version} of {conversation}, was given id {recorded[0].id}"
+            )
         self._ledger.enter(conversation, version, size, name)
 
     def _shared(self) -> str:
@@ -122,7 +138,9 @@ class Writer:
 
 
 def write(folder: Path, name: str) -> None:
-    """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a file."""
+    """The life of a writer process: it ends by SIGKILL, or by the first error, which it leaves in a
+    file.
+    """
     foldlog.eventstore.log.importing.CHUNK = CHUNK
     checkpoints.AT = PAGES  # so that many are killed while they write the log back
     ledger = Ledger(folder / f"{name}.ledger")
@@ -180,7 +198,9 @@ class Follower:
 
 
 def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> list[str]:
-    """Goes on until there are so many acknowledged events and kills, and so much time has passed; returns findings."""
+    """Goes on until there are so many acknowledged events and kills, and so much time has passed;
+    returns findings.
+    """
     at = random.Random(seed)
     path = folder / "store.db"
     open_at(path).close()
@@ -205,7 +225,9 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
         writers[victim].kill()
         writers[victim].join()
         if writers[victim].exitcode != -signal.SIGKILL:
-            findings += _errors(folder) or [f"a writer ended by itself, with {writers[victim].exitcode}"]
+            findings += _errors(folder) or [
+                f"a writer ended by itself, with {writers[victim].exitcode}"
+            ]
         killed += 1
         enough = killed >= kills and time.monotonic() - begun >= seconds
         if findings or (enough and sum(a.size for a in Ledger.read(folder)) >= events):
@@ -222,15 +244,20 @@ def run(folder: Path, *, events: int, kills: int, seconds: float, seed: int) -> 
     with open_store(f"sqlite:///{path}") as store:
         there = [(r.position, r.conversation, r.id) for r in store.follow()]
     if there != follower.seen:
-        wrong = next((n for n, (a, b) in enumerate(zip(there, follower.seen, strict=False)) if a != b), len(there))
+        wrong = next(
+            (n for n, (a, b) in enumerate(zip(there, follower.seen, strict=False)) if a != b),
+            len(there),
+        )
         findings.append(
-            f"the follower saw {len(follower.seen)} events of {len(there)}; the first difference is at {wrong}: "
-            f"it saw {follower.seen[wrong : wrong + 2]}, there is {there[wrong : wrong + 2]}"
+            f"the follower saw {len(follower.seen)} events of {len(there)}; the first difference is"
+            f" at {wrong}: it saw {follower.seen[wrong : wrong + 2]}, there is"
+            f" {there[wrong : wrong + 2]}"
         )
     print(
-        f"{killed + WRITERS - 1} writers killed in {elapsed:.0f} s; "
-        f"{sum(a.size for a in acknowledged):,} events in {len(acknowledged):,} calls acknowledged, "
-        f"{len(there):,} there, all followed in order; {len(findings)} findings (seed {seed})"
+        f"{killed + WRITERS - 1} writers killed in {elapsed:.0f} s;"
+        f" {sum(a.size for a in acknowledged):,} events in {len(acknowledged):,} calls"
+        f" acknowledged, {len(there):,} there, all followed in order; {len(findings)} findings"
+        f" (seed {seed})"
     )
     return findings
 

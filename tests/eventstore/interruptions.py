@@ -1,8 +1,8 @@
 """Exceptions at every place where Python may run a signal handler.
 
-A handler runs between two instructions: at the beginning of a function, after a call of one written in C, and at a
-jump backwards (``eval_breaker`` in CPython). A test raises at the first such place of our code, then at the second,
-until there is none left.
+A handler runs between two instructions: at the beginning of a function, after a call of one written
+in C, and at a jump backwards (``eval_breaker`` in CPython). A test raises at the first such place
+of our code, then at the second, until there is none left.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ from typing import Any
 __all__ = ["Interrupting", "interrupted_at"]
 
 _CHECKED_AFTER = {
-    dis.opmap[name] for name in ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX") if name in dis.opmap
+    dis.opmap[name]
+    for name in ("RESUME", "JUMP_BACKWARD", "CALL", "CALL_FUNCTION_EX")
+    if name in dis.opmap
 }
 
 
 class Interrupting:
-    """A trace function that raises an exception at the nth place in modules whose names begin with ``of``. ``raised``
-    says whether it came so far.
+    """A trace function that raises an exception at the nth place in modules whose names begin with
+    ``of``. ``raised`` says whether it came so far.
     """
 
     def __init__(self, place: int, exception: BaseException, of: str) -> None:
@@ -46,7 +48,9 @@ class Interrupting:
                 before, last = last, frame.f_code.co_code[frame.f_lasti]
                 if frame in self._returned_to:
                     self._returned_to.remove(frame)
-                elif before is None or before in _CHECKED_AFTER:  # None: of RESUME, the call alone is told
+                elif (
+                    before is None or before in _CHECKED_AFTER
+                ):  # None: of RESUME, the call alone is told
                     self._come()
             return step
 
@@ -60,10 +64,14 @@ class Interrupting:
 
 
 @contextmanager
-def interrupted_at(place: int, exception: BaseException, of: str = "foldlog.eventstore.") -> Iterator[Interrupting]:
+def interrupted_at(
+    place: int, exception: BaseException, of: str = "foldlog.eventstore."
+) -> Iterator[Interrupting]:
     interrupting = Interrupting(place, exception, of)
     before = sys.gettrace()
-    gc.disable()  # what an earlier test left to the collector has places too, in __del__, where nothing can be raised
+    # what an earlier test left to the collector has places too, in __del__, where nothing can be
+    # raised
+    gc.disable()
     sys.settrace(interrupting)
     try:
         yield interrupting

@@ -1,4 +1,6 @@
-"""The log is written back beside the commits, stays short, and nothing depends on the thread that does it."""
+"""The log is written back beside the commits, stays short, and nothing depends on the thread that
+does it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ from tests.reading import reading
 AT = 50
 PAGE_BYTES = 4_096 + 24
 needs_descriptors = pytest.mark.skipif(
-    not Path("/proc/self/fd").exists(), reason="this system does not tell how SQLite has the log open"
+    not Path("/proc/self/fd").exists(),
+    reason="this system does not tell how SQLite has the log open",
 )
 
 
@@ -35,7 +38,9 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Store]:
 
 
 def append(store: Store, pages: int = 1) -> None:
-    store.append("c1", Message(source="user", content="x" * 4_000 * pages), expected_version=ANY_VERSION)
+    store.append(
+        "c1", Message(source="user", content="x" * 4_000 * pages), expected_version=ANY_VERSION
+    )
 
 
 def in_progress() -> list[threading.Thread]:
@@ -56,15 +61,16 @@ def pages_of_log(path: Path) -> int:
 
 def versions_without_log(path: Path, tmp_path: Path) -> int:
     """How many events are in the file itself."""
-    subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)  # to open it here would drop the locks of SQLite
+    # to open it here would drop the locks of SQLite
+    subprocess.run(["cp", path, tmp_path / "copy.db"], check=True)
     with sqlite3.connect(f"file:{tmp_path}/copy.db?immutable=1", uri=True) as copy:
         return int(copy.execute("SELECT count(*) FROM events").fetchone()[0])
 
 
 @pytest.fixture
 def committed_between(monkeypatch: pytest.MonkeyPatch) -> Callable[[Store], None]:
-    """Have something committed after most of the log was written back, and before the write lock is taken. A reader
-    sees to it that this commit does not begin the log again.
+    """Have something committed after most of the log was written back, and before the write lock is
+    taken. A reader sees to it that this commit does not begin the log again.
     """
 
     def between(store: Store) -> None:
@@ -127,7 +133,9 @@ def test_a_log_that_is_read_begins_again_when_nobody_reads_it(
 
 
 @needs_descriptors
-def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_log_that_no_thread_writes_back_is_written_back_in_a_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     def fail(self: LogCheckpoints) -> int:
         raise sqlite3.OperationalError("disk I/O error")
 
@@ -182,7 +190,9 @@ def test_a_vacuum_waits_until_the_log_has_been_written_back(
 
 
 @needs_descriptors
-def test_a_store_that_is_closed_waits_for_its_checkpoint(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_store_that_is_closed_waits_for_its_checkpoint(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     at_work, ended = threading.Event(), threading.Event()
     write_back = maintenance.write_back
 
@@ -237,6 +247,9 @@ print(store.version("c1"))
 store.close()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program, tmp_path / "h.db"], capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", program, tmp_path / "h.db"],
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert (done.returncode, done.stdout) == (0, "50\n"), done.stderr

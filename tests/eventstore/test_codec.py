@@ -33,7 +33,8 @@ from foldlog.eventstore.codec_json import Undecodable, whole_pairs
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 
-text = st.text(st.characters(codec=None), max_size=8).map(whole_pairs)  # lone surrogates and NUL too
+# lone surrogates and NUL too
+text = st.text(st.characters(codec=None), max_size=8).map(whole_pairs)
 numbers = st.integers() | st.floats(allow_nan=False)
 json_values = st.recursive(
     st.none() | st.booleans() | numbers | text,
@@ -42,20 +43,32 @@ json_values = st.recursive(
 )
 maps = st.dictionaries(text, json_values, max_size=3)
 contents = text | st.lists(maps, max_size=2).map(tuple)
-zones = st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))])
+zones = st.sampled_from(
+    [UTC, timezone(timedelta(hours=5, minutes=45)), timezone(-timedelta(hours=8))]
+)
 common = {
     "id": st.integers(-1, 2**40),
     "timestamp": st.none()
-    | st.datetimes(datetime(2, 1, 1), datetime(9999, 1, 1), timezones=zones).map(lambda t: t.astimezone(UTC)),
+    | st.datetimes(datetime(2, 1, 1), datetime(9999, 1, 1), timezones=zones).map(
+        lambda t: t.astimezone(UTC)
+    ),
     "cause": st.none() | st.integers(0, 2**40),
     "origin": st.none()
-    | st.builds(Origin, format=text, id=st.none() | st.integers() | text, time=st.none() | text, rest=json_values),
+    | st.builds(
+        Origin,
+        format=text,
+        id=st.none() | st.integers() | text,
+        time=st.none() | text,
+        rest=json_values,
+    ),
     "meta": maps,
     "source": st.sampled_from(["user", "agent", "environment"]),
     "shown": st.booleans(),
 }
 events = st.one_of(
-    st.builds(SystemMessage, content=contents, tools=st.lists(maps, max_size=2).map(tuple), **common),
+    st.builds(
+        SystemMessage, content=contents, tools=st.lists(maps, max_size=2).map(tuple), **common
+    ),
     st.builds(Message, content=contents, **common),
     st.builds(
         Action,
@@ -67,11 +80,16 @@ events = st.one_of(
         thinking=st.lists(maps, max_size=2).map(tuple),
         **common,
     ),
-    st.builds(Observation, content=contents, tool=text, is_error=st.booleans(), extras=maps, **common),
+    st.builds(
+        Observation, content=contents, tool=text, is_error=st.booleans(), extras=maps, **common
+    ),
     st.builds(Annotation, name=text, data=json_values, **common),
     st.builds(CondensationRequest, reason=text, **common),
     st.builds(
-        CondensationAction, forgotten_event_ids=st.lists(st.integers(-9, 99), min_size=1), metadata=maps, **common
+        CondensationAction,
+        forgotten_event_ids=st.lists(st.integers(-9, 99), min_size=1),
+        metadata=maps,
+        **common,
     ),
     st.builds(CondensationSummary, content=text, summary_of=st.none() | st.integers(0), **common),
 )
@@ -79,7 +97,14 @@ events = st.one_of(
 
 def round_trip(event: Event) -> Event:
     stored = encode(event)
-    return decode(stored.kind, stored.schema, stored.body, event.id, shown=stored.shown, structural=stored.structural)
+    return decode(
+        stored.kind,
+        stored.schema,
+        stored.body,
+        event.id,
+        shown=stored.shown,
+        structural=stored.structural,
+    )
 
 
 @given(events)
@@ -106,7 +131,9 @@ def test_values_that_json_cannot_hold_are_kept_exactly_beside_a_readable_form():
 def test_two_halves_of_a_surrogate_pair_in_a_row_become_one_character():
     """As JSON has one form of both. Streams that cut a text between two UTF-16 units give them."""
     halves = "\ud83d" + "\ude00"
-    event = Message(source="user", content=halves, meta={"list": [halves, "\ude00\ud83d", float("inf")]})
+    event = Message(
+        source="user", content=halves, meta={"list": [halves, "\ude00\ud83d", float("inf")]}
+    )
     stored = encode(event)
     assert stored.event == decode("message", 1, stored.body, event.id)
     assert stored.event.content == "😀"  # type: ignore[union-attr]
@@ -133,7 +160,9 @@ def exact(**fields: Any) -> str:
     ],
 )
 def test_a_field_of_the_user_named_exact_is_a_field_like_any_other(value: Any):
-    event = Message(source="user", content="list the files", extra={"$exact": value, "$blob": "ab", "mood": 1})
+    event = Message(
+        source="user", content="list the files", extra={"$exact": value, "$blob": "ab", "mood": 1}
+    )
     encoded = encode(event)
     read = decode("message", 1, encoded.body, 0)
     assert read.content == "list the files"  # type: ignore[union-attr]
@@ -160,7 +189,11 @@ def test_a_field_named_exact_survives_beside_what_would_be_made_of_it(meta: dict
 @pytest.mark.parametrize("first", [True, False])
 def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields: dict[str, Any], first: bool):
     hidden = exact(kind="message", content="a\ud800b", source="user")
-    visible = {"kind": "message", "source": "user", "content": "a\ufffdb", **fields} if fields else {"kind": "message"}
+    visible = (
+        {"kind": "message", "source": "user", "content": "a\ufffdb", **fields}
+        if fields
+        else {"kind": "message"}
+    )
     body = {"$exact": hidden, **visible} if first else {**visible, "$exact": hidden}
     text = json.dumps(body, **COMPACT).encode()
     if first or not fields:
@@ -173,7 +206,9 @@ def test_an_exact_form_counts_only_beside_what_was_made_of_it(fields: dict[str, 
 
 @pytest.mark.parametrize("name", ["content", "kind", "id", "source", "meta"])
 def test_an_extra_field_cannot_take_the_place_of_a_field_of_the_event(name: str):
-    with pytest.raises(InvalidEvent, match=f"extra field '{name}' has the name of one of its own fields"):
+    with pytest.raises(
+        InvalidEvent, match=f"extra field '{name}' has the name of one of its own fields"
+    ):
         encode(Message(source="user", content="list the files", extra={name: "other"}))
 
 
@@ -209,7 +244,10 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(codec._STORED_AS, Message, ("message", 2))
     event = decode("message", 1, b'{"kind":"message","text":"hi","source":"user","later":1}', 3)
     assert event == Message(id=3, content="hi", source="user", extra={"later": 1})
-    assert decode("message", 2, b'{"kind":"message","content":"hi","source":"user"}', 3).content == "hi"
+    assert (
+        decode("message", 2, b'{"kind":"message","content":"hi","source":"user"}', 3).content
+        == "hi"
+    )
 
 
 @pytest.mark.parametrize(
@@ -221,7 +259,12 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
         ("message", 1, b"[1]", "a JSON list"),
         ("message", 1, b'{"kind":"action","tool":"ls"}', "column says message, its body 'action'"),
         ("message", 1, b'{"content":"hi","source":"user"}', "its body None"),
-        ("message", 1, b'{"kind":"message","content":3,"source":"user"}', "Expected `str | array`, got `int`"),
+        (
+            "message",
+            1,
+            b'{"kind":"message","content":3,"source":"user"}',
+            "Expected `str | array`, got `int`",
+        ),
         ("message", 1, b'{"kind":"message","source":"user"}', "missing required field `content`"),
         (
             "message",
@@ -230,11 +273,18 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
             "its exact form cannot be read",
         ),
         ("message", 1, b"[" * 100_000, "not JSON"),
-        ("message", 0, b'{"kind":"message","content":"hi","source":"user"}', "schema versions begin at 1"),
+        (
+            "message",
+            0,
+            b'{"kind":"message","content":"hi","source":"user"}',
+            "schema versions begin at 1",
+        ),
         ("condensation", 1, b'{"kind":"condensation"}', "neither given"),
     ],
 )
-def test_what_is_no_event_is_named_and_never_guessed(kind: str, schema: int, body: bytes, problem: str):
+def test_what_is_no_event_is_named_and_never_guessed(
+    kind: str, schema: int, body: bytes, problem: str
+):
     with pytest.raises(Undecodable, match=problem):
         decode(kind, schema, body, 0)
 
@@ -253,7 +303,8 @@ def test_nesting_that_could_not_be_read_again_is_refused(levels: int):
 
 
 def test_a_value_of_another_type_beside_deep_nesting_is_refused():
-    for levels in range(700, 1_100):  # about the recursion limit, which the encoder meets before or after the object
+    # about the recursion limit, which the encoder meets before or after the object
+    for levels in range(700, 1_100):
         with pytest.raises(InvalidEvent, match=r"nested|object"):
             encode(Annotation(name="deep", data=[nested(levels), object()]))
 
@@ -272,9 +323,13 @@ def newest_schema(kind: str) -> int:
     return len(UPCASTS.get(kind, ())) + 1
 
 
-@pytest.mark.parametrize("path", sorted(GOLDEN.glob("v*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}")
+@pytest.mark.parametrize(
+    "path", sorted(GOLDEN.glob("v*/*.json")), ids=lambda path: f"{path.parent.name}/{path.stem}"
+)
 def test_golden_bytes_are_read_for_ever(path: Path):
-    """Each file holds a stored body of some released schema, and the event that it must still give."""
+    """Each file holds a stored body of some released schema, and the event that it must still
+    give.
+    """
     golden = json.loads(path.read_text())
     event = decode(golden["kind"], golden["schema"], golden["body"].encode(), 0)
     assert json.loads(encode(event, ours=True).body) == golden["reads_as"]
@@ -284,9 +339,12 @@ def test_golden_bytes_are_read_for_ever(path: Path):
 
 def test_there_are_golden_bytes_of_every_schema_of_every_kind():
     stored = {
-        (golden["kind"], golden["schema"]) for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("v*/*.json")))
+        (golden["kind"], golden["schema"])
+        for golden in map(json.loads, map(Path.read_text, GOLDEN.glob("v*/*.json")))
     }
-    assert stored == {(kind, schema) for kind in KINDS for schema in range(1, newest_schema(kind) + 1)}
+    assert stored == {
+        (kind, schema) for kind in KINDS for schema in range(1, newest_schema(kind) + 1)
+    }
 
 
 @pytest.mark.parametrize("kind, schema", [("later \udcff", 1), ("later", -1), ("later", 2**31)])
@@ -312,7 +370,9 @@ def test_who_changes_the_rest_of_an_origin_later_does_not_change_what_was_stored
         (Message(source="user", content="x", meta={"c": "d"}), ["meta", "extra"]),
     ],
 )
-def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(event: Event, maps: list[str]):
+def test_who_changes_the_maps_of_an_event_later_does_not_change_what_was_stored(
+    event: Event, maps: list[str]
+):
     stored = encode(event).event
     assert stored == event
     for name in maps:

@@ -1,4 +1,6 @@
-"""The state of a conversation, and what a condensation forgets: the list of ids, however it is given and stored."""
+"""The state of a conversation, and what a condensation forgets: the list of ids, however it is
+given and stored.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +33,19 @@ def test_only_the_summaries_that_a_command_names_matter():
     "fields, message",
     [
         ({}, "neither given"),
-        ({"forgotten_event_ids": [1], "forgotten_events_start_id": 1, "forgotten_events_end_id": 2}, "both given"),
+        (
+            {
+                "forgotten_event_ids": [1],
+                "forgotten_events_start_id": 1,
+                "forgotten_events_end_id": 2,
+            },
+            "both given",
+        ),
         ({"forgotten_events_start_id": 1}, "only one end"),
-        ({"forgotten_events_start_id": 4, "forgotten_events_end_id": 2}, "runs backwards, from 4 to 2"),
+        (
+            {"forgotten_events_start_id": 4, "forgotten_events_end_id": 2},
+            "runs backwards, from 4 to 2",
+        ),
         ({"forgotten_event_ids": [1], "summary": "s"}, "together or not at all"),
         ({"forgotten_event_ids": [1], "summary_offset": 1}, "together or not at all"),
         ({"forgotten_event_ids": []}, "must be declined"),
@@ -61,9 +73,14 @@ def test_a_declined_condensation_forgets_nothing_and_says_why():
 
 
 def test_what_is_forgotten_comes_as_intervals_and_summaries():
-    action = CondensationAction(forgotten_event_ids=[9, 2, 3, 3, -7, 4, -1, -2], summary="s", summary_offset=0)
+    action = CondensationAction(
+        forgotten_event_ids=[9, 2, 3, 3, -7, 4, -1, -2], summary="s", summary_offset=0
+    )
     assert action.forgotten == (((2, 4), (9, 9)), (-2, -7))
-    assert CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=8).forgotten == (((3, 8),), ())
+    assert CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=8).forgotten == (
+        ((3, 8),),
+        (),
+    )
 
 
 HUGE = 10**30
@@ -71,7 +88,9 @@ HUGE = 10**30
 
 def test_a_range_reads_as_its_ids():
     with open_store("memory:") as store:
-        store.append("c1", [Message(source="user", content=str(n)) for n in range(6)], expected_version=0)
+        store.append(
+            "c1", [Message(source="user", content=str(n)) for n in range(6)], expected_version=0
+        )
         range_form = CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=4)
         list_form = CondensationAction(forgotten_event_ids=[1, 0])
         store.append("c1", [range_form, list_form], expected_version=6)

@@ -11,7 +11,14 @@ from typing import NoReturn
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, CondensationAction, ConversationNotFound, Message, Store, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    ConversationNotFound,
+    Message,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.errors import StoreDamaged
 from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
@@ -40,7 +47,9 @@ def without_page(path: Path, is_that: Callable[[bytes], bool]) -> None:
 
 
 def problems(source: Store, target: Store, *names: str) -> dict[str, str | None]:
-    return {moved.conversation: moved.problem for moved in copy_store(source, target, *names, jobs=1)}
+    return {
+        moved.conversation: moved.problem for moved in copy_store(source, target, *names, jobs=1)
+    }
 
 
 def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
@@ -52,14 +61,21 @@ def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
         target.append("a", said("of its own"), expected_version=ANY_VERSION)
         told = problems(source, target)
         assert told["b"] is None
-        assert "conversation 'a' has 4 events, and the given history differs from event 3 on" in (told["a"] or "")
-        assert [event.content for event in target.events("a", 0, 1) if isinstance(event, Message)] == ["secret"]
+        assert "conversation 'a' has 4 events, and the given history differs from event 3 on" in (
+            told["a"] or ""
+        )
+        assert [
+            event.content for event in target.events("a", 0, 1) if isinstance(event, Message)
+        ] == ["secret"]
         assert [verdict.findings for verdict in verify(target) if verdict.findings] == []
         assert [each.conversation for each in compare_stores(source, target)] == ["a"]
 
 
 def test_revisions_are_copied_with_their_events():
-    with open_store("memory:") as source, open_store("memory:", keys=KeyRing(["11" * 32])) as target:
+    with (
+        open_store("memory:") as source,
+        open_store("memory:", keys=KeyRing(["11" * 32])) as target,
+    ):
         source.register(Views(source))
         for version in (0, 3):
             events = [said("one"), said("two"), CondensationAction(forgotten_event_ids=[version])]
@@ -70,7 +86,10 @@ def test_revisions_are_copied_with_their_events():
         redact(source, "a", 0, reason="asked for", by="tests")
         problems(source, target)
         audits = [audit(target, name) for name in ("a", "fork")]
-        assert [(each.revisions, each.missing, each.findings) for each in audits] == [(2, 0, ()), (1, 0, ())]
+        assert [(each.revisions, each.missing, each.findings) for each in audits] == [
+            (2, 0, ()),
+            (1, 0, ()),
+        ]
 
 
 def test_a_redacted_event_that_the_target_shares_is_named():
@@ -85,12 +104,18 @@ def test_a_redacted_event_that_the_target_shares_is_named():
         assert store.version("fork") == 3  # without the receipt of what did not happen
         redact(store, "a", 1, reason="asked for", by="tests")
         assert problems(copy, store, "fork") == {"fork": None}
-        assert [event.redacted is not None for event in store.events("fork", 0, 3)] == [False, True, False]
+        assert [event.redacted is not None for event in store.events("fork", 0, 3)] == [
+            False,
+            True,
+            False,
+        ]
         store.fork("a", 3, "late")
         problems(store, copy)
         redact(store, "a", 2, reason="asked for", by="tests")  # in the forks too, whose heads stay
         assert [each.conversation for each in compare_stores(copy, store, "late")] == []
-        assert [(each.conversation, each.behind) for each in compare_stores(store, copy, "late")] == [("late", True)]
+        assert [
+            (each.conversation, each.behind) for each in compare_stores(store, copy, "late")
+        ] == [("late", True)]
 
 
 def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
@@ -99,12 +124,18 @@ def test_what_the_source_redacted_is_redacted_once_the_target_is_not_ahead():
         source.fork("a", 3, "fork")
         problems(source, target)
         target.append("fork", said("of its own"), expected_version=3)
-        redact(source, "a", 1, reason="asked for", by="tests")  # in the fork too, which gets no receipt
+        # in the fork too, which gets no receipt
+        redact(source, "a", 1, reason="asked for", by="tests")
         problems(source, target)
         problems(target, source, "fork")
         assert [each.conversation for each in compare_stores(source, target)] == ["fork"]
         assert problems(source, target) == {"a": None, "fork": None}
-        assert [event.redacted is not None for event in target.events("fork")] == [False, True, False, False]
+        assert [event.redacted is not None for event in target.events("fork")] == [
+            False,
+            True,
+            False,
+            False,
+        ]
         assert list(compare_stores(source, target)) == []
 
 
@@ -120,12 +151,16 @@ def test_idempotency_keys_are_copied_while_the_key_of_the_source_changes():
 DAMAGE = {
     "another text": "UPDATE events SET body = replace(body, 'two', 'owt') WHERE id = 2",
     "a lost event": "DELETE FROM events WHERE id = 2",
-    "another type": "UPDATE events SET body = x'ff', meta = meta_with(meta, 'encoding', 3) WHERE id = 2",
+    "another type": (
+        "UPDATE events SET body = x'ff', meta = meta_with(meta, 'encoding', 3) WHERE id = 2"
+    ),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path: Path, damage: str):
+def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(
+    tmp_path: Path, damage: str
+):
     texts = ("zero", "one", "two", "three", "four")
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
@@ -146,12 +181,16 @@ def test_a_damaged_conversation_is_copied_up_to_its_first_damaged_event(tmp_path
             for name in ("a", "fork"):
                 assert target.query(name, lambda read: read.head) == head
                 assert [event.content for event in target.events(name)] == ["zero", "one"]  # type: ignore[union-attr]
-            assert [verdict.findings for verdict in verify(target)] == [()] * 4  # and the whole store
+            # and the whole store
+            assert [verdict.findings for verdict in verify(target)] == [()] * 4
             (again,) = target.append("a", said("one"), expected_version=1, idempotency_key="one")
             assert again.id == 1
             assert [each.behind for each in compare_stores(store, target)] == [True, True]
         with open_store("memory:") as target:
-            assert {each.conversation for each in copy_store(store, target) if each.problem} == {"a", "fork"}
+            assert {each.conversation for each in copy_store(store, target) if each.problem} == {
+                "a",
+                "fork",
+            }
 
 
 @pytest.mark.parametrize("lost", ["records", "recalled", "unreadable entries"])
@@ -173,7 +212,11 @@ def test_damage_beside_the_events_costs_no_event(monkeypatch: pytest.MonkeyPatch
 
 def test_an_event_with_another_head_is_not_copied(tmp_path: Path):
     path = tmp_path / "history.db"
-    with open_store(f"sqlite:///{path}") as store, open_store("memory:") as other, open_store("memory:") as target:
+    with (
+        open_store(f"sqlite:///{path}") as store,
+        open_store("memory:") as other,
+        open_store("memory:") as target,
+    ):
         for each in (store, other):
             each.append("a", [said("zero"), said("one")], expected_version=0)
         (row,) = other.query("a", lambda read: read.rows(0, 1, 1))
@@ -213,7 +256,11 @@ def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b", "c"):
-            store.append(name, [said(f"{name} number {n} " + "x" * 300) for n in range(200)], expected_version=0)
+            store.append(
+                name,
+                [said(f"{name} number {n} " + "x" * 300) for n in range(200)],
+                expected_version=0,
+            )
     without_page(path, lambda page: b"b number 100 " in page)
     with open_store(f"sqlite:///{path}") as source, open_store("memory:") as target:
         told = problems(source, target)
@@ -224,7 +271,9 @@ def test_a_page_that_cannot_be_read_costs_one_conversation(tmp_path: Path):
 
 
 def test_a_tombstone_that_is_like_an_earlier_one_of_its_id_is_copied():
-    """A fork may use the id of its erased parent again, and be erased too: it ended with the same event."""
+    """A fork may use the id of its erased parent again, and be erased too: it ended with the same
+    event.
+    """
     with open_store("memory:") as source, open_store("memory:") as target:
         source.append("a", [said("one"), said("two")], expected_version=0)
         source.fork("a", 2, "fork")
@@ -246,7 +295,9 @@ def test_another_conversation_with_the_same_end_is_named():
         list(copy_store(source, target))
         for store in (source, target):
             store.fork("a", 1, "fork")
-        assert [(each.conversation, each.behind) for each in compare_stores(source, target)] == [("fork", False)]
+        assert [(each.conversation, each.behind) for each in compare_stores(source, target)] == [
+            ("fork", False)
+        ]
         told = problems(source, target)
         assert told.pop("fork"), "it says that they differ"
         assert set(told.values()) == {None}

@@ -1,4 +1,6 @@
-"""What a step costs does not grow with the history. SQLite's own instructions are counted, so no clock is needed."""
+"""What a step costs does not grow with the history. SQLite's own instructions are counted, so no
+clock is needed.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, CondensationAction, Message, Observation, Store, open_store, summary_id
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    Message,
+    Observation,
+    Store,
+    open_store,
+    summary_id,
+)
 from foldlog.eventstore.recorders.sqlite import store_file
 from foldlog.projections import Views
 from tests.reading import reading
@@ -37,7 +47,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
     """A store with a short history, and one with a long one."""
     connect = sqlite3.connect
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sqlite3, "connect", lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Counting}))
+        patch.setattr(
+            sqlite3,
+            "connect",
+            lambda *args, **kwargs: connect(*args, **{**kwargs, "factory": Counting}),
+        )
         with (
             made(tmp_path_factory.mktemp("short"), SHORT) as short,
             made(tmp_path_factory.mktemp("long"), LONG) as long,
@@ -46,14 +60,18 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Store]]:
 
 
 def made(tmp_path: Path, length: int) -> Store:
-    """A conversation of calls and answers with a condensation every 60 events, and others around it."""
+    """A conversation of calls and answers with a condensation every 60 events, and others around
+    it.
+    """
     store = open_store(f"sqlite:///{tmp_path}/s.db", durability="relaxed")
     store.register(Views(store))
     store.append("a", Message(source="user", content="before"), expected_version=0)
     events: list[Any] = []
     for n in range(length):
         if n % 60 == 59:
-            events.append(CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=n - 4))
+            events.append(
+                CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=n - 4)
+            )
         else:
             events.append(Message(source="user", content=str(n)))
     for start in range(0, length, 500):
@@ -64,14 +82,18 @@ def made(tmp_path: Path, length: int) -> Store:
 
 
 def chain(length: int) -> list[Any]:
-    """Messages, and after every four a condensation that forgets them and the summary of the one before."""
+    """Messages, and after every four a condensation that forgets them and the summary of the one
+    before.
+    """
     events: list[Any] = []
     while len(events) + 5 <= length:
         start = len(events)
         before = [summary_id(start - 1)] if start else []
         events += [Message(source="user", content=str(n)) for n in range(start, start + 4)]
         ids = [*before, *range(start, start + 4)]
-        events.append(CondensationAction(forgotten_event_ids=ids, summary="so far", summary_offset=0))
+        events.append(
+            CondensationAction(forgotten_event_ids=ids, summary="so far", summary_offset=0)
+        )
     return events
 
 
@@ -81,7 +103,10 @@ def append(store: Store) -> object:
 
 def append_with_key(store: Store) -> object:
     return store.append(
-        "c1", Observation(content="x"), expected_version=ANY_VERSION, idempotency_key=str(Counting.steps)
+        "c1",
+        Observation(content="x"),
+        expected_version=ANY_VERSION,
+        idempotency_key=str(Counting.steps),
     )
 
 
@@ -115,13 +140,36 @@ def late_difference(store: Store) -> object:
 
 @pytest.mark.parametrize(
     "step",
-    [append, append_with_key, condense, open_view, past_view, lambda store: store.version("chain"),
-     lambda store: list(store.events("c1", store.version("c1") - 5)), lambda store: store.conversations(limit=3),
-     why_shown, why_forgotten_lately, late_difference],
-    ids=["append", "append with a key", "condense", "open a View", "a past View", "version", "newest events", "list",
-         "why shown", "why forgotten lately", "late difference"],
-)  # fmt: skip
-def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], step: Callable[[Store], object]):
+    [
+        append,
+        append_with_key,
+        condense,
+        open_view,
+        past_view,
+        lambda store: store.version("chain"),
+        lambda store: list(store.events("c1", store.version("c1") - 5)),
+        lambda store: store.conversations(limit=3),
+        why_shown,
+        why_forgotten_lately,
+        late_difference,
+    ],
+    ids=[
+        "append",
+        "append with a key",
+        "condense",
+        "open a View",
+        "a past View",
+        "version",
+        "newest events",
+        "list",
+        "why shown",
+        "why forgotten lately",
+        "late difference",
+    ],
+)
+def test_a_step_costs_the_same_however_long_the_history(
+    stores: list[Store], step: Callable[[Store], object]
+):
     costs = []
     for store in stores:
         step(store)  # statements are prepared, pages are read
@@ -129,7 +177,9 @@ def test_a_step_costs_the_same_however_long_the_history(stores: list[Store], ste
         step(store)
         costs.append(Counting.steps - before)
     assert costs[0] > 0
-    assert costs[1] <= TOLERANCE * costs[0], f"{costs[0]} instructions at {SHORT} events, {costs[1]} at {LONG}"
+    assert costs[1] <= TOLERANCE * costs[0], (
+        f"{costs[0]} instructions at {SHORT} events, {costs[1]} at {LONG}"
+    )
 
 
 def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores: list[Store]):
@@ -153,4 +203,6 @@ def test_why_of_an_early_event_reads_the_condensations_after_it_once(stores: lis
     assert answer.stands_in is not None
     assert answer.stands_in.summary_of == version - 1
     assert answer.stands_in == last.stands_in
-    assert spent - of_the_last <= TOLERANCE * once, f"{once} to read the condensations, {spent} to follow the event"
+    assert spent - of_the_last <= TOLERANCE * once, (
+        f"{once} to read the condensations, {spent} to follow the event"
+    )

@@ -1,4 +1,6 @@
-"""Sealed and compressed stores: the same histories, other bytes, which are looked at behind the store's back."""
+"""Sealed and compressed stores: the same histories, other bytes, which are looked at behind the
+store's back.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,13 @@ from foldlog.eventstore import (
 from foldlog.eventstore.codec import encode
 from foldlog.eventstore.log import row as hash_chain
 from foldlog.eventstore.log.row import PLAIN, NotAsWritten
-from foldlog.eventstore.log.seal import ENCRYPTED, EVENT_BYTES_MAX, WriteSettings, compressed, decompressed
+from foldlog.eventstore.log.seal import (
+    ENCRYPTED,
+    EVENT_BYTES_MAX,
+    WriteSettings,
+    compressed,
+    decompressed,
+)
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.backup import back_up
 from foldlog.eventstore.maintenance.copy import copy_store
@@ -129,12 +137,15 @@ def test_hostile_bytes_are_refused_and_not_more(encoding: int, stored: bytes):
 
 
 def test_a_bomb_is_refused_before_memory_is_given_to_it():
-    claims_a_terabyte = bytes.fromhex("28b52ffd") + b"\xe0" + (2**40).to_bytes(8, "little") + bytes(20)
+    claims_a_terabyte = (
+        bytes.fromhex("28b52ffd") + b"\xe0" + (2**40).to_bytes(8, "little") + bytes(20)
+    )
     with pytest.raises(NotAsWritten):
         decompressed(2, claims_a_terabyte)
 
 
-# -- keys --------------------------------------------------------------------------------------------------------------
+# -- keys
+# --------------------------------------------------------------------------------------------------
 
 
 def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_written(path: Path):
@@ -148,7 +159,9 @@ def test_without_the_key_a_sealed_conversation_is_listed_and_neither_read_nor_wr
             lambda: list(store.events("c1")),
             lambda: list(store.follow()),
             lambda: store.append("c1", said(20), expected_version=20),
-            lambda: store.append("c1", said(20), expected_version=ANY_VERSION, idempotency_key="new"),
+            lambda: store.append(
+                "c1", said(20), expected_version=ANY_VERSION, idempotency_key="new"
+            ),
             lambda: store.ingest("c1", [said(n) for n in range(21)]),
         ]
         for attempt in attempts:
@@ -178,8 +191,13 @@ def test_a_key_is_read_from_the_environment_or_from_a_file(tmp_path: Path):
     assert both is not None
     assert both.current == new.current
     secret = b"s" * 48
-    assert both.unwrap("c1", KeyRing([OLD]).current, KeyRing([OLD]).wrap("c1", secret)).secret == secret
-    given = KeyRing.from_environment({"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"})
+    assert (
+        both.unwrap("c1", KeyRing([OLD]).current, KeyRing([OLD]).wrap("c1", secret)).secret
+        == secret
+    )
+    given = KeyRing.from_environment(
+        {"FOLDLOG_KEY": f"{NEW.get_secret_value()} {OLD.get_secret_value()}"}
+    )
     assert repr(given) == repr(both)
     assert KeyRing.from_environment({}) is None
 
@@ -189,7 +207,9 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path):
     file.write_text(NEW.get_secret_value())
     for mode in (0o640, 0o604):
         file.chmod(mode)
-        with pytest.raises(KeyUnavailable, match=rf"has mode {mode:04o}, so other users can read it; .*chmod 600"):
+        with pytest.raises(
+            KeyUnavailable, match=rf"has mode {mode:04o}, so other users can read it; .*chmod 600"
+        ):
             KeyRing.from_file(str(file))
     file.chmod(0o400)
     assert KeyRing.from_file(str(file)).current == KeyRing([NEW]).current
@@ -198,15 +218,23 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path):
 @pytest.mark.parametrize(
     "environment, says",
     [
-        ({"FOLDLOG_KEY": "swordfish-swordfish"}, "FOLDLOG_KEY holds a text of 19 characters, not a key"),
+        (
+            {"FOLDLOG_KEY": "swordfish-swordfish"},
+            "FOLDLOG_KEY holds a text of 19 characters, not a key",
+        ),
         ({"FOLDLOG_KEY": "ab" * 31}, "characters, not a key"),
         ({"FOLDLOG_KEY": "   "}, "holds no key"),
         ({"FOLDLOG_KEY_FILE": "/nowhere/at/all"}, "cannot be read: No such file or directory; "),
         ({"FOLDLOG_KEY_FILE": "/dev/null"}, "holds no key"),
-        ({"FOLDLOG_KEY": "a", "FOLDLOG_KEY_FILE": "b"}, "both FOLDLOG_KEY and FOLDLOG_KEY_FILE are set"),
+        (
+            {"FOLDLOG_KEY": "a", "FOLDLOG_KEY_FILE": "b"},
+            "both FOLDLOG_KEY and FOLDLOG_KEY_FILE are set",
+        ),
     ],
 )
-def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict[str, str], says: str):
+def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(
+    environment: dict[str, str], says: str
+):
     with pytest.raises(KeyUnavailable, match=says) as raised:
         KeyRing.from_environment(environment)
     shown = f"{raised.value} {raised.value.__context__!r}"
@@ -216,7 +244,9 @@ def test_what_is_no_key_is_a_clear_error_that_does_not_show_it(environment: dict
 
 @pytest.mark.parametrize("secrets", [[b"\7" * 32], b"\7" * 32, None, [[OLD]], [None]])
 def test_a_key_of_another_type_is_a_clear_error_that_does_not_show_it(secrets: Any):
-    with pytest.raises(InvalidArgument, match=r"is a text or a SecretStr, not of type .* such as 'openssl") as raised:
+    with pytest.raises(
+        InvalidArgument, match=r"is a text or a SecretStr, not of type .* such as 'openssl"
+    ) as raised:
         KeyRing(secrets)
     assert "x07" not in str(raised.value)
 
@@ -238,8 +268,8 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path: 
         fill(store, 2, "c2")
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(
-            "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations WHERE id = 'c1')"
-            " WHERE id = 'c2'"
+            "UPDATE conversations SET sealed_key = (SELECT sealed_key FROM conversations WHERE id ="
+            " 'c1') WHERE id = 'c2'"
         )
     with open_store(f"sqlite:///{path}", keys=ring) as store:
         with pytest.raises(KeyUnavailable, match="is damaged, or it is another conversation's"):
@@ -254,7 +284,8 @@ def test_the_salt_of_a_sealed_conversation_is_sealed_too(path: Path):
         assert connection.execute("SELECT salt FROM conversations").fetchall() == [(b"",)]
 
 
-# -- bringing over -----------------------------------------------------------------------------------------------------
+# -- bringing over
+# --------------------------------------------------------------------------------------------------
 
 
 class Refusing:
@@ -272,8 +303,8 @@ class Refusing:
 @pytest.mark.parametrize("begun", [0, 3])
 @pytest.mark.parametrize("on", ["memory", "file"])
 def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on: str):
-    """A transaction that is taken back takes its data key with it; nobody may go on writing with that, neither in a new
-    conversation nor in one that is sealed from here on.
+    """A transaction that is taken back takes its data key with it; nobody may go on writing with
+    that, neither in a new conversation nor in one that is sealed from here on.
     """
     ring = KeyRing([OLD])
     recorder = MemoryRecorder() if on == "memory" else SQLiteRecorder(str(path))
@@ -291,15 +322,20 @@ def test_a_key_that_was_never_committed_seals_nothing(path: Path, begun: int, on
     store.close()
 
 
-# -- who has the file and not the key ----------------------------------------------------------------------------------
+# -- who has the file and not the key
+# ----------------------------------------------------------------------------------
 
 
-def replace_row(path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None) -> None:
+def replace_row(
+    path: Path, event_id: int, content: str, encoding: int = PLAIN, body: bytes | None = None
+) -> None:
     """Put a row in the place of another one, with a checksum that is right."""
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.text_factory = bytes
         (row,) = as_rows(
-            connection.execute("SELECT id, meta, body FROM events WHERE conversation > 0 AND id = ?", (event_id,))
+            connection.execute(
+                "SELECT id, meta, body FROM events WHERE conversation > 0 AND id = ?", (event_id,)
+            )
         )
         stored = body or encode(Message(source="user", content=content)).body
         stored_rows.put(connection, "c1", [with_fields(row, encoding=encoding, body=stored)])
@@ -320,7 +356,9 @@ def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path:
             lambda: store.ingest("c1", [said(n) for n in range(4)]),
         ]
         for read in reads:
-            with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
+            with pytest.raises(
+                CorruptEvent, match="the event is plain text and its conversation is encrypted"
+            ):
                 read()
         assert "the event is plain text" in str([verdict.findings for verdict in verify(store)])
 
@@ -337,7 +375,9 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
         for event_id in range(3):  # an encrypted row beside them would let the process look again
             replace_row(path, event_id, "deploy now")
         for read in (lambda: list(long_lived.follow()), lambda: contents(long_lived)):
-            with pytest.raises(CorruptEvent, match="the event is plain text and its conversation is encrypted"):
+            with pytest.raises(
+                CorruptEvent, match="the event is plain text and its conversation is encrypted"
+            ):
                 read()
 
 
@@ -360,7 +400,8 @@ def test_what_cannot_be_noticed_without_published_heads_is_noticed_with_them(pat
             assert next(verify(store, published=published)).findings
 
 
-# -- bodies that are larger than they look -----------------------------------------------------------------------------
+# -- bodies that are larger than they look
+# -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("compression", ["zlib", "zstd"])
@@ -383,7 +424,9 @@ def test_a_body_over_the_limit_is_not_compressed(tmp_path: Path, compression: An
     large = Message(source="user", content="a" * (EVENT_BYTES_MAX + 1_000))
     with (
         open_store(
-            f"sqlite:///{tmp_path}/a.db", event_bytes_max=2 * EVENT_BYTES_MAX, compression=compression
+            f"sqlite:///{tmp_path}/a.db",
+            event_bytes_max=2 * EVENT_BYTES_MAX,
+            compression=compression,
         ) as source,
         open_store(f"sqlite:///{tmp_path}/b.db", compression=compression) as target,
     ):
@@ -396,12 +439,18 @@ def test_a_body_over_the_limit_is_not_compressed(tmp_path: Path, compression: An
 
 
 @pytest.mark.parametrize("compression", ["none", "zlib"])
-def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(tmp_path: Path, compression: Any):
-    """A fork has the salt of its parent, which may be plain. So the salt of an event is encrypted with its body."""
+def test_no_guess_of_an_encrypted_event_can_be_checked_without_the_key(
+    tmp_path: Path, compression: Any
+):
+    """A fork has the salt of its parent, which may be plain. So the salt of an event is encrypted
+    with its body.
+    """
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
         store.append("plain", said(1), expected_version=0)
-    with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr("11" * 32)]), compression=compression) as store:
+    with open_store(
+        f"sqlite:///{path}", keys=KeyRing([SecretStr("11" * 32)]), compression=compression
+    ) as store:
         store.fork("plain", 1, "fork")
         store.append("fork", [said(2), said(3)], expected_version=1)
         with reading(store, "fork") as read:
@@ -417,5 +466,9 @@ def test_a_missing_package_is_named_by_the_error_that_the_page_of_errors_names(m
     monkeypatch.setitem(sys.modules, "cryptography.hazmat.primitives.ciphers.aead", None)
     with pytest.raises(KeyUnavailable, match="encryption needs the package 'cryptography'; "):
         KeyRing([OLD])
-    page = (Path(__file__).parents[2] / "docs/errors.md").read_text().partition("\n## KeyUnavailable\n")[2]
+    page = (
+        (Path(__file__).parents[2] / "docs/errors.md")
+        .read_text()
+        .partition("\n## KeyUnavailable\n")[2]
+    )
     assert "package `cryptography`" in page.partition("\n## ")[0]

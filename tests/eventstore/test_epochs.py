@@ -19,13 +19,19 @@ from foldlog.eventstore.recorders.sqlite import maintenance
 
 def append(store: Store, content: str, conversation: str = "c1") -> Recorded:
     version = store.version(conversation)
-    return store.append(conversation, Message(source="user", content=content), expected_version=version)[0]
+    return store.append(
+        conversation, Message(source="user", content=content), expected_version=version
+    )[0]
 
 
 def texts(store: Store, position: int = 0) -> list[str]:
-    """Return what a follower reads after a position; that the file is a copy is told by a number."""
+    """Return what a follower reads after a position; that the file is a copy is told by a
+    number.
+    """
     return [
-        f"restored {r.event.after}" if isinstance(r.event, StoreRestored) else getattr(r.event, "content", "(erased)")
+        f"restored {r.event.after}"
+        if isinstance(r.event, StoreRestored)
+        else getattr(r.event, "content", "(erased)")
         for r in store.follow(position)
     ]
 
@@ -52,8 +58,8 @@ def path(tmp_path: Path) -> Path:
 
 
 def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[int, int]:
-    """Make a store, a backup, and events after it, and restore the backup; returns the last position in it, and the
-    last that a follower saw.
+    """Make a store, a backup, and events after it, and restore the backup; returns the last
+    position in it, and the last that a follower saw.
     """
     backup = path.with_name("backup.db")
     with open_store(f"sqlite:///{path}") as store:
@@ -67,7 +73,9 @@ def lost_positions(path: Path, restore: Callable[[Path, Path], None]) -> tuple[i
 
 
 @pytest.mark.parametrize("restore", [by_rename, by_copy, in_place])
-def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, restore: Callable[[Path, Path], None]):
+def test_a_follower_of_a_store_that_was_restored_misses_nothing(
+    path: Path, restore: Callable[[Path, Path], None]
+):
     kept, seen = lost_positions(path, restore)
     with open_store(f"sqlite:///{path}") as store:
         assert texts(store) == [f"kept {n}" for n in range(5)]
@@ -82,7 +90,9 @@ def test_a_follower_of_a_store_that_was_restored_misses_nothing(path: Path, rest
         assert append(store, "next").position == positions[-1] + 1
 
 
-def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_first_write(path: Path):
+def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_first_write(
+    path: Path,
+):
     kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
         assert store.database.last_position == kept < seen
@@ -91,7 +101,13 @@ def test_who_has_followed_further_than_a_restored_store_can_see_it_before_the_fi
 
 def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path: Path):
     positions = []
-    for name, made_of in [("store", None), ("copy", "store"), ("one", "copy"), ("two", "copy"), ("three", "two")]:
+    for name, made_of in [
+        ("store", None),
+        ("copy", "store"),
+        ("one", "copy"),
+        ("two", "copy"),
+        ("three", "two"),
+    ]:
         if made_of is not None:
             shutil.copy(tmp_path / made_of, tmp_path / name)
         with open_store(f"sqlite:///{tmp_path / name}") as store:
@@ -99,8 +115,12 @@ def test_each_copy_of_a_copy_begins_an_epoch_above_those_before(tmp_path: Path):
     assert positions == sorted(set(positions))
 
 
-def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_back(path: Path, tmp_path: Path):
-    """The file on disk says then that it is another one than it said before: this is no overwriting."""
+def test_a_copy_made_by_hand_goes_on_when_the_beginning_of_its_epoch_is_written_back(
+    path: Path, tmp_path: Path
+):
+    """The file on disk says then that it is another one than it said before: this is no
+    overwriting.
+    """
     with open_store(f"sqlite:///{path}") as store:
         append(store, "first")
     shutil.copy(path, tmp_path / "copy.db")
@@ -123,7 +143,9 @@ def test_a_copy_that_is_only_read_stays_as_it_is(path: Path, tmp_path: Path):
     assert (tmp_path / "copy.db").read_bytes() == before
 
 
-def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_an_import_into_a_restored_store_is_followed_too(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(foldlog.eventstore.log.importing, "CHUNK", 10)
     kept, seen = lost_positions(path, by_rename)
     with open_store(f"sqlite:///{path}") as store:
@@ -131,7 +153,9 @@ def test_an_import_into_a_restored_store_is_followed_too(path: Path, monkeypatch
         assert texts(store, seen) == [f"restored {kept}", *(f"{n}" for n in range(35))]
 
 
-def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_clock_that_is_wrong_leaves_positions_out_all_the_same(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
     _, seen = lost_positions(path, by_rename)
     monkeypatch.setattr(maintenance.time, "time_ns", lambda: 0)
     with open_store(f"sqlite:///{path}") as store:
@@ -154,7 +178,9 @@ def test_an_append_that_fails_begins_no_epoch_and_the_next_one_does(path: Path):
             raise ZeroDivisionError
 
         with pytest.raises(ZeroDivisionError):
-            store.append("c1", Message(source="user", content="never"), expected_version=5, guard=fails)
+            store.append(
+                "c1", Message(source="user", content="never"), expected_version=5, guard=fails
+            )
         assert append(store, "new").position > seen
 
 
@@ -167,7 +193,9 @@ def test_inodes_of_any_size_can_be_kept(path: Path, monkeypatch: pytest.MonkeyPa
 
     opened = "foldlog.eventstore.recorders.sqlite.store_file.os"
     monkeypatch.setattr(f"{opened}.fstat", lambda descriptor: large(of_descriptor(descriptor)))
-    monkeypatch.setattr(f"{opened}.stat", lambda *arguments, **options: large(status(*arguments, **options)))
+    monkeypatch.setattr(
+        f"{opened}.stat", lambda *arguments, **options: large(status(*arguments, **options))
+    )
     for n in range(2):
         with open_store(f"sqlite:///{path}") as store:
             assert append(store, f"{n}").position == n + 1

@@ -1,4 +1,6 @@
-"""An erased conversation is gone: from every reader, from the tables, and from the bytes of the files."""
+"""An erased conversation is gone: from every reader, from the tables, and from the bytes of the
+files.
+"""
 
 from __future__ import annotations
 
@@ -55,14 +57,24 @@ def fill(url: str, keys: KeyRing | None = None, count: int = 300) -> None:
     with open_store(url, keys=keys, compression="zlib" if keys else "none") as store:
         store.register(Keeper())
         for name, text in (("secret", SECRET), ("other", OTHER)):
-            store.ingest(name, (Message(source="user", content=f"{n} {text.decode()} {n}") for n in range(count)))
+            store.ingest(
+                name,
+                (Message(source="user", content=f"{n} {text.decode()} {n}") for n in range(count)),
+            )
             # Over several pages, so that its overflow pages must go too.
             store.append(
-                name, Observation(content=text.decode() * 2_000), expected_version=count, idempotency_key=text.decode()
+                name,
+                Observation(content=text.decode() * 2_000),
+                expected_version=count,
+                idempotency_key=text.decode(),
             )
-            store.append(name, [CondensationRequest(reason=text.decode())], expected_version=ANY_VERSION)
             store.append(
-                name, Action(tool="terminal", arguments={"command": text.decode()}), expected_version=ANY_VERSION
+                name, [CondensationRequest(reason=text.decode())], expected_version=ANY_VERSION
+            )
+            store.append(
+                name,
+                Action(tool="terminal", arguments={"command": text.decode()}),
+                expected_version=ANY_VERSION,
             )
 
 
@@ -137,7 +149,9 @@ def _append_until_told(url: str, ready: object, stop: object) -> None:
     with open_store(url) as store:
         ready.set()  # type: ignore[attr-defined]
         while not stop.is_set():  # type: ignore[attr-defined]
-            store.append("live", Message(source="user", content="on we go"), expected_version=ANY_VERSION)
+            store.append(
+                "live", Message(source="user", content="on we go"), expected_version=ANY_VERSION
+            )
 
 
 def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
@@ -161,7 +175,9 @@ def test_others_go_on_writing_while_a_long_history_is_erased(tmp_path: Path):
 
 
 def mark(kind: str, name: str) -> str:
-    """What every few bytes of a conversation's texts repeat, so that a short part of one shows too."""
+    """What every few bytes of a conversation's texts repeat, so that a short part of one shows
+    too.
+    """
     return f"{kind}{name}~"
 
 
@@ -181,7 +197,8 @@ def keyed(store: Store, name: str, n: int) -> None:
 SECRETS = [mark("b", "secret"), mark("k", "secret")]
 
 
-# -- bytes pending ----------------------------------------------------------------------------------------------------
+# -- bytes pending
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_path: Path):
@@ -191,7 +208,10 @@ def test_the_tombstone_says_that_bytes_are_pending_and_vacuum_removes_them(tmp_p
         assert not store.database.bytes_pending
         assert erase(store, "secret", reason="asked to").bytes_pending
     with open_store(f"sqlite:///{path}") as store:
-        assert [(row.id, row.bytes_pending) for row in store.conversations()] == [("other", False), ("secret", True)]
+        assert [(row.id, row.bytes_pending) for row in store.conversations()] == [
+            ("other", False),
+            ("secret", True),
+        ]
         assert store.conversation("secret").bytes_pending
         done = vacuum(store)
         assert not store.database.bytes_pending
@@ -205,19 +225,25 @@ def test_a_rekey_says_in_its_result_that_bytes_are_pending_and_vacuum_removes_th
     fill_keyed(path)
     with open_store(f"sqlite:///{path}", keys=KeyRing([SecretStr("ab" * 32)])) as store:
         assert [done.bytes_pending for done in rekey(store)] == [None, True]
-        assert [done.bytes_pending for done in rekey(store)] == [None, True]  # the second run changes no row
+        # the second run changes no row
+        assert [done.bytes_pending for done in rekey(store)] == [None, True]
         vacuum(store)
         assert [done.bytes_pending for done in rekey(store)] == [None, False]
         assert bytes_left(tmp_path, SECRETS[:1]) == []
 
 
-def test_vacuum_waits_for_readers_where_bytes_are_pending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_vacuum_waits_for_readers_where_bytes_are_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(backup, "PATIENCE_S", 0.1)
     path = tmp_path / "store.db"
     fill_keyed(path)
     with open_store(f"sqlite:///{path}") as store, open_store(f"sqlite:///{path}") as other:
         assert erase(store, "secret", reason="asked to").bytes_pending
-        with reading(other, "other"), pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):
+        with (
+            reading(other, "other"),
+            pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"),
+        ):
             vacuum(store)
         assert not vacuum(store).bytes_pending
         assert bytes_left(tmp_path, SECRETS) == []
@@ -227,7 +253,9 @@ class _Killed(BaseException):
     """As if the process had died here."""
 
 
-def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_vacuum_completes_an_erasure_that_was_cut_short(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     path = tmp_path / "store.db"
     fill_keyed(path)
 
@@ -236,7 +264,9 @@ def test_vacuum_completes_an_erasure_that_was_cut_short(tmp_path: Path, monkeypa
 
     with open_store(f"sqlite:///{path}") as store:
         with monkeypatch.context() as patched:
-            patched.setattr("foldlog.eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed)
+            patched.setattr(
+                "foldlog.eventstore.recorders.sqlite.transaction.SQLiteTransaction.delete", killed
+            )
             with pytest.raises(_Killed):
                 erase(store, "secret", reason="asked to")
         assert store.conversation("secret").bytes_pending
@@ -259,10 +289,13 @@ def test_bytes_of_an_erasure_that_began_after_the_rewriting_stay_pending(
 
         def then_erase(writer: sqlite3.Connection) -> tuple[bytes] | None:
             pending = rewrite(writer)
-            threading.Thread(target=erase, args=(other, "last"), kwargs={"reason": "asked to"}).start()
+            threading.Thread(
+                target=erase, args=(other, "last"), kwargs={"reason": "asked to"}
+            ).start()
             return pending
 
-        with monkeypatch.context() as patched, reading(other, "other"):  # the log cannot be emptied at once
+        # the log cannot be emptied at once
+        with monkeypatch.context() as patched, reading(other, "other"):
             patched.setattr(maintenance, "rewrite", then_erase)
             patched.setattr(backup, "PATIENCE_S", 1)
             with pytest.raises(StoreUnavailable, match="the deleted bytes are still in the files"):

@@ -1,4 +1,6 @@
-"""Times that come from outside: what an event may have, and that every such time can be read, compared and written."""
+"""Times that come from outside: what an event may have, and that every such time can be read,
+compared and written.
+"""
 
 from datetime import UTC, datetime, timedelta, timezone
 from zoneinfo import ZoneInfo
@@ -27,8 +29,12 @@ NOON = datetime(2026, 1, 1, 12)
 def test_a_time_outside_of_the_years_of_utc_is_refused_before_anything_is_written(text):
     far = Message(source="user", content="x", timestamp=FAR[text])
     with open_store("memory:") as store:
-        with pytest.raises(InvalidEvent, match="in no year from 1 to 9999 in UTC; give another time, or none"):
-            store.append("c", [Message(source="user", content="before"), far], expected_version=ANY_VERSION)
+        with pytest.raises(
+            InvalidEvent, match="in no year from 1 to 9999 in UTC; give another time, or none"
+        ):
+            store.append(
+                "c", [Message(source="user", content="before"), far], expected_version=ANY_VERSION
+            )
         assert store.version("c") == 0
     assert parse_event_time(text) is None
 
@@ -37,7 +43,9 @@ def test_a_time_outside_of_the_years_of_utc_is_refused_before_anything_is_writte
 def test_a_time_whose_offset_has_seconds_is_stored_in_utc(offset):
     time = NOON.replace(tzinfo=timezone(offset))
     with open_store("memory:") as store:
-        store.append("c", [Message(source="user", content="x", timestamp=time)], expected_version=ANY_VERSION)
+        store.append(
+            "c", [Message(source="user", content="x", timestamp=time)], expected_version=ANY_VERSION
+        )
         [(_, event)] = store.log("c")
     assert event.timestamp == time
     assert event.timestamp.utcoffset() == timedelta(0)
@@ -46,7 +54,9 @@ def test_a_time_whose_offset_has_seconds_is_stored_in_utc(offset):
 def test_a_historic_zone_of_a_place_is_stored_in_utc():
     time = datetime(1900, 1, 1, tzinfo=ZoneInfo("Europe/Amsterdam"))
     if not time.utcoffset() % timedelta(minutes=1):
-        pytest.skip("the time zones of this machine round the offsets of former centuries to minutes")
+        pytest.skip(
+            "the time zones of this machine round the offsets of former centuries to minutes"
+        )
     assert event_time(time) == time
     assert event_time(time).tzinfo is UTC
 
@@ -70,6 +80,9 @@ def test_every_accepted_time_is_in_microseconds_what_it_is_in_utc(time):
 
 
 def test_a_time_before_1970_has_negative_microseconds():
-    assert event_microseconds(event_time(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC))) == -1_000_000
-    assert event_microseconds(event_time(datetime(1970, 1, 1))) == 0  # without a zone it counts as UTC
+    assert (
+        event_microseconds(event_time(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC))) == -1_000_000
+    )
+    # without a zone it counts as UTC
+    assert event_microseconds(event_time(datetime(1970, 1, 1))) == 0
     assert event_time(datetime.min.replace(tzinfo=UTC)) < EPOCH

@@ -26,10 +26,14 @@ def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """A file with a conversation, its fork with one event of its own, and another conversation."""
     path = tmp_path / "forks.db"
     with open_store(f"sqlite:///{path}", keys=request.param) as store:
-        store.append("c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0)
+        store.append(
+            "c", [Message(source="user", content=f"c{n}") for n in range(4)], expected_version=0
+        )
         store.fork("c", 2, "f")
         store.append("f", Message(source="user", content="own"), expected_version=2)
-        store.append("d", [Message(source="user", content=f"d{n}") for n in range(4)], expected_version=0)
+        store.append(
+            "d", [Message(source="user", content=f"d{n}") for n in range(4)], expected_version=0
+        )
     return path
 
 
@@ -42,8 +46,20 @@ def changed(path: Path, statement: str) -> Store:
 @pytest.mark.parametrize(
     "statement, is_missing",
     [
-        ("DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id = 'f')", False),
-        ("UPDATE conversations SET parent = (SELECT key FROM conversations WHERE id = 'd') WHERE id = 'f'", False),
+        (
+            (
+                "DELETE FROM events WHERE conversation = (SELECT key FROM conversations WHERE id ="
+                " 'f')"
+            ),
+            False,
+        ),
+        (
+            (
+                "UPDATE conversations SET parent = (SELECT key FROM conversations WHERE id = 'd')"
+                " WHERE id = 'f'"
+            ),
+            False,
+        ),
         ("DELETE FROM conversations WHERE id = 'c'", True),
     ],
     ids=["its own events lost", "another past", "a missing ancestor"],
@@ -57,25 +73,40 @@ def test_a_past_that_was_changed_is_found(path: Path, statement: str, is_missing
 
 
 def test_ancestors_that_lead_in_a_circle_are_damage(path: Path):
-    circle = "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE id = 'f')"
-    with changed(path, f"{circle} WHERE id = 'c'") as store, pytest.raises(CorruptEvent, match="missing"):
+    circle = (
+        "UPDATE conversations SET parent_version = 2, parent = (SELECT key FROM conversations WHERE"
+        " id = 'f')"
+    )
+    with (
+        changed(path, f"{circle} WHERE id = 'c'") as store,
+        pytest.raises(CorruptEvent, match="missing"),
+    ):
         list(store.events("f"))
 
 
 @pytest.mark.parametrize("event_id", [1, 2], ids=["of the past", "of its own"])
 def test_a_damaged_event_of_a_fork_is_named_and_not_shown(path: Path, event_id: int):
-    with changed(path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', 1) WHERE id = {event_id}") as store:
-        for read in (lambda reading: reading.shown_events([(0, 2)]), lambda reading: list(reading.events())):
+    with changed(
+        path, f"UPDATE events SET meta = meta_with(meta, 'recorded_at', 1) WHERE id = {event_id}"
+    ) as store:
+        for read in (
+            lambda reading: reading.shown_events([(0, 2)]),
+            lambda reading: list(reading.events()),
+        ):
             with pytest.raises(CorruptEvent, match=f"event {event_id}"):
                 store.query("f", read)
         (verdict,) = verify(store, "f")
-        assert (event_id, event_id) in [(finding.first, finding.last) for finding in verdict.findings]
+        assert (event_id, event_id) in [
+            (finding.first, finding.last) for finding in verdict.findings
+        ]
 
 
 @pytest.mark.parametrize("name", "cf")
 def test_no_head_is_taken_from_a_damaged_event(path: Path, name: str):
     with (
-        changed(path, "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE id = 1") as store,
+        changed(
+            path, "UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE id = 1"
+        ) as store,
         pytest.raises(CorruptEvent, match="event 1"),
     ):
         store.query(name, lambda reading: reading.head_at(2))

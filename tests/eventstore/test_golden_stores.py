@@ -1,4 +1,6 @@
-"""Stores that a released version wrote are read for ever: the same events, heads, Views and order."""
+"""Stores that a released version wrote are read for ever: the same events, heads, Views and
+order.
+"""
 
 from __future__ import annotations
 
@@ -46,18 +48,25 @@ def test_a_golden_store_reads_the_same(packed: Path, tmp_path: Path):
 
 @pytest.mark.parametrize("packed", STORES, ids=lambda path: path.name)
 def test_a_golden_store_goes_on(packed: Path, tmp_path: Path):
-    """Every conversation takes an event and a fork; keys and source ids are known again; documents read the same."""
+    """Every conversation takes an event and a fork; keys and source ids are known again; documents
+    read the same.
+    """
     with foldlog.open(unpacked(packed, tmp_path), keys=KEYS) as histories:
         store, known = histories.store, promised(packed)["conversations"]
         for name, expected in known.items():
             if expected["events"]:
-                store.append(name, Message(source="user", content="on"), expected_version=expected["version"])
+                store.append(
+                    name, Message(source="user", content="on"), expected_version=expected["version"]
+                )
                 store.fork(name, expected["version"], f"fork of {name}")
                 assert len(list(store.events(f"fork of {name}"))) == expected["version"]
         for name in ("plain none", "encrypted zstd"):
             repeated = store.append(name, history(), expected_version=0, idempotency_key="filled")
             assert [each.event.id for each in repeated] == list(range(len(history())))
-        again = [Message(source="user", content="0", origin=Origin(format="golden", id=n)) for n in (0, LONG - 1)]
+        again = [
+            Message(source="user", content="0", origin=Origin(format="golden", id=n))
+            for n in (0, LONG - 1)
+        ]
         assert store.append("long", again, expected_version=ANY_VERSION, dedupe="origin") == ()
         documents = histories["documents"]
         assert documents.document("plan")["steps"] == [1, 2]

@@ -1,6 +1,8 @@
-"""Group commit: who shares a transaction with whom, in which thread, what becomes of errors and of interruptions.
+"""Group commit: who shares a transaction with whom, in which thread, what becomes of errors and of
+interruptions.
 
-The pytest process runs these in its main thread, which leads alone; so callers that share a transaction are threads.
+The pytest process runs these in its main thread, which leads alone; so callers that share a
+transaction are threads.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class DatabaseFault(Exception):
 
 
 class Groups:
-    """A database that knows which jobs it committed together. Jobs write by ``write`` of what they are given."""
+    """A database that knows which jobs it committed together. Jobs write by ``write`` of what they
+    are given.
+    """
 
     def __init__(self) -> None:
         self.committed: list[list[Any]] = []
@@ -135,7 +139,9 @@ def a_held_transaction(queue: CommitQueue) -> Iterator[threading.Thread]:
 
 @contextmanager
 def released_when(queue: CommitQueue, waited: Callable[[], object]) -> Iterator[None]:
-    """A transaction is held until a job of the main thread waits, and ``waited`` has been done then."""
+    """A transaction is held until a job of the main thread waits, and ``waited`` has been done
+    then.
+    """
 
     def release() -> None:
         with a_held_transaction(queue):
@@ -168,7 +174,9 @@ class Callers:
         for work in works:
             place = len(self.threads)
             self.outcomes.append(None)
-            self.threads.append(threading.Thread(target=self._run, args=(place, work, any_thread), daemon=True))
+            self.threads.append(
+                threading.Thread(target=self._run, args=(place, work, any_thread), daemon=True)
+            )
             inside = jobs_inside(self.queue)
             self.threads[-1].start()
             until(lambda inside=inside: jobs_inside(self.queue) > inside)
@@ -186,7 +194,9 @@ class Callers:
 
 @pytest.fixture
 def together(queue: CommitQueue) -> Callable[..., list[Any]]:
-    """Run jobs that came, in this order, while a transaction was held. Return what each caller got."""
+    """Run jobs that came, in this order, while a transaction was held. Return what each caller
+    got.
+    """
 
     def run(*works: Callable[[Any], Any], any_thread: bool = True) -> list[Any]:
         callers = Callers(queue)
@@ -197,7 +207,8 @@ def together(queue: CommitQueue) -> Callable[..., list[Any]]:
     return run
 
 
-# -- groups -----------------------------------------------------------------------------------------------------------
+# -- groups
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_lone_job_runs_by_itself_and_gives_its_result(queue: CommitQueue, groups: Groups):
@@ -213,7 +224,9 @@ def test_jobs_that_come_while_a_group_runs_share_the_next_one_in_their_order(
     assert groups.committed == [["first"], [0, 1, 2, 3, 4]]
 
 
-def test_a_job_that_comes_while_the_leader_waits_for_the_write_lock_goes_with_it(queue: CommitQueue, groups: Groups):
+def test_a_job_that_comes_while_the_leader_waits_for_the_write_lock_goes_with_it(
+    queue: CommitQueue, groups: Groups
+):
     callers = Callers(queue)
     groups.lock_is_free = False
     callers.add(*[writes(n) for n in range(3)])
@@ -222,7 +235,9 @@ def test_a_job_that_comes_while_the_leader_waits_for_the_write_lock_goes_with_it
     assert groups.committed == [[0, 1, 2]]
 
 
-def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue: CommitQueue, groups: Groups):
+def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(
+    queue: CommitQueue, groups: Groups
+):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(writes(1), writes(2))
@@ -232,7 +247,9 @@ def test_a_job_that_calls_other_code_leads_alone_and_keeps_its_place(queue: Comm
     assert groups.committed == [["first"], [1, 2], ["other"], [3, 4]]
 
 
-def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(queue: CommitQueue):
+def test_a_job_that_calls_other_code_runs_in_the_thread_and_the_context_of_its_caller(
+    queue: CommitQueue,
+):
     local, variable = threading.local(), contextvars.ContextVar("variable", default=-1)
     found: list[tuple[int, int, int]] = []
 
@@ -298,7 +315,9 @@ def test_several_jobs_of_one_thread_wait_for_a_group_and_share_the_next_one_with
     queue: CommitQueue, groups: Groups
 ):
     callers, found = Callers(queue), []
-    several = threading.Thread(target=lambda: found.extend(run_all(queue, *[writes(n) for n in range(5)])))
+    several = threading.Thread(
+        target=lambda: found.extend(run_all(queue, *[writes(n) for n in range(5)]))
+    )
     with a_held_transaction(queue):
         callers.add(writes("before"))
         several.start()
@@ -313,12 +332,19 @@ def test_several_jobs_of_one_thread_wait_for_a_group_and_share_the_next_one_with
 def test_several_jobs_of_one_thread_keep_their_order_also_where_some_call_other_code(
     queue: CommitQueue, groups: Groups
 ):
-    works = [(writes(1), True), (writes(2), False), (writes(3), True), (writes(4), True), (writes(5), False)]
+    works = [
+        (writes(1), True),
+        (writes(2), False),
+        (writes(3), True),
+        (writes(4), True),
+        (writes(5), False),
+    ]
     assert [outcome.value for outcome in in_thread(lambda: queue.run_all(works))] == [1, 2, 3, 4, 5]
     assert groups.committed == [[1], [2], [3, 4], [5]]
 
 
-# -- errors -----------------------------------------------------------------------------------------------------------
+# -- errors
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue: CommitQueue, groups: Groups):
@@ -340,7 +366,11 @@ def test_a_leader_that_does_not_get_the_write_lock_fails_alone(queue: CommitQueu
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
 def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_others_with_it(
-    together: Callable[..., list[Any]], queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool
+    together: Callable[..., list[Any]],
+    queue: CommitQueue,
+    groups: Groups,
+    any_thread: bool,
+    wrote: bool,
 ):
     def fails(groups: Groups) -> None:
         if wrote:
@@ -355,14 +385,24 @@ def test_an_error_of_a_job_goes_to_its_caller_alone_and_takes_nothing_of_the_oth
 
 @pytest.mark.parametrize("any_thread", [False, True])
 @pytest.mark.parametrize("wrote", [False, True])
-def test_an_error_of_one_of_several_jobs_is_its_own(queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool):
+def test_an_error_of_one_of_several_jobs_is_its_own(
+    queue: CommitQueue, groups: Groups, any_thread: bool, wrote: bool
+):
     def fails(groups: Groups) -> None:
         if wrote:
             groups.write("never")
         raise LookupError
 
-    first, one, failed, two, last = run_all(queue, fails, writes(1), fails, writes(2), fails, any_thread=any_thread)
-    assert (type(first), one, type(failed), two, type(last)) == (LookupError, 1, LookupError, 2, LookupError)
+    first, one, failed, two, last = run_all(
+        queue, fails, writes(1), fails, writes(2), fails, any_thread=any_thread
+    )
+    assert (type(first), one, type(failed), two, type(last)) == (
+        LookupError,
+        1,
+        LookupError,
+        2,
+        LookupError,
+    )
     assert [written for group in groups.committed for written in group] == [1, 2]
     assert queue.run(writes(3)) == 3
 
@@ -394,7 +434,9 @@ def test_several_jobs_fail_with_the_database(queue: CommitQueue, groups: Groups)
     assert groups.committed == []
 
 
-def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(queue: CommitQueue, groups: Groups):
+def test_an_error_of_the_database_is_that_of_the_whole_group_and_each_gets_its_own(
+    queue: CommitQueue, groups: Groups
+):
     callers = Callers(queue)
     with a_held_transaction(queue):
         callers.add(*[writes(n) for n in range(3)])
@@ -432,16 +474,25 @@ def test_an_error_that_was_raised_is_not_kept_alive(queue: CommitQueue):
         gc.enable()
 
 
-# -- a write inside a write -------------------------------------------------------------------------------------------
+# -- a write inside a write
+# -------------------------------------------------------------------------------------------
 
 
-def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(queue: CommitQueue, groups: Groups):
+def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(
+    queue: CommitQueue, groups: Groups
+):
     refused: list[str] = []
 
     def outer(groups: Groups) -> Any:
         write, several = writes("inner"), [(writes("inner"), True)]
-        for inner in (lambda: queue.run(write), lambda: queue.run_all(several), lambda: queue.alone().__enter__()):
-            with pytest.raises(StoreUnusable, match="this thread is inside a write to this store") as raised:
+        for inner in (
+            lambda: queue.run(write),
+            lambda: queue.run_all(several),
+            lambda: queue.alone().__enter__(),
+        ):
+            with pytest.raises(
+                StoreUnusable, match="this thread is inside a write to this store"
+            ) as raised:
                 inner()
             refused.append(str(raised.value))
         return groups.write("outer")
@@ -477,7 +528,8 @@ def test_a_signal_handler_that_writes_while_its_thread_waits_in_the_queue_is_ref
     assert groups.committed[-1] == ["main"]
 
 
-# -- waiting ----------------------------------------------------------------------------------------------------------
+# -- waiting
+# --------------------------------------------------------------------------------------------------
 
 
 def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(groups: Groups):
@@ -489,7 +541,9 @@ def test_who_waits_too_long_is_told_who_leads_and_nothing_of_it_is_written(group
     assert groups.committed == [["first"]]
 
 
-def test_several_jobs_that_wait_too_long_wait_together_and_nothing_of_them_is_written(groups: Groups):
+def test_several_jobs_that_wait_too_long_wait_together_and_nothing_of_them_is_written(
+    groups: Groups,
+):
     queue = CommitQueue(groups, database="a test", name="a test", patience_s=PATIENCE_S)
     with a_held_transaction(queue) as leader:
         queue._patience_s = 0.1
@@ -500,7 +554,9 @@ def test_several_jobs_that_wait_too_long_wait_together_and_nothing_of_them_is_wr
     assert groups.committed == [["first"]]
 
 
-def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue: CommitQueue, groups: Groups):
+def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(
+    queue: CommitQueue, groups: Groups
+):
     impatient_is_late = threading.Event()
 
     def slow(groups: Groups) -> Any:
@@ -519,11 +575,13 @@ def test_a_job_that_a_leader_has_taken_waits_for_its_outcome_however_long(queue:
     assert groups.committed == [["first"], ["slow", "impatient"]]
 
 
-# -- interruptions ----------------------------------------------------------------------------------------------------
+# -- interruptions
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    "step, committed", [("run", ["b", "c"]), ("commit", ["b", "c"]), ("release", ["leader", "b", "c"])]
+    "step, committed",
+    [("run", ["b", "c"]), ("commit", ["b", "c"]), ("release", ["leader", "b", "c"])],
 )
 def test_an_interrupted_leader_loses_nothing_of_the_others(
     together: Callable[..., list[Any]], groups: Groups, step: str, committed: list[str]
@@ -563,7 +621,9 @@ def test_what_interrupts_a_leader_in_the_job_of_another_reaches_the_leader(
     assert groups.committed == [["first"], [2, 3]]
 
 
-def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_results(queue: CommitQueue, groups: Groups):
+def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_results(
+    queue: CommitQueue, groups: Groups
+):
     commit = groups.commit
 
     def interrupted_after() -> None:
@@ -578,7 +638,9 @@ def test_an_interruption_after_the_commit_says_so_and_the_others_have_their_resu
 
 
 def test_an_interrupted_waiter_leaves_and_the_others_go_on(queue: CommitQueue, groups: Groups):
-    """The main thread, the only one that Python interrupts, waits in the queue when Ctrl-C comes."""
+    """The main thread, the only one that Python interrupts, waits in the queue when Ctrl-C
+    comes.
+    """
     callers = Callers(queue)
     with a_held_transaction(queue):
 

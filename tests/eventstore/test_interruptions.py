@@ -1,4 +1,6 @@
-"""What a signal handler raises in a thread that writes reaches the caller of that thread, wherever it comes."""
+"""What a signal handler raises in a thread that writes reaches the caller of that thread, wherever
+it comes.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import CondensationAction, EventStoreError, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore import (
+    CondensationAction,
+    EventStoreError,
+    Message,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.projections import Views
 from tests.eventstore.interruptions import interrupted_at
@@ -20,10 +29,14 @@ PATIENCE_S = 60
 
 
 def places(
-    store: Store, write: Callable[[str], object], make: Callable[[], BaseException], first: int = 1, step: int = 1
+    store: Store,
+    write: Callable[[str], object],
+    make: Callable[[], BaseException],
+    first: int = 1,
+    step: int = 1,
 ) -> int:
-    """Interrupt ``write`` at each of its places, or at every so many; see that it is written if, and only if, the
-    exception says so.
+    """Interrupt ``write`` at each of its places, or at every so many; see that it is written if,
+    and only if, the exception says so.
     """
     for number, place in enumerate(itertools.count(first, step)):
         conversation = f"c{place}"
@@ -39,7 +52,11 @@ def places(
         assert raised is (exception if interrupting.raised else None), f"place {place}"
         said = any("was committed" in note for note in getattr(exception, "__notes__", ()))
         written = said or not interrupting.raised
-        assert len(list(store.events(conversation))) == store.version(conversation) == (3 if written else 1)
+        assert (
+            len(list(store.events(conversation)))
+            == store.version(conversation)
+            == (3 if written else 1)
+        )
         store.append("others", HI, expected_version=number)  # nothing is locked
         if not interrupting.raised:
             return place - 1
@@ -55,25 +72,45 @@ RELAXED = "sqlite:///{}/s.db?durability=relaxed"
         pytest.param(1, "memory:", KeyboardInterrupt, id="memory"),
         pytest.param(1, RELAXED, KeyboardInterrupt, id="Ctrl-C"),
         pytest.param(2, RELAXED, TimeoutError, id="a timeout"),
-        pytest.param(3, RELAXED, lambda: sqlite3.OperationalError("of another database"), id="of another database"),
-        pytest.param(4, RELAXED, lambda: StoreUnavailable("of another store", kind="busy"), id="of another store"),
+        pytest.param(
+            3,
+            RELAXED,
+            lambda: sqlite3.OperationalError("of another database"),
+            id="of another database",
+        ),
+        pytest.param(
+            4,
+            RELAXED,
+            lambda: StoreUnavailable("of another store", kind="busy"),
+            id="of another store",
+        ),
     ],
 )
 def test_an_append_that_is_interrupted_says_whether_it_is_written(
     tmp_path: Path, first: int, url: str, make: Callable[[], BaseException], whole: bool
 ):
-    """In a file, each place meets one of the exceptions, and all of them with ``scripts/test --all``."""
+    """In a file, each place meets one of the exceptions, and all of them with ``scripts/test
+    --all``.
+    """
     events = [HI, CondensationAction(forgotten_event_ids=[0])]
 
     def write(conversation: str) -> None:
-        store.append(conversation, events, expected_version=1, idempotency_key="a", guard=lambda snapshot: None)
+        store.append(
+            conversation,
+            events,
+            expected_version=1,
+            idempotency_key="a",
+            guard=lambda snapshot: None,
+        )
 
     with open_store(url.format(tmp_path)) as store:
         Views(store)
         is_sampled = not whole and url == RELAXED
         assert places(store, write, make, *((first, 4) if is_sampled else ())) > 50
         assert [finding for verdict in verify(store) for finding in verdict.findings] == []
-        assert len(list(store.follow())) == sum(row.version for row in store.conversations(limit=10_000))
+        assert len(list(store.follow())) == sum(
+            row.version for row in store.conversations(limit=10_000)
+        )
 
 
 def test_a_thread_that_is_interrupted_while_others_write_harms_none_of_them(tmp_path: Path):
@@ -90,7 +127,13 @@ def test_a_thread_that_is_interrupted_while_others_write_harms_none_of_them(tmp_
 
     def interrupted() -> None:
         try:
-            found.append(places(store, lambda c: store.append(c, [HI, HI], expected_version=1), KeyboardInterrupt))
+            found.append(
+                places(
+                    store,
+                    lambda c: store.append(c, [HI, HI], expected_version=1),
+                    KeyboardInterrupt,
+                )
+            )
         finally:
             stop.set()
 

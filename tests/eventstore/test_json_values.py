@@ -1,4 +1,6 @@
-"""What a store accepts comes back equal and of the same types; what it cannot hold so is refused by name."""
+"""What a store accepts comes back equal and of the same types; what it cannot hold so is refused by
+name.
+"""
 
 from __future__ import annotations
 
@@ -54,12 +56,21 @@ class Blob(bytes):
     """Bytes of a class of their own."""
 
 
-keys = st.text(max_size=4) | st.integers(-1, 2) | st.booleans() | st.none() | st.floats() | st.binary(max_size=2)
+keys = (
+    st.text(max_size=4)
+    | st.integers(-1, 2)
+    | st.booleans()
+    | st.none()
+    | st.floats()
+    | st.binary(max_size=2)
+)
 leaves = (
     st.none()
     | st.booleans()
     | st.integers()
-    | st.sampled_from([2**64, -(2**70), 2**200, Colour.RED, Decimal("1.50"), UUID(int=7), date(2026, 1, 2)])
+    | st.sampled_from(
+        [2**64, -(2**70), 2**200, Colour.RED, Decimal("1.50"), UUID(int=7), date(2026, 1, 2)]
+    )
     | st.floats()
     | st.text(st.characters(codec=None), max_size=4)
     | st.binary(max_size=3)
@@ -86,10 +97,14 @@ FIELDS: dict[str, Callable[[Any], Event]] = {
     "arguments": lambda value: Action(tool="t", arguments={"data": value}),
     "extras": lambda value: Observation(content="x", extras={"data": value}),
     "data": lambda value: Annotation(name="n", data={"data": value}),
-    "metadata": lambda value: CondensationAction(forgotten_event_ids=(0,), metadata={"data": value}),
+    "metadata": lambda value: CondensationAction(
+        forgotten_event_ids=(0,), metadata={"data": value}
+    ),
     "meta": lambda value: Message(source="user", content="x", meta={"data": value}),
     "extra": lambda value: Message(source="user", content="x", extra={"data": value}),
-    "origin.rest": lambda value: Message(source="user", content="x", origin=Origin(format="f", rest={"data": value})),
+    "origin.rest": lambda value: Message(
+        source="user", content="x", origin=Origin(format="f", rest={"data": value})
+    ),
 }
 """Every field that takes values of the writer's own, with an event that has ``value`` in it."""
 
@@ -109,7 +124,9 @@ def finite(value: Any) -> bool:
 
 
 def told(value: Any) -> Any:
-    """The value with the types of all of its parts. Tuples are told as lists, as which they are read."""
+    """The value with the types of all of its parts. Tuples are told as lists, as which they are
+    read.
+    """
     if isinstance(value, dict):
         return {name: told(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -129,7 +146,9 @@ def data_of(event: Event, field: str) -> Any:
 @example(value=b"\x00\xff")
 @example(value=[{"\ud800": {1: "a"}}])
 @example(value={"n": float("nan"), "big": 2**200, "t": (1, (True, -0.0))})
-def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_nothing(field: str, value: Any):
+def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_nothing(
+    field: str, value: Any
+):
     with open_store("memory:") as store:
         first = store.append("c1", Message(source="user", content="first"), expected_version=0)
         event = FIELDS[field](value)
@@ -137,11 +156,17 @@ def test_what_is_accepted_comes_back_with_its_types_and_what_is_refused_changes_
             store.ingest("imported", [event])
             assert told(data_of(next(store.events("imported")), field)) == told(value)
         if held(value) and (finite(value) or event.origin is not None):
-            store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
+            store.append(
+                "c1", [Message(source="user", content="second"), event], expected_version=1
+            )
             assert told(data_of(next(store.events("c1", 2)), field)) == told(value)
         else:
-            with pytest.raises(InvalidEvent, match=r"event 1 of this append: .* field [a-z.]+(\[0\])?(\.data)?"):
-                store.append("c1", [Message(source="user", content="second"), event], expected_version=1)
+            with pytest.raises(
+                InvalidEvent, match=r"event 1 of this append: .* field [a-z.]+(\[0\])?(\.data)?"
+            ):
+                store.append(
+                    "c1", [Message(source="user", content="second"), event], expected_version=1
+                )
             assert list(store.events("c1")) == [one.event for one in first]
 
 
@@ -159,12 +184,24 @@ DERIVED = [
 def test_a_text_or_number_of_a_derived_class_is_stored_as_the_plain_one(field: str):
     with open_store("memory:") as store:
         store.append("c1", Message(source="user", content="first"), expected_version=0)
-        appended = store.append("c1", [FIELDS[field](value) for value, _ in DERIVED], expected_version=1)
+        appended = store.append(
+            "c1", [FIELDS[field](value) for value, _ in DERIVED], expected_version=1
+        )
         store.ingest("imported", [FIELDS[field](value) for value, _ in DERIVED])
-        for events in ([one.event for one in appended], store.events("c1", 1), store.events("imported")):
-            assert [told(data_of(event, field)) for event in events] == [told(plain) for _, plain in DERIVED]
+        for events in (
+            [one.event for one in appended],
+            store.events("c1", 1),
+            store.events("imported"),
+        ):
+            assert [told(data_of(event, field)) for event in events] == [
+                told(plain) for _, plain in DERIVED
+            ]
         with pytest.raises(InvalidEvent, match=r"field meta\.x is nan"):
-            store.append("c1", Message(source="user", content="x", meta={"x": Score("nan")}), expected_version=7)
+            store.append(
+                "c1",
+                Message(source="user", content="x", meta={"x": Score("nan")}),
+                expected_version=7,
+            )
 
 
 def test_fields_and_documents_of_derived_classes_are_plain_too():
@@ -182,25 +219,55 @@ def test_fields_and_documents_of_derived_classes_are_plain_too():
 @pytest.mark.parametrize(
     "event, problem",
     [
-        (Annotation(name="n", data={"x": [1, Blob(b"x")]}), r"data\.x\[1\] has .* Blob.*bytes\(value\)"),
-        (Annotation(name="n", data={"x": [1, bytearray(b"x")]}), r"data\.x\[1\] has .* bytearray.*bytes\(value\)"),
-        (Annotation(name="n", data={"a": {1, 2}}), r"data\.a has a value of type set.*write a list"),
-        (Annotation(name="n", data=[{1: "a"}]), r"data\[0\] has the key 1 of type int.*write it as text"),
-        (Annotation(name="n", data={"at": datetime(2026, 1, 1, tzinfo=UTC)}), r"data\.at .* datetime.*isoformat"),
+        (
+            Annotation(name="n", data={"x": [1, Blob(b"x")]}),
+            r"data\.x\[1\] has .* Blob.*bytes\(value\)",
+        ),
+        (
+            Annotation(name="n", data={"x": [1, bytearray(b"x")]}),
+            r"data\.x\[1\] has .* bytearray.*bytes\(value\)",
+        ),
+        (
+            Annotation(name="n", data={"a": {1, 2}}),
+            r"data\.a has a value of type set.*write a list",
+        ),
+        (
+            Annotation(name="n", data=[{1: "a"}]),
+            r"data\[0\] has the key 1 of type int.*write it as text",
+        ),
+        (
+            Annotation(name="n", data={"at": datetime(2026, 1, 1, tzinfo=UTC)}),
+            r"data\.at .* datetime.*isoformat",
+        ),
         (Annotation(name="n", data={"a": object()}), r"data\.a has a value of type object"),
-        (Annotation(name="n", data=[{"x": math.nan}]), r"data\[0\]\.x is nan, .* write it as text, or None"),
-        (Action(tool="t", arguments={"x": -math.inf, "b": b""}), r"arguments\.x is -inf, which JSON cannot hold"),
+        (
+            Annotation(name="n", data=[{"x": math.nan}]),
+            r"data\[0\]\.x is nan, .* write it as text, or None",
+        ),
+        (
+            Action(tool="t", arguments={"x": -math.inf, "b": b""}),
+            r"arguments\.x is -inf, which JSON cannot hold",
+        ),
         (Message(source="user", content="\ud800", meta={"x": math.inf}), r"field meta\.x is inf"),
         (Message(source="user", content="x", extra={"x": math.inf}), r"field extra\.x is inf"),
         (Message(source="user", content=b"\x00\xff"), "field content has a value of type bytes"),  # type: ignore[arg-type]
-        (Message(source="user", content=[{"a": {1}}]), r"field content\[0\]\.a has a value of type set"),  # type: ignore[arg-type]
+        (
+            Message(source="user", content=[{"a": {1}}]),
+            r"field content\[0\]\.a has a value of type set",
+        ),  # type: ignore[arg-type]
         (Message(source="user", content=["hi"]), r"field content\[0\] is 'hi'; a part is a map"),  # type: ignore[list-item]
         (Message(source="user", content=None), "Expected `str | array`, got `null`"),  # type: ignore[arg-type]
-        (Message(source="nobody", content="hi"), "its source is 'nobody'; use 'user', 'agent', 'environment'"),  # type: ignore[arg-type]
+        (
+            Message(source="nobody", content="hi"),
+            "its source is 'nobody'; use 'user', 'agent', 'environment'",
+        ),  # type: ignore[arg-type]
         (Action(tool="t", call_id=UUID(int=7)), "field call_id has a value of type UUID"),  # type: ignore[arg-type]
-        (Message(source="user", content="x", origin=Origin(format="f", id=b"x")), r"origin\.id has .* bytes"),
+        (
+            Message(source="user", content="x", origin=Origin(format="f", id=b"x")),
+            r"origin\.id has .* bytes",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_refusal_names_field_type_and_remedy(event: Event, problem: str):
     with open_store("memory:") as store, pytest.raises(InvalidEvent, match=problem):
         store.append("c1", event, expected_version=0)
@@ -209,7 +276,10 @@ def test_the_refusal_names_field_type_and_remedy(event: Event, problem: str):
 def test_a_value_that_holds_itself_is_refused():
     circle: list[Any] = [b"x"]
     circle.append(circle)
-    for event in (Annotation(name="n", data=circle), Annotation(name="n", data=circle[1:], extra={"a": 1})):
+    for event in (
+        Annotation(name="n", data=circle),
+        Annotation(name="n", data=circle[1:], extra={"a": 1}),
+    ):
         with open_store("memory:") as store, pytest.raises(InvalidEvent):
             store.append("c1", event, expected_version=0)
 
@@ -217,7 +287,9 @@ def test_a_value_that_holds_itself_is_refused():
 def test_a_document_names_the_place_of_what_it_cannot_hold():
     with open_store("memory:") as store:
         for value in ({"image": [{b"x"}]}, {"image": [{"\ud800": 1, 2: 3}]}):
-            with pytest.raises(InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"):
+            with pytest.raises(
+                InvalidEvent, match=r"document 'state' .* field state\.image\[0\] has"
+            ):
                 Documents(store).append("c1", (), {"state": value})
 
 

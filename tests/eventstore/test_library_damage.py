@@ -1,4 +1,6 @@
-"""The recorders of the eventsourcing library name a damaged event, and give nothing in its place."""
+"""The recorders of the eventsourcing library name a damaged event, and give nothing in its
+place.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +17,13 @@ from foldlog.eventstore.integrations.eventsourcing import Factory
 def test_a_damaged_event_is_named_and_those_before_it_are_given(tmp_path: Path):
     path = tmp_path / "history.db"
     with open_store(path) as store:
-        store.append("c", [Message(source="user", content=f"x{n}") for n in range(3)], expected_version=0)
+        store.append(
+            "c", [Message(source="user", content=f"x{n}") for n in range(3)], expected_version=0
+        )
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.execute("UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1")
+        connection.execute(
+            "UPDATE events SET body = replace(CAST(body AS TEXT), 'x1', 'y1') WHERE id = 1"
+        )
     factory = Factory({"FOLDLOG_URL": f"sqlite:///{path}"})
     try:
         recorder = factory.application_recorder()

@@ -13,7 +13,14 @@ from pathlib import Path
 import pytest
 
 import foldlog.eventstore.log.importing
-from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    InvalidOption,
+    Message,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
 from foldlog.eventstore.log.importing import staged_keys
 from foldlog.eventstore.maintenance.backup import Vacuumed, back_up, vacuum
 from foldlog.eventstore.maintenance.erase import erase
@@ -43,7 +50,8 @@ def leave_behind(path: Path, conversation: str) -> None:
     """What an import leaves that is killed before it is published."""
     with closing(stored_rows.connect(path)) as killed:
         killed.execute(
-            "INSERT INTO conversations (id, visible, created_at, salt) VALUES (?, 0, 1, x'00')", (conversation,)
+            "INSERT INTO conversations (id, visible, created_at, salt) VALUES (?, 0, 1, x'00')",
+            (conversation,),
         )
         (key,) = killed.execute("SELECT max(key) FROM conversations").fetchone()
         killed.execute("INSERT INTO unfinished VALUES (?, 'import', '')", (key,))
@@ -60,7 +68,8 @@ def places(store: Store) -> list[tuple[int, str, int]]:
     return [(recorded.position, recorded.conversation, recorded.id) for recorded in store.follow()]
 
 
-# -- backups ----------------------------------------------------------------------------------------------------------
+# -- backups
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Store, tmp_path: Path):
@@ -78,13 +87,17 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Stor
 
 def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     (tmp_path / "precious").write_text("mine")
-    with pytest.raises(InvalidOption, match="precious exists already; give the backup a name of its own"):
+    with pytest.raises(
+        InvalidOption, match="precious exists already; give the backup a name of its own"
+    ):
         back_up(store, str(tmp_path / "precious"))
     assert (tmp_path / "precious").read_text() == "mine"
 
 
 def test_a_backup_that_cannot_be_written_says_so_and_leaves_nothing(store: Store, tmp_path: Path):
-    with pytest.raises(StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"):
+    with pytest.raises(
+        StoreUnavailable, match=r"cannot write the backup .*: No such file or directory"
+    ):
         back_up(store, str(tmp_path / "nowhere" / "copy.db"))
 
     def full(done: int, of: int) -> None:
@@ -130,10 +143,13 @@ def test_a_store_in_memory_cannot_be_backed_up_and_has_nothing_to_vacuum(tmp_pat
         assert vacuum(store) == Vacuumed(0, None, None, bytes_pending=False, space_returned=True)
 
 
-# -- vacuum -----------------------------------------------------------------------------------------------------------
+# -- vacuum
+# --------------------------------------------------------------------------------------------------
 
 
-def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(store: Store, tmp_path: Path):
+def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(
+    store: Store, tmp_path: Path
+):
     newest = store.append("to erase", [HI] * 10, expected_version=0)[-1].position
     erase(store, "to erase", reason="asked for")
     vacuum(store)
@@ -145,7 +161,9 @@ def test_a_position_is_never_given_twice_also_when_the_newest_rows_are_gone(stor
         assert [one.conversation for one in last] == ["to erase", "live"]
 
 
-def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(store: Store, tmp_path: Path):
+def test_vacuum_discards_what_killed_imports_left_and_spares_those_that_live(
+    store: Store, tmp_path: Path
+):
     """An import that goes on for hours has added something within the last one."""
     recorder = SQLiteRecorder(str(tmp_path / "store.db"))
     now = datetime.now(UTC)
@@ -180,7 +198,9 @@ def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path
                 assert vacuum(other).discarded == 1
             yield from [HI] * 2_500
 
-        with pytest.raises(StoreUnavailable, match="is not staged any more: its import was discarded"):
+        with pytest.raises(
+            StoreUnavailable, match="is not staged any more: its import was discarded"
+        ):
             slow.ingest("c1", history())
         assert slow.version("c1") == 0
         assert slow.ingest("c1", [HI] * 5_000).version == 5_000

@@ -27,14 +27,17 @@ from tests.stored_rows import with_fields
 WHEN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-# -- what verification accepts -----------------------------------------------------------------------------------------
+# -- what verification accepts
+# -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     path = tmp_path / "store.db"
     with open_store(f"sqlite:///{path}") as store:
-        store.append("c", [Message(source="user", content=f"text {n}") for n in range(6)], expected_version=0)
+        store.append(
+            "c", [Message(source="user", content=f"text {n}") for n in range(6)], expected_version=0
+        )
     return path
 
 
@@ -50,17 +53,28 @@ def put(path: Path, row: Row) -> None:
         stored_rows.put(connection, "c", [row])
 
 
-def redacted_by_hand(row: Row, receipt: Callable[[Redacted], Redacted] = lambda receipt: receipt) -> Row:
+def redacted_by_hand(
+    row: Row, receipt: Callable[[Redacted], Redacted] = lambda receipt: receipt
+) -> Row:
     event = stored_event_of("c", row)
     commitment = hash_chain.commitment_of(row.proof, row.body)
     assert commitment is not None
-    made = receipt(Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body)))
-    return with_fields(row, body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment)
+    made = receipt(
+        Redacted(at=WHEN, by="me", reason="mine", hash=commitment.hex(), bytes=len(row.body))
+    )
+    return with_fields(
+        row, body=encode(without_content(event, made), ours=True).body, proof=row.head + commitment
+    )
 
 
 def findings(path: Path) -> list[str]:
     with open_store(f"sqlite:///{path}") as store:
-        return [str(finding) for verdict in verify(store) for finding in verdict.findings if not finding.sound]
+        return [
+            str(finding)
+            for verdict in verify(store)
+            for finding in verdict.findings
+            if not finding.sound
+        ]
 
 
 def redact_at(path: Path, event_id: int) -> None:
@@ -82,8 +96,16 @@ def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path
         "event 2: its content was erased or replaced, and its receipt is for another content",
         f"event 2: {NO_RECEIPT}",
     ]
-    put(path, redacted_by_hand(sound)._replace(body=b'{"kind":"message","content":"mine","source":"user"}'))
-    assert findings(path)[0] == "event 2: its content was erased or replaced, and no redaction has a receipt for it"
+    put(
+        path,
+        redacted_by_hand(sound)._replace(
+            body=b'{"kind":"message","content":"mine","source":"user"}'
+        ),
+    )
+    assert (
+        findings(path)[0]
+        == "event 2: its content was erased or replaced, and no redaction has a receipt for it"
+    )
     put(path, sound)
     assert findings(path) == []
 
@@ -102,7 +124,9 @@ def test_a_content_that_was_put_back_is_reported(path: Path):
     sound = row_of(path, 2)
     redact_at(path, 2)
     put(path, sound)
-    assert findings(path) == ["event 2: a later event is the receipt of its redaction, but its content is still stored"]
+    assert findings(path) == [
+        "event 2: a later event is the receipt of its redaction, but its content is still stored"
+    ]
 
 
 def test_another_commitment_breaks_the_chain(path: Path):
@@ -119,7 +143,8 @@ def test_a_receipt_that_was_cut_off_is_missed(path: Path):
     assert f"event 2: {NO_RECEIPT}" in findings(path)
 
 
-# -- other readers -----------------------------------------------------------------------------------------------------
+# -- other readers
+# --------------------------------------------------------------------------------------------------
 
 
 def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path: Path):
@@ -131,7 +156,13 @@ def test_another_process_that_has_the_view_in_memory_shows_it_redacted(path: Pat
         one.append("f", Message(source="user", content="on"), expected_version=3)
         views.current("f")
         redact(one, "c", 2, reason="asked to", by="me")
-        for view in (views.at("c", 6), views.current("c"), views.current("f"), views.at("f", 4), views.at("f", 3)):
+        for view in (
+            views.at("c", 6),
+            views.current("c"),
+            views.current("f"),
+            views.at("f", 4),
+            views.at("f", 3),
+        ):
             assert view.events[2].content == "[redacted]"
 
 
@@ -139,7 +170,9 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
     """Its range holds the condensation of the redacted event, which is no event of a View."""
     with open_store(f"sqlite:///{path}") as store:
         store.append(
-            "c", CondensationAction(forgotten_event_ids=[1], summary="sum", summary_offset=1), expected_version=6
+            "c",
+            CondensationAction(forgotten_event_ids=[1], summary="sum", summary_offset=1),
+            expected_version=6,
         )
         store.fork("c", 7, "f")
         for number, ids in enumerate(([6], [-8]), 7):
@@ -150,17 +183,25 @@ def test_a_summary_in_a_fork_quotes_only_what_stood_in_its_view(path: Path):
 
 
 def test_the_id_of_a_source_stays_where_it_is_a_number_or_a_short_word(path: Path):
-    """An import keeps the id of its source with its JSON type, whatever that is. Other records name it by that id."""
+    """An import keeps the id of its source with its JSON type, whatever that is. Other records name
+    it by that id.
+    """
     words = (7, "u2", "0b0c4a2e-9b7e-4d1c-8f5a-1c2d3e4f5a6b", "lc_run--01-0", "msg_01:a.b")
     with open_store(f"sqlite:///{path}") as store:
-        for number, source_id in enumerate(({"a": 1}, [2], "of Ana", "ana@example.org", "", "a" * 65, *words), 6):
+        for number, source_id in enumerate(
+            ({"a": 1}, [2], "of Ana", "ana@example.org", "", "a" * 65, *words), 6
+        ):
             origin = Origin(format="openhands-v0", id=source_id)
             said = Message(source="user", content=f"secret {number}", origin=origin)
-            forgets = CondensationAction(forgotten_event_ids=[0], summary="sum", summary_offset=1, origin=origin)
+            forgets = CondensationAction(
+                forgotten_event_ids=[0], summary="sum", summary_offset=1, origin=origin
+            )
             store.ingest(f"v0 {number}", [said, forgets])
             assert redact(store, f"v0 {number}", 0, reason="asked to", by="me").quotes == ()
             (first,) = store.events(f"v0 {number}", 0, 1)
-            assert first.origin == Origin(format="openhands-v0", id=source_id if source_id in words else None)
-            assert [each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)] == [
-                "[redacted]"
-            ]
+            assert first.origin == Origin(
+                format="openhands-v0", id=source_id if source_id in words else None
+            )
+            assert [
+                each.content for each in store.events(f"v0 {number}") if isinstance(each, Message)
+            ] == ["[redacted]"]

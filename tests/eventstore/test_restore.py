@@ -1,4 +1,6 @@
-"""A backup in the place of a store: whole or not at all, whoever has the store open, and wherever it is interrupted."""
+"""A backup in the place of a store: whole or not at all, whoever has the store open, and wherever
+it is interrupted.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,9 @@ from tests.reading import reading
 
 
 def append(store: Store, content: str, conversation: str = "c1") -> None:
-    store.append(conversation, Message(source="user", content=content), expected_version=ANY_VERSION)
+    store.append(
+        conversation, Message(source="user", content=content), expected_version=ANY_VERSION
+    )
 
 
 def contents(path: str | Path, conversation: str = "c1", mode: str = "ro") -> list[str]:
@@ -86,7 +90,9 @@ def test_a_store_with_an_import_that_runs_is_not_removed(tmp_path: Path):
 
 
 def test_a_store_is_restored_and_its_file_is_kept(path: Path, backup: str):
-    """Through a link, which stays; with the rights of the file that is replaced, and the backup where it is."""
+    """Through a link, which stays; with the rights of the file that is replaced, and the backup
+    where it is.
+    """
     before, link = Path(backup).read_bytes(), path.with_name("link.db")
     link.symlink_to(path)
     path.chmod(0o640)
@@ -129,7 +135,9 @@ def test_events_that_are_only_in_the_log_are_kept_too(path: Path, backup: str):
     assert contents(path) == ["in the backup"]
 
 
-def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(path: Path, backup: str, tmp_path: Path):
+def test_a_store_that_is_gone_or_empty_or_damaged_is_restored(
+    path: Path, backup: str, tmp_path: Path
+):
     damages: list[Callable[[], object]] = [
         path.unlink,
         lambda: path.write_bytes(b""),
@@ -151,13 +159,17 @@ def test_a_file_of_another_program_is_not_replaced(path: Path, backup: str, tmp_
     text.write_text("many words " * 5_000)
     for file in (other, text):
         before, names = file.read_bytes(), set(tmp_path.iterdir())
-        with pytest.raises(StoreUnusable, match=f"{file} is not a foldlog store, so it was not replaced"):
+        with pytest.raises(
+            StoreUnusable, match=f"{file} is not a foldlog store, so it was not replaced"
+        ):
             restore_store(file, backup)
         assert file.read_bytes() == before
         assert set(tmp_path.iterdir()) == names
 
 
-def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path: Path, backup: str):
+def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(
+    path: Path, backup: str
+):
     agent = Agent(path)
     assert agent.do("in the log") == "done"
     path.unlink()
@@ -169,7 +181,9 @@ def test_the_log_of_a_store_that_is_gone_does_not_get_into_the_restored_one(path
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to other users")
 @pytest.mark.parametrize("is_there", [True, False])
-def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(path: Path, backup: str, is_there: bool):
+def test_what_root_restores_and_locks_belongs_to_the_owner_of_the_store(
+    path: Path, backup: str, is_there: bool
+):
     for owned in (path.parent, path):
         os.chown(owned, 1000, 1000)
     for gone in [Path(f"{path}-queue"), *([] if is_there else [path])]:
@@ -210,7 +224,11 @@ def test_the_log_of_a_file_that_was_moved_away_is_kept_by_itself(path: Path, bac
     assert done.kept is not None
     assert contents(path) == ["in the backup"]
     path.with_name("moved.db").rename(done.kept.removesuffix("-wal"))
-    assert contents(done.kept.removesuffix("-wal")) == ["in the backup", "after the backup", "in the log"]
+    assert contents(done.kept.removesuffix("-wal")) == [
+        "in the backup",
+        "after the backup",
+        "in the log",
+    ]
 
 
 def test_another_open_store_serves_as_a_backup(path: Path, tmp_path: Path):
@@ -265,7 +283,12 @@ def test_an_encrypted_backup_is_verified_with_its_key(tmp_path: Path):
         back_up(store, str(tmp_path / "backup.db"))
     with pytest.raises(StoreUnusable, match=r"could not be checked: .* is encrypted under key"):
         restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"))
-    assert restore_store(f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys).events == 1
+    assert (
+        restore_store(
+            f"sqlite:///{tmp_path / 'new.db'}", str(tmp_path / "backup.db"), keys=keys
+        ).events
+        == 1
+    )
 
 
 class _Killed(BaseException):
@@ -293,8 +316,8 @@ def killed_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Kill a restore after so many steps, and return what the store has that is opened then; nothing if it has fewer
-    steps. At each second step an agent has it open.
+    """Kill a restore after so many steps, and return what the store has that is opened then;
+    nothing if it has fewer steps. At each second step an agent has it open.
     """
     path, backup = folder / "history.db", str(folder / "backup.db")
     with open_store(f"sqlite:///{path}") as store:
@@ -332,7 +355,9 @@ def look_after_a_kill(folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("step", [3, 4])
-def test_a_killed_restore_leaves_a_store_that_opens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int):
+def test_a_killed_restore_leaves_a_store_that_opens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int
+):
     """In between the file has two names, and what opens it takes the other steps."""
     assert look_after_a_kill(tmp_path, step, monkeypatch) == ["in the backup"]
 
@@ -341,7 +366,9 @@ def test_a_killed_restore_leaves_a_store_that_opens(tmp_path: Path, monkeypatch:
 def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """It is the old one or the new one; a process that has the old one open writes to it, or nothing."""
+    """It is the old one or the new one; a process that has the old one open writes to it, or
+    nothing.
+    """
     states: list[list[str]] = []
     while not states or states[-1]:
         folder = tmp_path / f"{len(states)}"
@@ -351,19 +378,27 @@ def test_a_restore_that_is_killed_at_any_step_leaves_a_store_that_opens(
     assert {state[1:] == [] for state in states[:-1]} == {True, False}
 
 
-def test_a_disk_that_is_full_replaces_nothing(path: Path, backup: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_disk_that_is_full_replaces_nothing(
+    path: Path, backup: str, monkeypatch: pytest.MonkeyPatch
+):
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(replacing.os, "rename", full)
     with pytest.raises(
-        StoreUnavailable, match=r"cannot restore .*: No space left on device; free some space; nothing was replaced"
+        StoreUnavailable,
+        match=r"cannot restore .*: No space left on device; free some space; nothing was replaced",
     ):
         restore_store(f"sqlite:///{path}", backup)
 
 
-def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(path: Path, backup: str):
-    left, written = path.with_name("history.db.aaaaaaaa.part"), path.with_name("history.db.bbbbbbbb.part")
+def test_what_a_killed_restore_left_is_removed_and_what_another_one_writes_stays(
+    path: Path, backup: str
+):
+    left, written = (
+        path.with_name("history.db.aaaaaaaa.part"),
+        path.with_name("history.db.bbbbbbbb.part"),
+    )
     left.touch()
     written.touch()
     with held(written):
@@ -384,6 +419,7 @@ def test_a_full_disk_of_the_store_is_not_a_backup_that_cannot_be_read(
 
     monkeypatch.setattr(sqlite3, "connect", small)
     with pytest.raises(
-        StoreUnavailable, match=rf"cannot copy to {path}\..*\.part from {backup}: database or disk is full"
+        StoreUnavailable,
+        match=rf"cannot copy to {path}\..*\.part from {backup}: database or disk is full",
     ):
         restore_store(f"sqlite:///{path}", backup)

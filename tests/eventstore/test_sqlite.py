@@ -1,4 +1,6 @@
-"""What is SQLite's own: files, schema, connections, groups that share a transaction. The rest is tested with all."""
+"""What is SQLite's own: files, schema, connections, groups that share a transaction. The rest is
+tested with all.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,10 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path: str,
     with open_store(path) as store:
         live = [Message(source="user", content=f"live {n:04} " + "x" * 300) for n in range(100)]
         store.append("first", live, expected_version=0)
-        store.ingest("second", (Message(source="user", content=f"imported {n:04} " + "x" * 300) for n in range(1_500)))
+        store.ingest(
+            "second",
+            (Message(source="user", content=f"imported {n:04} " + "x" * 300) for n in range(1_500)),
+        )
     content = bytearray(Path(path).read_bytes())
     for page in range(0, len(content), 4_096):
         if f"{of} 0050 ".encode() in content[page : page + 4_096]:
@@ -82,7 +87,9 @@ def test_a_page_that_cannot_be_read_is_an_error_that_names_the_remedy(path: str,
         ordered = list(followed(store, 0))
         assert [one.position for one in ordered] == [*range(1, 1_601)]
         lost = [one for one in ordered if isinstance(one, CorruptEvent)]
-        assert all(abs(one.event_id - 50) < 25 and "it cannot be read: " in str(one) for one in lost)
+        assert all(
+            abs(one.event_id - 50) < 25 and "it cannot be read: " in str(one) for one in lost
+        )
         assert {one.conversation for one in lost} == {"first" if of == "live" else "second"}
         for reverse in (False, True):
             read = list[Message]()
@@ -97,12 +104,15 @@ def test_events_are_staged_below_all_positions_whatever_the_key_of_their_convers
     recorder = MemoryRecorder()
     recorder.set_next_key(key)
     with Store(recorder) as store, open_store("memory:") as source:
-        source.append("c", [Message(source="user", content=f"{n}") for n in range(2_000)], expected_version=0)
+        source.append(
+            "c", [Message(source="user", content=f"{n}") for n in range(2_000)], expected_version=0
+        )
         copy_conversation(source.database, store.database, "c", threading.Event())
         assert store.version("c") == 2_000
 
 
-# -- statements -------------------------------------------------------------------------------------------------------
+# -- statements
+# --------------------------------------------------------------------------------------------------
 
 
 def test_placeholders_have_no_numbers():
@@ -110,24 +120,33 @@ def test_placeholders_have_no_numbers():
     assert numbered == []  # Python 3.12.1 warns each time that one is bound
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_files_are_their_owners_alone(recorder: SQLiteRecorder, tmp_path: Path):
     begin(recorder)
     modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
-    assert modes == dict.fromkeys(("store.db", "store.db-wal", "store.db-shm", "store.db-queue"), 0o600)
+    assert modes == dict.fromkeys(
+        ("store.db", "store.db-wal", "store.db-shm", "store.db-queue"), 0o600
+    )
 
 
 def test_commits_are_synced(recorder: SQLiteRecorder, path: str):
-    assert recorder.transact(lambda _: recorder._writing.connection).execute("PRAGMA synchronous").fetchone() == (2,)  # type: ignore[union-attr]  # FULL
+    assert recorder.transact(lambda _: recorder._writing.connection).execute(
+        "PRAGMA synchronous"
+    ).fetchone() == (2,)  # type: ignore[union-attr]  # FULL
     assert recorder._writing.connection.execute("PRAGMA journal_mode").fetchone() == (b"wal",)  # type: ignore[union-attr]
     relaxed = SQLiteRecorder(path, durable=False)
-    assert relaxed.transact(lambda _: relaxed._writing.connection).execute("PRAGMA synchronous").fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
+    assert relaxed.transact(lambda _: relaxed._writing.connection).execute(
+        "PRAGMA synchronous"
+    ).fetchone() == (1,)  # type: ignore[union-attr]  # NORMAL
     relaxed.close()
 
 
-def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(recorder: SQLiteRecorder, path: str):
+def test_the_log_is_never_made_longer_than_a_checkpoint_lets_it_grow(
+    recorder: SQLiteRecorder, path: str
+):
     key = begin(recorder)
     body = b"x" * 100_000
     for n in range(1, 100):
@@ -145,25 +164,34 @@ def test_any_name_of_a_file_is_that_file(tmp_path: Path, name: str):
 
 
 def test_opening_asks_for_an_existing_file_where_it_should(tmp_path: Path):
-    with pytest.raises(StoreUnavailable, match="unable to open database file; check that it exists"):
+    with pytest.raises(
+        StoreUnavailable, match="unable to open database file; check that it exists"
+    ):
         SQLiteRecorder(str(tmp_path / "missing.db"), create=False)
-    with pytest.raises(StoreUnavailable, match="unable to open database file; check that it exists"):
+    with pytest.raises(
+        StoreUnavailable, match="unable to open database file; check that it exists"
+    ):
         SQLiteRecorder(str(tmp_path / "missing.db"), writable=False)
     with pytest.raises(StoreUnavailable, match="No such file or directory; make its folder first"):
         SQLiteRecorder(str(tmp_path / "nowhere" / "store.db"))
     assert not (tmp_path / "missing.db").exists()
 
 
-def test_a_relative_path_that_was_meant_to_be_absolute_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_relative_path_that_was_meant_to_be_absolute_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(StoreUnavailable, match=r"; if /usr/x\.db is meant, .*: sqlite:////usr/x\.db"):
+    with pytest.raises(
+        StoreUnavailable, match=r"; if /usr/x\.db is meant, .*: sqlite:////usr/x\.db"
+    ):
         open_store("sqlite:///usr/x.db")
     with pytest.raises(StoreUnavailable, match=r"No such file or directory; make its folder first"):
         open_store("sqlite:///no such folder/x.db")
 
 
 @pytest.mark.parametrize(
-    "content", [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3", b"X"]
+    "content",
+    [b"not a database at all, but long enough to be taken for one" * 20, b"SQLite format 3", b"X"],
 )
 def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, content: bytes):
     path = tmp_path / "letter.txt"
@@ -176,13 +204,19 @@ def test_a_file_that_is_no_database_is_said_and_left_as_it_is(tmp_path: Path, co
 
 
 @pytest.mark.parametrize("writable", [True, False])
-def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(tmp_path: Path, writable: bool):
+def test_what_is_not_a_regular_file_is_said_and_nothing_is_made_beside_it(
+    tmp_path: Path, writable: bool
+):
     folder, pipe = tmp_path / "folder", tmp_path / "pipe"
     folder.mkdir()
     os.mkfifo(pipe)
-    with pytest.raises(StoreUnusable, match="is a folder, and a store is a regular file; name another file"):
+    with pytest.raises(
+        StoreUnusable, match="is a folder, and a store is a regular file; name another file"
+    ):
         SQLiteRecorder(str(folder), writable=writable)
-    with pytest.raises(StoreUnusable, match="is a device, a pipe or a socket, and a store is a regular file"):
+    with pytest.raises(
+        StoreUnusable, match="is a device, a pipe or a socket, and a store is a regular file"
+    ):
         SQLiteRecorder(str(pipe), writable=writable)
     assert {other.name for other in tmp_path.iterdir()} == {"folder", "pipe"}
 
@@ -192,12 +226,15 @@ def test_a_database_of_another_program_is_said_and_left_as_it_is(path: str):
         other.execute("CREATE TABLE notes (text)")
         other.commit()
     before = Path(path).read_bytes()
-    with pytest.raises(StoreUnusable, match="is a SQLite database, but not a foldlog store; choose another file"):
+    with pytest.raises(
+        StoreUnusable, match="is a SQLite database, but not a foldlog store; choose another file"
+    ):
         SQLiteRecorder(path)
     assert Path(path).read_bytes() == before
 
 
-# -- the schema -------------------------------------------------------------------------------------------------------
+# -- the schema
+# --------------------------------------------------------------------------------------------------
 
 
 def become_newer(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
@@ -207,13 +244,17 @@ def become_newer(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setattr(schema, "NEWEST", schema.NEWEST + 1)
 
 
-def test_an_older_file_is_migrated_with_all_that_is_in_it(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_older_file_is_migrated_with_all_that_is_in_it(
+    path: str, monkeypatch: pytest.MonkeyPatch
+):
     recorder = SQLiteRecorder(path)
     begin(recorder)
     uuid = recorder.value("uuid")
     recorder.close()
     become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
-    with pytest.raises(StoreUnusable, match="of an older schema; to write, open it as a user who may write"):
+    with pytest.raises(
+        StoreUnusable, match="of an older schema; to write, open it as a user who may write"
+    ):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
     assert recorder.value("uuid") == uuid
@@ -226,10 +267,14 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(path: str, monkeypatch
 
 def statements(path: str) -> list[str]:
     with closing(sqlite3.connect(path)) as connection:
-        return [sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql NOT NULL")]
+        return [
+            sql for (sql,) in connection.execute("SELECT sql FROM sqlite_schema WHERE sql NOT NULL")
+        ]
 
 
-def test_a_migration_that_fails_leaves_the_older_schema_whole(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_migration_that_fails_leaves_the_older_schema_whole(
+    path: str, monkeypatch: pytest.MonkeyPatch
+):
     SQLiteRecorder(path).close()
     before = statements(path)
     become_newer(monkeypatch, "CREATE TABLE half (x);\nCREATE TABLE half (x);\n")
@@ -247,13 +292,15 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
     before = Path(path).read_bytes()
     for writable in (True, False):
         with pytest.raises(
-            StoreUnusable, match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it"
+            StoreUnusable,
+            match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it",
         ):
             SQLiteRecorder(path, writable=writable)
     assert Path(path).read_bytes() == before
 
 
-# -- connections ------------------------------------------------------------------------------------------------------
+# -- connections
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_reader_sees_one_moment(recorder: SQLiteRecorder):
@@ -263,13 +310,18 @@ def test_a_reader_sees_one_moment(recorder: SQLiteRecorder):
         assert reader.conversation("c1") is None
 
 
-def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(recorder: SQLiteRecorder, tmp_path: Path):
+def test_what_is_read_when_a_store_is_closed_is_read_to_its_end(
+    recorder: SQLiteRecorder, tmp_path: Path
+):
     begin(recorder, rows=3)
     with recorder.read() as reader:
         key = reader.conversation("c1").key  # type: ignore[union-attr]
         recorder.close()
         assert len(as_rows(reader.rows(key, 0, 9, 9))) == 3
-        with pytest.raises(StoreUnusable, match=r"store.db is closed; open the store again"), recorder.read():
+        with (
+            pytest.raises(StoreUnusable, match=r"store.db is closed; open the store again"),
+            recorder.read(),
+        ):
             pass
     assert {path.name for path in tmp_path.iterdir()} == {"store.db", "store.db-queue"}
 
@@ -299,7 +351,8 @@ def test_closing_waits_for_the_transaction_that_runs(recorder: SQLiteRecorder):
 def test_a_recorder_that_is_forgotten_leaves_no_file_open(path: str):
     if not os.path.isdir("/proc/self/fd"):
         pytest.skip("open files are counted in /proc, which is not here")
-    gc.disable()  # what is made from here on stays young, and the garbage of other tests where it is
+    # what is made from here on stays young, and the garbage of other tests where it is
+    gc.disable()
     try:
         gc.collect(0)
         before = len(os.listdir("/proc/self/fd"))
@@ -327,15 +380,18 @@ def test_a_program_that_is_not_ours_and_holds_the_file_is_named(path: str):
         with closing(sqlite3.connect(path, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             with pytest.raises(
-                StoreUnavailable, match="database is locked; a program other than foldlog holds the file"
+                StoreUnavailable,
+                match="database is locked; a program other than foldlog holds the file",
             ):
                 store.append("c1", HI, expected_version=1)
             assert store.version("c1") == 1
             other.execute("ROLLBACK")
-        store.append("c1", HI, expected_version=1)  # what is there was known all the time, so it stayed open
+        # what is there was known all the time, so it stayed open
+        store.append("c1", HI, expected_version=1)
 
 
-# -- groups -----------------------------------------------------------------------------------------------------------
+# -- groups
+# --------------------------------------------------------------------------------------------------
 
 
 def together(recorder: SQLiteRecorder, works: list[object], *, held: bool = True) -> list[object]:
@@ -355,7 +411,9 @@ def together(recorder: SQLiteRecorder, works: list[object], *, held: bool = True
             go_on.wait(20)
 
     holder = (
-        threading.Thread(target=recorder.transact, args=(hold,)) if held else threading.Thread(target=hold_the_lock)
+        threading.Thread(target=recorder.transact, args=(hold,))
+        if held
+        else threading.Thread(target=hold_the_lock)
     )
     holder.start()
     begun.wait(20)
@@ -385,11 +443,16 @@ def test_a_group_shares_one_commit(recorder: SQLiteRecorder, path: str):
         before = watching.execute("PRAGMA data_version").fetchone()[0]
         together(recorder, [lambda t, n=n: t.insert(key, [row(n)]) for n in range(1, 9)])
         with recorder.read() as reader:
-            assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [(n + 1, n) for n in range(9)]
-        assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2  # the holder wrote nothing
+            assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [
+                (n + 1, n) for n in range(9)
+            ]
+        # the holder wrote nothing
+        assert watching.execute("PRAGMA data_version").fetchone()[0] - before <= 2
 
 
-def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(recorder: SQLiteRecorder):
+def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(
+    recorder: SQLiteRecorder,
+):
     key = begin(recorder)
 
     def writes_and_fails(transaction: Transaction) -> None:
@@ -411,14 +474,20 @@ def test_a_job_that_fails_after_it_wrote_takes_nothing_of_the_others_with_it(rec
     with recorder.read() as reader:
         assert reader.conversation("never") is None
         assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == [0, 1, 2]
-        assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [(1, 0), (2, 1), (3, 2)]
+        assert [(each.position, each.row[0]) for each in reader.placed_rows(0, 9)] == [
+            (1, 0),
+            (2, 1),
+            (3, 2),
+        ]
     assert recorder.transact(lambda t: t.conversation("never")) is None
 
 
 class FollowedBy:
     """A connection on which something happens once, right after a statement."""
 
-    def __init__(self, connection: sqlite3.Connection | None, statement: str, happens: Callable[[], None]) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection | None, statement: str, happens: Callable[[], None]
+    ) -> None:
         self._connection = connection
         self._statement = statement
         self._happens = happens
@@ -447,7 +516,9 @@ def committed_by_another(path: str, statement: str) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize(
-    "kind", [KeyboardInterrupt, TimeoutError, sqlite3.OperationalError], ids=lambda kind: kind.__name__
+    "kind",
+    [KeyboardInterrupt, TimeoutError, sqlite3.OperationalError],
+    ids=lambda kind: kind.__name__,
 )
 @pytest.mark.parametrize("statement, stands", [("COMMIT", True), ("BEGIN IMMEDIATE", False)])
 def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
@@ -467,9 +538,13 @@ def test_an_interruption_is_of_one_caller_and_says_what_was_committed(
     first, last = together(recorder, [insert(1), insert(2)], held=False)
     assert first is interruption
     assert not isinstance(last, BaseException)
-    assert ["committed" in note for note in getattr(interruption, "__notes__", [])] == [True] * stands
+    assert ["committed" in note for note in getattr(interruption, "__notes__", [])] == [
+        True
+    ] * stands
     with recorder.read() as reader:
-        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == ([0, 1, 2] if stands else [0, 2])
+        assert [r.id for r in as_rows(reader.rows(key, 0, 9, 9))] == (
+            [0, 1, 2] if stands else [0, 2]
+        )
     other = SQLiteRecorder(recorder.path)
     other.transact(lambda t: t.insert(key, [row(7)]))  # the write lock was released
     other.close()
@@ -488,7 +563,9 @@ def appends_to(store: Store, conversation: str) -> Callable[[Transaction], int]:
     return append
 
 
-def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(path: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_append_that_inserts_nothing_leaves_its_id_to_the_next(
+    path: str, monkeypatch: pytest.MonkeyPatch
+):
     """Its transaction is committed, for it may have other jobs."""
 
     def refuse(*_: object, **__: object) -> None:
@@ -551,7 +628,9 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
         assert store.database.recorder.left is None
 
 
-ERASED = "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"
+ERASED = (
+    "UPDATE conversations SET erased_at = 5, erased_events = 3, erased_head = x'00' WHERE key = 1"
+)
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
@@ -571,7 +650,9 @@ def test_what_a_program_that_is_not_ours_commits_right_after_an_append_is_seen(
 
 
 @pytest.mark.parametrize("tells", [True, False], ids=["by the log's index", "by SQLite"])
-def test_two_writers_in_turn_see_what_the_other_has_appended(path: str, monkeypatch: pytest.MonkeyPatch, tells: bool):
+def test_two_writers_in_turn_see_what_the_other_has_appended(
+    path: str, monkeypatch: pytest.MonkeyPatch, tells: bool
+):
     if not tells:
         monkeypatch.setattr(writing, "descriptors_of", lambda _: [])
     with open_store(path) as one, open_store(path) as other:
@@ -587,8 +668,12 @@ def test_errors_of_a_group_are_told_apart(recorder: SQLiteRecorder, path: str):
     """Each caller gets an error of its own, since raising one writes its traceback into it."""
     with closing(sqlite3.connect(path)) as newer:
         newer.execute("PRAGMA user_version = 99")
-    errors = together(recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False)
-    assert [isinstance(error, StoreUnusable) and "has schema 99" in str(error) for error in errors] == [True] * 3
+    errors = together(
+        recorder, [lambda transaction: transaction.value("last_position")] * 3, held=False
+    )
+    assert [
+        isinstance(error, StoreUnusable) and "has schema 99" in str(error) for error in errors
+    ] == [True] * 3
     assert len(set(map(id, errors))) == 3
     with pytest.raises(StoreUnusable, match="has schema 99"), recorder.read():
         pass
@@ -619,8 +704,12 @@ except StoreUnavailable as error:
     "of_folder, of_file, said",
     [(0o555, 0o444, "1\n"), (0o555, 0o644, "or copy the file to a folder"), (0o755, 0o444, "1\n")],
 )
-def test_a_store_that_nobody_may_write_is_read(tmp_path: Path, of_folder: int, of_file: int, said: str):
-    """Where somebody may write it, a reader needs files beside it to be told of that, and this user may make none."""
+def test_a_store_that_nobody_may_write_is_read(
+    tmp_path: Path, of_folder: int, of_file: int, said: str
+):
+    """Where somebody may write it, a reader needs files beside it to be told of that, and this user
+    may make none.
+    """
     path = tmp_path / "folder" / "store.db"
     path.parent.mkdir()
     with open_store(path) as store:
@@ -630,7 +719,9 @@ def test_a_store_that_nobody_may_write_is_read(tmp_path: Path, of_folder: int, o
     user = ["setpriv", "--bounding-set", "-all", "--inh-caps", "-all", "--ambient-caps", "-all"]
     reader = [sys.executable, "-c", READING, str(path)]
     try:
-        done = subprocess.run([*user, *reader], capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(
+            [*user, *reader], capture_output=True, text=True, timeout=60, check=False
+        )
     except FileNotFoundError:
         pytest.skip("this system has no setpriv")
     finally:
@@ -646,7 +737,9 @@ def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path:
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
-    with pytest.raises(StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "):
+    with pytest.raises(
+        StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "
+    ):
         open_store(f"sqlite:///{path}")
 
 

@@ -1,4 +1,6 @@
-"""A store is the file that was opened. A file that was moved, replaced or doubled is not written to."""
+"""A store is the file that was opened. A file that was moved, replaced or doubled is not written
+to.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, Message, Store, StoreUnavailable, StoreUnusable, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    Message,
+    Store,
+    StoreUnavailable,
+    StoreUnusable,
+    open_store,
+)
 from foldlog.eventstore.maintenance.backup import back_up, vacuum
 from foldlog.eventstore.recorders.errors import FAILURES
 from tests.reading import reading
@@ -43,10 +52,13 @@ def store(path: Path) -> Iterator[Store]:
         yield store
 
 
-# -- one name ---------------------------------------------------------------------------------------------------------
+# -- one name
+# --------------------------------------------------------------------------------------------------
 
 
-def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_relative_name_is_resolved_when_the_store_is_opened(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         monkeypatch.chdir(tmp_path / folder)
@@ -59,19 +71,30 @@ def test_a_relative_name_is_resolved_when_the_store_is_opened(tmp_path: Path, mo
         assert store.version("c1") == 2
         store.database.data_version()
         back_up(store, str(tmp_path / "copy.db"))
-    assert contents(tmp_path / "a" / "history.db") == contents(tmp_path / "copy.db") == ["in a", "in a too"]
+    assert (
+        contents(tmp_path / "a" / "history.db")
+        == contents(tmp_path / "copy.db")
+        == ["in a", "in a too"]
+    )
     assert contents(tmp_path / "b" / "history.db") == ["in b"]
 
 
 @pytest.mark.parametrize("link", ["other.db", "folder/link.db"])
-def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(path: Path, tmp_path: Path, link: str):
+def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(
+    path: Path, tmp_path: Path, link: str
+):
     (tmp_path / "folder").mkdir()
     (tmp_path / link).symlink_to(path)
-    with open_store(f"sqlite:///{tmp_path / link}") as linked, open_store(f"sqlite:///{path}") as store:
+    with (
+        open_store(f"sqlite:///{tmp_path / link}") as linked,
+        open_store(f"sqlite:///{path}") as store,
+    ):
         for n in range(3):
             append(linked, f"link {n}")
             append(store, f"name {n}")
-        assert {file.name for file in tmp_path.iterdir() if file.is_file() and not file.is_symlink()} == {
+        assert {
+            file.name for file in tmp_path.iterdir() if file.is_file() and not file.is_symlink()
+        } == {
             "history.db",
             "history.db-wal",
             "history.db-shm",
@@ -81,7 +104,9 @@ def test_a_symbolic_link_is_the_file_behind_it_with_one_log_and_one_write_lock(p
     assert contents(path) == ["link 0", "name 0", "link 1", "name 1", "link 2", "name 2"]
 
 
-def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store: Store, path: Path, tmp_path: Path):
+def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(
+    store: Store, path: Path, tmp_path: Path
+):
     link, other = tmp_path / "current.db", tmp_path / "other.db"
     link.symlink_to(path)
     with open_store(f"sqlite:///{other}") as second:
@@ -92,14 +117,18 @@ def test_a_link_that_leads_to_another_store_by_now_is_not_written_through(store:
         link.symlink_to(other)
         with pytest.raises(
             StoreUnusable,
-            match=r"took the place of .*current.db while .*, and nothing was written; open the store again$",
+            match=(
+                r"took the place of .*current.db while .*, and nothing was written; open the store"
+                r" again$"
+            ),
         ):
             append(linked, "never")
     assert contents(path) == ["before", "through the link"]
     assert contents(other) == ["other"]
 
 
-# -- the file under the name ------------------------------------------------------------------------------------------
+# -- the file under the name
+# ------------------------------------------------------------------------------------------
 
 
 def remove(path: Path, copy: Path) -> None:
@@ -134,10 +163,18 @@ def replace_folder(path: Path, copy: Path) -> None:
 
 
 def close(store: Store, change: object, caplog: pytest.LogCaptureFixture) -> None:
-    """Close a store: the newest events of a file that was moved away alone are in its former log, which is told."""
+    """Close a store: the newest events of a file that was moved away alone are in its former log,
+    which is told.
+    """
     store.close()
-    told = [record.getMessage() for record in caplog.records if record.name == "foldlog.store.moved"]
-    remedy = {remove: "put that file back", rename: "put that file back", replace: "move .*-wal away first"}.get(change)
+    told = [
+        record.getMessage() for record in caplog.records if record.name == "foldlog.store.moved"
+    ]
+    remedy = {
+        remove: "put that file back",
+        rename: "put that file back",
+        replace: "move .*-wal away first",
+    }.get(change)
     assert [bool(re.search(remedy or "", each)) for each in told] == [True] * (remedy is not None)
 
 
@@ -146,7 +183,9 @@ CHANGES = [remove, rename, rename_all, replace, replace_and_clear, replace_folde
 
 @pytest.mark.parametrize("change", CHANGES)
 def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, change, caplog):
-    """The writer is told at its next append, whatever it is, and the file that has the name now stays as it is."""
+    """The writer is told at its next append, whatever it is, and the file that has the name now
+    stays as it is.
+    """
     folder = tmp_path / "folder"
     folder.mkdir()
     path, copy = folder / "history.db", folder / "copy.db"
@@ -159,7 +198,8 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         now = path.read_bytes() if path.exists() else None
         for _ in range(3):
             with pytest.raises(
-                FAILURES, match=r"(was removed or renamed|another file took the place).*nothing was written"
+                FAILURES,
+                match=r"(was removed or renamed|another file took the place).*nothing was written",
             ):
                 append(store, "never")
         with pytest.raises(FAILURES, match=r"was removed or renamed|another file took the place"):
@@ -170,9 +210,12 @@ def test_what_is_not_the_file_that_was_opened_is_not_written_to(tmp_path: Path, 
         saved = tmp_path / "saved.db"
         assert back_up(store, str(saved)).findings == ()
         if change is rename:
-            with pytest.raises(StoreUnavailable, match=r"moved.db was renamed while .* rename it back"):
+            with pytest.raises(
+                StoreUnavailable, match=r"moved.db was renamed while .* rename it back"
+            ):
                 open_store(folder / "moved.db")
-        if (moved := whole.get(change)) is not None:  # the store itself is whole, wherever it is now
+        # the store itself is whole, wherever it is now
+        if (moved := whole.get(change)) is not None:
             assert contents(tmp_path / moved) == ["in the copy", "after the copy"]
         close(store, change, caplog)
     assert (path.read_bytes() if path.exists() else None) == now
@@ -193,7 +236,10 @@ def another(path: Path) -> Callable[[str], None]:
     """Run statements in another process, which opens the store."""
 
     def run(statements: str) -> None:
-        code = "import os, sqlite3, sys\nfrom foldlog.eventstore import *\nwith open_store(sys.argv[1]) as store:\n"
+        code = (
+            "import os, sqlite3, sys\nfrom foldlog.eventstore import *\nwith"
+            " open_store(sys.argv[1]) as store:\n"
+        )
         subprocess.run([sys.executable, "-c", f"{code} {statements}", str(path)], check=True)
 
     return run
@@ -209,7 +255,10 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
     append(store, "after")
     path.read_bytes()
     with pytest.raises(subprocess.CalledProcessError):
-        another("store.append('e', Message(source='user', content='e'), expected_version=0); os.kill(os.getpid(), 9)")
+        another(
+            "store.append('e', Message(source='user', content='e'), expected_version=0);"
+            " os.kill(os.getpid(), 9)"
+        )
     append(store, "at last")
     store.close()
     assert not path.with_name("history.db-wal").exists()
@@ -221,17 +270,27 @@ def test_a_log_stays_where_code_of_this_process_opens_and_closes_the_file(
 def test_another_process_does_not_make_the_index_of_the_log_again_while_it_is_in_use(
     store: Store, path: Path, another: Callable[[str], None]
 ):
-    """It cuts the index if it can lock this byte: an access in that moment ends the process that uses it."""
+    """It cuts the index if it can lock this byte: an access in that moment ends the process that
+    uses it.
+    """
     path.with_name("history.db-shm").read_bytes()
-    another("import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_SH | fcntl.LOCK_NB, 1, 128)")
+    another(
+        "import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_SH |"
+        " fcntl.LOCK_NB, 1, 128)"
+    )
     with pytest.raises(subprocess.CalledProcessError):
-        another("import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 128)")
+        another(
+            "import fcntl; fcntl.lockf(open(sys.argv[1] + '-shm', 'rb+'), fcntl.LOCK_EX |"
+            " fcntl.LOCK_NB, 1, 128)"
+        )
 
 
 def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_path: Path):
     remove_log(path)
     for _ in range(2):
-        with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open, and nothing was written"):
+        with pytest.raises(
+            StoreUnusable, match=r"-wal was removed while it was open, and nothing was written"
+        ):
             append(store, "never")
     with pytest.raises(StoreUnusable, match=r"-wal was removed"):
         vacuum(store)
@@ -239,15 +298,23 @@ def test_a_log_that_was_removed_is_not_written_to(store: Store, path: Path, tmp_
     assert contents(tmp_path / "saved.db") == ["before"]
 
 
-def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: Path, another: Callable[[str], None]):
+def test_a_file_whose_log_was_removed_is_not_called_damaged(
+    store: Store, path: Path, another: Callable[[str], None]
+):
     """SQLite takes a file with what another process wrote since for damaged."""
     checkpoint = "sqlite3.connect(sys.argv[1]).execute('PRAGMA wal_checkpoint').fetchall()"
     another(checkpoint)
     remove_log(path)
     another(f"sqlite3.connect(sys.argv[1]).execute('VACUUM'); {checkpoint}")
-    written = "store.append('d', [Message(source='user', content='x' * 9_000)] * 90, expected_version=0)"
+    written = (
+        "store.append('d', [Message(source='user', content='x' * 9_000)] * 90, expected_version=0)"
+    )
     another(f"{written}; {checkpoint}")
-    asked = [lambda: append(store, "never"), lambda: list(store.events("d")), lambda: store.database.data_version()]
+    asked = [
+        lambda: append(store, "never"),
+        lambda: list(store.events("d")),
+        lambda: store.database.data_version(),
+    ]
     for ask in asked:
         with pytest.raises(StoreUnusable, match=r"-wal was removed while it was open"):
             ask()
@@ -257,7 +324,8 @@ def test_a_file_whose_log_was_removed_is_not_called_damaged(store: Store, path: 
 
 
 @pytest.mark.parametrize(
-    "change, events, opened", [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")]
+    "change, events, opened",
+    [(remove, 50, "again"), (rename, 3_000, "again"), (remove, 3_000, "when it was new")],
 )
 def test_what_a_process_has_appended_can_be_read_and_saved_also_where_it_had_read_nothing(
     path: Path, tmp_path: Path, change, events: int, opened: str, caplog
@@ -286,19 +354,24 @@ def test_a_file_that_was_put_back_is_written_to_again(store: Store, path: Path):
     assert [event.content for event in store.events("c1")] == ["before", "again"]  # type: ignore[union-attr]
 
 
-def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(store: Store, path: Path, tmp_path: Path):
+def test_a_new_connection_is_to_the_file_that_was_opened_or_to_none(
+    store: Store, path: Path, tmp_path: Path
+):
     with open_store(f"sqlite:///{tmp_path}/other.db") as other:
         append(other, "other")
     with reading(store, "c1"):  # the one connection that there is for readers is in use
         (tmp_path / "other.db").rename(path)
         with (
-            pytest.raises(StoreUnusable, match=r"another file took the place.*move .*-wal away first"),
+            pytest.raises(
+                StoreUnusable, match=r"another file took the place.*move .*-wal away first"
+            ),
             reading(store, "c1"),
         ):
             pass
 
 
-# -- a log without its file -------------------------------------------------------------------------------------------
+# -- a log without its file
+# -------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -317,12 +390,16 @@ def kill_after(path: Path, events: int) -> str:
 
 
 @pytest.mark.parametrize("there", ["nothing", "an empty file"])
-def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path: Path, alone: Path, there: str):
+def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(
+    path: Path, alone: Path, there: str
+):
     log = alone.read_bytes()
     if there == "an empty file":
         path.touch()
     for mode in ("rwc", "rw", "ro"):
-        with pytest.raises(StoreUnavailable, match=r"history.db-wal has [0-9,]+ bytes: .*put that file back"):
+        with pytest.raises(
+            StoreUnavailable, match=r"history.db-wal has [0-9,]+ bytes: .*put that file back"
+        ):
             open_store(f"sqlite:///{path}?mode={mode}")
     with open_store(path.with_name("other.db")) as other:
         path.unlink(missing_ok=True)
@@ -334,23 +411,29 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(path: Path, al
     assert contents(path) == [f"{n}" for n in range(50)]
 
 
-# -- two names --------------------------------------------------------------------------------------------------------
+# -- two names
+# --------------------------------------------------------------------------------------------------
 
 
-def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_has_it(store: Store, path: Path):
+def test_a_file_with_a_second_name_is_not_opened_nor_written_to_as_long_as_it_has_it(
+    store: Store, path: Path
+):
     os.link(path, path.with_name("second.db"))
     with pytest.raises(StoreUnavailable, match="has 2 names"):
         append(store, "never")
     for name in (path, path.with_name("second.db")):
         for mode in ("rwc", "ro"):
-            with pytest.raises(StoreUnavailable, match=r"has 2 names \(hard links\).*remove the other names"):
+            with pytest.raises(
+                StoreUnavailable, match=r"has 2 names \(hard links\).*remove the other names"
+            ):
                 open_store(f"sqlite:///{name}?mode={mode}")
     path.with_name("second.db").unlink()
     append(store, "again")
     assert contents(path) == ["before", "again"]
 
 
-# -- the log ----------------------------------------------------------------------------------------------------------
+# -- the log
+# --------------------------------------------------------------------------------------------------
 
 AGENT = """
 import sys
@@ -378,7 +461,10 @@ class Agent:
 
     def __init__(self, path: Path) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, "-c", AGENT, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", AGENT, str(path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
         )
 
     def do(self, what: str) -> str:

@@ -1,4 +1,6 @@
-"""A second reader: stored bytes read by what ``docs/internals/STORED_BYTES.md`` says, with nothing of ours."""
+"""A second reader: stored bytes read by what ``docs/internals/STORED_BYTES.md`` says, with nothing
+of ours.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,8 @@ WRAPPING_KEY = bytes(range(32))
 NAMES = ["c1", "ümlaut \udcff\0"]
 
 
-# -- the reader, which knows the page and nothing else -----------------------------------------------------------------
+# -- the reader, which knows the page and nothing else
+# -----------------------------------------------------------------
 
 
 class Row(NamedTuple):
@@ -69,13 +72,26 @@ class Row(NamedTuple):
 
 
 def row_of(meta: bytes, body: bytes) -> Row:
-    checksum, event_id, before, turns, at, schema, shown, structural, encoding, size = struct.unpack_from(
-        ">IIIIqIBBBB", meta
+    checksum, event_id, before, turns, at, schema, shown, structural, encoding, size = (
+        struct.unpack_from(">IIIIqIBBBB", meta)
     )
     (own,) = struct.unpack("<I", meta[-4:])
     proof, kind = meta[32 : 32 + size], meta[32 + size : -4]
     return Row(
-        event_id, kind, schema, shown, structural, at, encoding, before, turns, proof, checksum, own, meta[4:-4], body
+        event_id,
+        kind,
+        schema,
+        shown,
+        structural,
+        at,
+        encoding,
+        before,
+        turns,
+        proof,
+        checksum,
+        own,
+        meta[4:-4],
+        body,
     )
 
 
@@ -87,12 +103,16 @@ def next_head(head: bytes, salt: bytes, row: Row, body: bytes, behind: bytes) ->
     """``behind`` is the salt of the event, or its commitment."""
     fields = f"{row.id} {row.schema} {row.shown} {row.structural} {row.recorded_at} {len(row.kind)} ".encode()
     commitment = hashlib.sha256(behind + body).digest() if len(behind) == 16 else behind
-    return hashlib.sha256(head + salt + b"salted " + fields + row.kind + b"\n" + commitment).digest()
+    return hashlib.sha256(
+        head + salt + b"salted " + fields + row.kind + b"\n" + commitment
+    ).digest()
 
 
 def assert_checksums(name: bytes, row: Row) -> None:
     assert row.body_checksum == zlib.crc32(row.body)
-    assert row.checksum == zlib.crc32(struct.pack(">I", row.body_checksum) + row.columns, zlib.crc32(name))
+    assert row.checksum == zlib.crc32(
+        struct.pack(">I", row.body_checksum) + row.columns, zlib.crc32(name)
+    )
 
 
 def opened(row: Row, name: bytes, data_key: bytes | None) -> tuple[bytes, bytes]:
@@ -120,8 +140,9 @@ def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: by
     """What a body says whose bytes stand beside it."""
     with closing(sqlite3.connect(path)) as connection:
         found = connection.execute(
-            "SELECT a.name, a.encoding, a.body FROM attached d JOIN attachments a USING (conversation, name, encoding) "
-            "WHERE d.event = ? AND d.conversation = (SELECT key FROM conversations WHERE id = CAST(? AS TEXT))",
+            "SELECT a.name, a.encoding, a.body FROM attached d JOIN attachments a USING"
+            " (conversation, name, encoding) WHERE d.event = ? AND d.conversation = (SELECT key"
+            " FROM conversations WHERE id = CAST(? AS TEXT))",
             (row.id, name),
         ).fetchall()
     plain = {}
@@ -130,13 +151,21 @@ def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: by
             assert data_key is not None
             place = b"attachment\0" + struct.pack(">I", encoding) + named + name
             stored = AESGCM(data_key).decrypt(stored[:12], stored[12:], place)
-        value = zlib.decompress(stored) if encoding & 1 else zstandard.decompress(stored) if encoding & 2 else stored
+        value = (
+            zlib.decompress(stored)
+            if encoding & 1
+            else zstandard.decompress(stored)
+            if encoding & 2
+            else stored
+        )
         digest = hashlib.sha256(value).digest()
         keyed = b"" if data_key is None else data_key
         assert named == (
             digest
             if not keyed
-            else hashlib.blake2b(digest, key=keyed, digest_size=32, person=b"foldlog bytes").digest()
+            else hashlib.blake2b(
+                digest, key=keyed, digest_size=32, person=b"foldlog bytes"
+            ).digest()
         )
         plain[digest.hex()] = value
     assert body.startswith(b'{"$bytes":')
@@ -157,7 +186,9 @@ def said_with_bytes(path: Path, name: bytes, row: Row, body: bytes, data_key: by
 def test_bytes_are_read_by_the_page(tmp_path: Path, compression: Any, sealed: bool):
     path = tmp_path / "store.db"
     with open_store(
-        f"sqlite:///{path}", compression=compression, keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None
+        f"sqlite:///{path}",
+        compression=compression,
+        keys=KeyRing([SecretStr(WRAPPING_KEY.hex())]) if sealed else None,
     ) as store:
         part = {"type": "raw", "data": b"zeros" * 100, "$bytes": "a user's"}
         content = (part, {"type": "raw", "data": b"\xff"}, part)
@@ -179,15 +210,22 @@ def conversations(path: Path) -> Iterator[tuple[bytes, bytes, list[Row], bytes |
     with closing(sqlite3.connect(path)) as connection:
         connection.text_factory = bytes
         found = connection.execute(
-            "SELECT key, id, salt, key_id, sealed_key FROM conversations WHERE visible AND erased_at IS NULL"
+            "SELECT key, id, salt, key_id, sealed_key FROM conversations WHERE visible AND"
+            " erased_at IS NULL"
         ).fetchall()
         for key, name, salt, key_id, sealed in found:
             data_key = None
             if sealed is not None:
-                assert key_id.decode() == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
+                assert (
+                    key_id.decode()
+                    == hashlib.sha256(b"foldlog key" + WRAPPING_KEY).hexdigest()[:16]
+                )
                 secret = unwrapped(sealed, name)
                 data_key, salt = secret[:32], secret[32:]
-            asked = "SELECT id, kind, shown, structural, meta, body FROM events WHERE conversation = ? ORDER BY id"
+            asked = (
+                "SELECT id, kind, shown, structural, meta, body FROM events WHERE conversation = ?"
+                " ORDER BY id"
+            )
             rows = []
             for *columns, meta, body in connection.execute(asked, (key,)):
                 rows.append(row_of(meta, body))
@@ -211,14 +249,18 @@ def assert_reads(path: Path) -> dict[bytes, list[Any]]:
     return events
 
 
-# -- what it is given --------------------------------------------------------------------------------------------------
+# -- what it is given
+# --------------------------------------------------------------------------------------------------
 
 
 def history() -> list[Event]:
     return [
         Message(source="user", content="Why does the test fail? \udcff"),
         Action(
-            tool="terminal", arguments={"command": "pytest -x", "n": 1e400}, origin=Origin(format="f"), call_id="call-1"
+            tool="terminal",
+            arguments={"command": "pytest -x", "n": 1e400},
+            origin=Origin(format="f"),
+            call_id="call-1",
         ),
         Observation(tool="terminal", content="1 failed " * 300, call_id="call-1", cause=1),
         CondensationRequest(reason="tokens"),
@@ -231,7 +273,9 @@ def fill(path: Path, *, prefix: str = "", **how: Any) -> None:
         store.register(Views(store))
         for name in NAMES:
             store.append(prefix + name, history(), expected_version=0, idempotency_key="turn-1")
-        later = UnknownEvent(stored_kind="later é", stored_schema=3, body=b'{"kind":"later"}', shown=True)
+        later = UnknownEvent(
+            stored_kind="later é", stored_schema=3, body=b'{"kind":"later"}', shown=True
+        )
         store.ingest(f"{prefix}imported", [later, *history() * 12])
 
 
@@ -243,7 +287,11 @@ def test_a_store_is_read_by_the_page(tmp_path: Path, compression: Any, sealed: b
     events = assert_reads(tmp_path / "store.db")
     assert set(events) == {b"imported", b"c1", "ümlaut \udcff\0".encode("utf-8", "surrogatepass")}
     first, action, *_, condensation = events[b"c1"]
-    assert first == {"kind": "message", "content": "Why does the test fail? \udcff", "source": "user"}
+    assert first == {
+        "kind": "message",
+        "content": "Why does the test fail? \udcff",
+        "source": "user",
+    }
     assert action["arguments"] == {"command": "pytest -x", "n": float("inf")}
     assert condensation["forgotten_event_ids"] == [1, 2]
     assert len(events[b"imported"]) == 61
@@ -268,26 +316,39 @@ def test_marks_proofs_and_encrypted_records_are_read_by_the_page(tmp_path: Path)
         for name, _, rows, data_key in conversations(path):
             assert data_key is not None
             key, created_at, mark = connection.execute(
-                "SELECT key, created_at, mark FROM conversations WHERE id = CAST(? AS TEXT)", (name,)
+                "SELECT key, created_at, mark FROM conversations WHERE id = CAST(? AS TEXT)",
+                (name,),
             ).fetchone()
             keys, first, until = struct.unpack(">3Q", mark[1:25])
             last = rows[-1]
-            shown, structural = last.shown_before + last.shown, last.structural_before + last.structural
+            shown, structural = (
+                last.shown_before + last.shown,
+                last.structural_before + last.structural,
+            )
             ends = struct.pack(">5q", created_at, last.id + 1, last.recorded_at, shown, structural)
-            assert proved(data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name)
+            assert proved(
+                data_key, mark[25:], b"mark\0" + mark[:25] + b"\1" + ends + last.head[:32] + name
+            )
             assert mark[0] == 1
-            assert (keys, first, until) == {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}.get(name, (1, 0, 0))
+            assert (keys, first, until) == {b"c1": (1, 0, 2), b"other imported": (0, 0, 0)}.get(
+                name, (1, 0, 0)
+            )
             assert [row.id for row in rows if row.encoding < 8] == list(range(until))
             for text, start, count, proof in connection.execute(
-                "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?", (key,)
+                "SELECT key, first_id, events, proof FROM idempotency_keys WHERE conversation = ?",
+                (key,),
             ).fetchall():
                 place = b"key\0" + struct.pack(">2qI", start, count, len(text)) + text + name
                 assert proof is None if start < until else proved(data_key, proof, place)
             for projection, version, code, encoding, body in connection.execute(
-                "SELECT projection, version, code, encoding, body FROM records WHERE conversation = ?", (key,)
+                "SELECT projection, version, code, encoding, body FROM records WHERE"
+                " conversation = ?",
+                (key,),
             ).fetchall():
                 columns = struct.pack(">3q", version, code, encoding)
-                place = b"record\0" + columns + struct.pack(">I", len(projection)) + projection + name
+                place = (
+                    b"record\0" + columns + struct.pack(">I", len(projection)) + projection + name
+                )
                 assert json.loads(AESGCM(data_key).decrypt(body[:12], body[12:], place))
                 read += 1
     assert read > 24
@@ -304,8 +365,11 @@ def test_the_example_on_the_page_can_be_computed_again():
     for body, (event_id, kind, shown, structural, meta) in zip(bodies, rows, strict=True):
         row = row_of(bytes.fromhex(meta), body)
         assert (row.id, row.kind, row.shown, row.structural) == (
-            int(event_id), kind.encode(), int(shown), int(structural)
-        )  # fmt: skip
+            int(event_id),
+            kind.encode(),
+            int(shown),
+            int(structural),
+        )
         head = next_head(head, salt, row, body, row.proof[32:])
         assert head == row.head
         assert_checksums(b"c1", row)
@@ -315,8 +379,8 @@ def test_the_records_beside_the_events_have_the_checksums_of_the_page(tmp_path: 
     fill(tmp_path / "store.db")
     with closing(sqlite3.connect(tmp_path / "store.db")) as connection:
         records = connection.execute(
-            "SELECT c.id, r.projection, r.version, r.code, r.encoding, r.body, r.checksum FROM records r "
-            "JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'"
+            "SELECT c.id, r.projection, r.version, r.code, r.encoding, r.body, r.checksum FROM"
+            " records r JOIN conversations c ON c.key = r.conversation WHERE c.id = 'c1'"
         ).fetchall()
     assert len(records) == 2
     for name, projection, version, code, encoding, body, written in records:
@@ -331,7 +395,9 @@ def test_every_kind_and_field_is_on_the_page():
         row[0]: (int(row[1]), row[2])
         for row in re.findall(r"^\| `(\w+)` \| (\d) \| (.*?) \| [^|]*\|$", PAGE, re.MULTILINE)
     }
-    assert {kind: len(UPCASTS.get(kind, ())) + 1 for kind in KINDS} == {kind: row[0] for kind, row in table.items()}
+    assert {kind: len(UPCASTS.get(kind, ())) + 1 for kind in KINDS} == {
+        kind: row[0] for kind, row in table.items()
+    }
     common = {
         "kind",
         "id",
@@ -360,12 +426,12 @@ def test_a_store_is_read_without_the_package(tmp_path: Path):
     with open_store(url) as store:
         store.append("c1", Message(source="user", content="hello"), expected_version=0)
     program = (
-        "import sys; sys.modules['isal'] = sys.modules['isal.isal_zlib'] = None\n"
-        "import zlib\n"
-        "from foldlog.eventstore import open_store\n"
-        "from foldlog.eventstore.log.row import crc32\n"
-        "assert crc32 is zlib.crc32\n"
-        "with open_store(sys.argv[1]) as store: print([event.content for event in store.events('c1')])"
+        "import sys; sys.modules['isal'] = sys.modules['isal.isal_zlib'] = None\nimport zlib\nfrom"
+        " foldlog.eventstore import open_store\nfrom foldlog.eventstore.log.row import"
+        " crc32\nassert crc32 is zlib.crc32\nwith open_store(sys.argv[1]) as store:"
+        " print([event.content for event in store.events('c1')])"
     )
-    said = subprocess.run([sys.executable, "-c", program, url], capture_output=True, text=True, check=True)
+    said = subprocess.run(
+        [sys.executable, "-c", program, url], capture_output=True, text=True, check=True
+    )
     assert said.stdout.strip() == "['hello']"

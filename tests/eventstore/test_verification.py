@@ -1,4 +1,6 @@
-"""What ``verify`` finds in a store that somebody, or a disk, has spoilt. Each row is spoilt behind the store's back."""
+"""What ``verify`` finds in a store that somebody, or a disk, has spoilt. Each row is spoilt behind
+the store's back.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,10 @@ NAMES = ("a", "b")
 LENGTH = 12
 
 CHANGED = "its checksum does not match, so these are not the bytes that were written"
-MISFIT = "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in its meta"
+MISFIT = (
+    "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in"
+    " its meta"
+)
 STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
 
@@ -44,7 +49,11 @@ def made_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_store(f"sqlite:///{path}") as store:
         for name in NAMES:
             for n in range(LENGTH):
-                event = CondensationRequest() if n == 5 else Message(source="user", content=f"{name} says {n}")
+                event = (
+                    CondensationRequest()
+                    if n == 5
+                    else Message(source="user", content=f"{name} says {n}")
+                )
                 store.append(name, event, expected_version=n)
     return path
 
@@ -67,7 +76,9 @@ def verdicts(path: Path, **published: Published) -> dict[str | None, Verdict]:
 
 
 def found(path: Path, **published: Published) -> dict[str, list[str]]:
-    """Findings by conversation, of those that have any; those of the database under an empty name."""
+    """Findings by conversation, of those that have any; those of the database under an empty
+    name.
+    """
     return {
         name or "": [str(finding) for finding in verdict.findings]
         for name, verdict in verdicts(path, **published).items()
@@ -76,21 +87,30 @@ def found(path: Path, **published: Published) -> dict[str, list[str]]:
 
 
 def of(conversation: str, event_id: int) -> str:
-    return f"conversation = (SELECT key FROM conversations WHERE id = '{conversation}') AND id = {event_id}"
+    return (
+        f"conversation = (SELECT key FROM conversations WHERE id = '{conversation}') AND id ="
+        f" {event_id}"
+    )
 
 
 def test_a_rekey_names_a_row_with_a_damaged_head_and_not_the_first_of_its_next_step(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(rekey_steps, "_ROWS_FIRST", 8)
-    spoil(path, f"UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE {of('a', 7)}")
+    spoil(
+        path, f"UPDATE events SET meta = meta_with(meta, 'head', zeroblob(32)) WHERE {of('a', 7)}"
+    )
     with open_store(f"sqlite:///{path}", compression="zlib") as store:
         assert [each.damaged for each in rekey(store)] == [(7,), ()]
 
 
 def test_a_sound_store_has_no_findings_and_says_how_many_events_were_checked(path: Path):
     assert found(path) == {}
-    assert [(v.conversation, v.version) for v in verdicts(path).values()] == [("a", LENGTH), ("b", LENGTH), (None, 0)]
+    assert [(v.conversation, v.version) for v in verdicts(path).values()] == [
+        ("a", LENGTH),
+        ("b", LENGTH),
+        (None, 0),
+    ]
 
 
 def changed(column: str, change: str) -> str:
@@ -109,7 +129,10 @@ OF_B = "conversation = (SELECT key FROM conversations WHERE id = 'b')"
 
 
 def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
-    return [f"{events} of the {of} recorded events are neither stored nor in the tombstone of an erased conversation"]
+    return [
+        f"{events} of the {of} recorded events are neither stored nor in the tombstone of an erased"
+        " conversation"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -144,48 +167,84 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
         ),
         (
             [f"DELETE FROM events WHERE {of('a', 4)}", f"DELETE FROM events WHERE {of('b', 0)}"],
-            {"a": ["event 4: it is missing"], "b": ["event 0: it is missing"], "": neither_stored(2)},
+            {
+                "a": ["event 4: it is missing"],
+                "b": ["event 0: it is missing"],
+                "": neither_stored(2),
+            },
         ),
-        ([moved(3, 100), moved(8, 3), moved(100, 8)], {"a": [f"event 3: {CHANGED}", f"event 8: {CHANGED}"]}),
+        (
+            [moved(3, 100), moved(8, 3), moved(100, 8)],
+            {"a": [f"event 3: {CHANGED}", f"event 8: {CHANGED}"]},
+        ),
         ([moved(3, 100), moved(4, 3), moved(100, 4)], {"a": [f"events 3 to 4: {CHANGED}"]}),
-        ([f"UPDATE events SET {OF_B}, id = 12 WHERE {of('a', 11)}"], {"b": [f"event 12: {CHANGED}"]}),
+        (
+            [f"UPDATE events SET {OF_B}, id = 12 WHERE {of('a', 11)}"],
+            {"b": [f"event 12: {CHANGED}"]},
+        ),
         ([f"DELETE FROM events WHERE {of('a', 11)}"], {"": neither_stored(1)}),
         (
             [
-                "INSERT INTO conversations (id, visible, created_at, salt, parent, parent_version) "
-                "SELECT 'fork of a', 1, created_at, salt, key, 12 FROM conversations WHERE id = 'a'",
+                (
+                    "INSERT INTO conversations (id, visible, created_at, salt, parent,"
+                    " parent_version) SELECT 'fork of a', 1, created_at, salt, key, 12 FROM"
+                    " conversations WHERE id = 'a'"
+                ),
                 f"DELETE FROM events WHERE {of('a', 11)}",
             ],
             {"fork of a": ["event 11: it is missing"], "": neither_stored(1)},
         ),
-        (["UPDATE conversations SET id = 'A' WHERE id = 'a'"], {"A": [f"events 0 to 11: {CHANGED}"]}),
+        (
+            ["UPDATE conversations SET id = 'A' WHERE id = 'a'"],
+            {"A": [f"events 0 to 11: {CHANGED}"]},
+        ),
         (
             [
                 "DROP INDEX events_by_id",
                 "CREATE INDEX events_by_id ON events (conversation, id)",
-                "INSERT INTO events SELECT 1000, conversation, id, kind, 0, structural, meta, body "
-                f"FROM events WHERE {of('a', 7)}",
+                (
+                    "INSERT INTO events SELECT 1000, conversation, id, kind, 0, structural, meta,"
+                    f" body FROM events WHERE {of('a', 7)}"
+                ),
             ],
             {"a": ["event 7: it is stored twice"], "": neither_stored(975, 1000)},
         ),
         (
-            [f"DELETE FROM events WHERE {of('a', 6)}", changed("body", "CAST(replace(body, 'says', 'sayz') AS TEXT)")],
+            [
+                f"DELETE FROM events WHERE {of('a', 6)}",
+                changed("body", "CAST(replace(body, 'says', 'sayz') AS TEXT)"),
+            ],
             {"a": ["event 6: it is missing", f"event 7: {CHANGED}"], "": neither_stored(1)},
         ),
         (
-            [f"DELETE FROM events WHERE {of('b', 4)}", f"UPDATE events SET {OF_B}, id = 4 WHERE {of('a', 8)}"],
+            [
+                f"DELETE FROM events WHERE {of('b', 4)}",
+                f"UPDATE events SET {OF_B}, id = 4 WHERE {of('a', 8)}",
+            ],
             {"a": ["event 8: it is missing"], "b": [f"event 4: {CHANGED}"], "": neither_stored(1)},
         ),
         (
-            ["UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'", f"DELETE FROM events WHERE {of('a', 4)}"],
+            [
+                "UPDATE conversations SET salt = zeroblob(16) WHERE id = 'a'",
+                f"DELETE FROM events WHERE {of('a', 4)}",
+            ],
             {
-                "a": [f"events 0 to 3: {STRAY}", "event 4: it is missing", f"events 6 to 11: {STRAY}"],
+                "a": [
+                    f"events 0 to 3: {STRAY}",
+                    "event 4: it is missing",
+                    f"events 6 to 11: {STRAY}",
+                ],
                 "": neither_stored(1),
             },
         ),
         (
             ["UPDATE conversations SET visible = 0 WHERE id = 'a'"],
-            {"": ["conversation 'a' is hidden, as if it were still being imported, but it was visible before"]},
+            {
+                "": [
+                    "conversation 'a' is hidden, as if it were still being imported, but it was"
+                    " visible before"
+                ]
+            },
         ),
         pytest.param(  # a sum takes it for a number; an append does not
             ["UPDATE store SET value = '2' WHERE name = 'positions_given'"],
@@ -194,7 +253,9 @@ def neither_stored(events: int, of: int = 2 * LENGTH) -> list[str]:
         ),
     ],
 )
-def test_what_was_spoilt_is_named_and_nothing_else(path: Path, spoilt: list[str], told: dict[str, list[str]]):
+def test_what_was_spoilt_is_named_and_nothing_else(
+    path: Path, spoilt: list[str], told: dict[str, list[str]]
+):
     spoil(path, *spoilt)
     assert found(path) == told
 
@@ -202,14 +263,21 @@ def test_what_was_spoilt_is_named_and_nothing_else(path: Path, spoilt: list[str]
 @pytest.mark.parametrize("flag", ["shown", "structural"])
 def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(path: Path, flag: str):
     with open_store(f"sqlite:///{path}") as store:
-        store.append("a", [Annotation(name="n"), Message(source="user", content="x")], expected_version=LENGTH)
+        store.append(
+            "a",
+            [Annotation(name="n"), Message(source="user", content="x")],
+            expected_version=LENGTH,
+        )
     spoil(path, f"UPDATE events SET {flag} = 1 WHERE {of('a', LENGTH)}")
     with open_store(f"sqlite:///{path}") as store:
         reads = [lambda reading: reading.flagged_events([(0, LENGTH + 1)])]
         if flag == "structural":
             reads.append(lambda reading: [*reading.structural_events(0, LENGTH + 1)])
         for read in reads:
-            with pytest.raises(CorruptEvent, match=f"event {LENGTH}: an index has it among the events that are shown"):
+            with pytest.raises(
+                CorruptEvent,
+                match=f"event {LENGTH}: an index has it among the events that are shown",
+            ):
                 store.query("a", read)
         assert len([*store.events("a")]) == LENGTH + 2
 
@@ -223,7 +291,9 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path: P
 
 
 def rewritten(path: Path, conversation: str, event_id: int, body: bytes) -> None:
-    """By somebody who knows how checksums are made, and does not make the heads of all that follows."""
+    """By somebody who knows how checksums are made, and does not make the heads of all that
+    follows.
+    """
     with open_store(f"sqlite:///{path}?mode=ro") as store:
         recorder = store._recorder
         with recorder.read() as reader:
@@ -249,13 +319,17 @@ def test_an_inserted_event_and_a_removed_one_shift_what_follows(tmp_path: Path):
     path = tmp_path / "long.db"
     with open_store(f"sqlite:///{path}") as store:
         for name in ("a", "b"):
-            store.append(name, [Message(source="user", content=str(n)) for n in range(60)], expected_version=0)
+            store.append(
+                name,
+                [Message(source="user", content=str(n)) for n in range(60)],
+                expected_version=0,
+            )
     spoil(
         path,
         "UPDATE events SET id = id + 1000 WHERE id >= 20",
         "UPDATE events SET id = id - 999 WHERE id >= 1000 AND conversation = 1",
-        "INSERT INTO events SELECT 1000, conversation, 20, kind, shown, structural, meta, body FROM events "
-        "WHERE conversation = 1 AND id = 19",
+        "INSERT INTO events SELECT 1000, conversation, 20, kind, shown, structural, meta, body FROM"
+        " events WHERE conversation = 1 AND id = 19",
         "DELETE FROM events WHERE id = 1020",
         "UPDATE events SET id = id - 1001 WHERE id > 1000",
     )
@@ -272,9 +346,13 @@ def published(path: Path, name: str) -> Published:
 
 def test_a_cut_tail_shows_against_a_published_head(path: Path):
     head = published(path, "a")
-    spoil(path, f"DELETE FROM events WHERE {of('a', 11)}", f"DELETE FROM events WHERE {of('a', 10)}")
+    spoil(
+        path, f"DELETE FROM events WHERE {of('a', 11)}", f"DELETE FROM events WHERE {of('a', 10)}"
+    )
     findings = found(path, a=head)
-    assert findings["a"] == ["its end is cut off: it had 12 events when its head was published, and has 10"]
+    assert findings["a"] == [
+        "its end is cut off: it had 12 events when its head was published, and has 10"
+    ]
 
 
 def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Path):
@@ -308,10 +386,16 @@ def test_a_head_published_early_is_met_on_the_way(path: Path):
 
 def test_keys_and_records_that_know_more_than_the_events_tell_of_a_cut(path: Path):
     with open_store(f"sqlite:///{path}") as store:
-        store.append("a", Message(source="user", content="x"), expected_version=LENGTH, idempotency_key="turn-9")
+        store.append(
+            "a",
+            Message(source="user", content="x"),
+            expected_version=LENGTH,
+            idempotency_key="turn-9",
+        )
     spoil(path, f"DELETE FROM events WHERE {of('a', LENGTH)}")
     assert found(path)["a"] == [
-        "an idempotency key stands for events 12 to 12, and there are only 12: its end may be cut off"
+        "an idempotency key stands for events 12 to 12, and there are only 12: its end may be"
+        " cut off"
     ]
 
 
@@ -332,12 +416,17 @@ def test_an_index_that_loses_the_end_is_named(path: Path):
 def test_a_missing_index_is_named(path: Path, index: str):
     """Also one without which a question of the check cannot be answered."""
     spoil(path, f"DROP INDEX {index}")
-    problem = f"the index {index} is missing, so reading is slow or fails; a copy of the store has it again"
+    problem = (
+        f"the index {index} is missing, so reading is slow or fails; a copy of the store has it"
+        " again"
+    )
     assert any(finding.startswith(problem) for finding in found(path)[""])
 
 
 def test_an_index_with_an_entry_too_many_is_named(path: Path):
-    """The index still knows an event that the table no longer has, as after an interrupted repair."""
+    """The index still knows an event that the table no longer has, as after an interrupted
+    repair.
+    """
     with index_described_as(path, f"id <> {LENGTH - 1}") as connection:
         connection.execute(f"DELETE FROM events WHERE {of('a', LENGTH - 1)}")
     assert "wrong # of entries in index events_by_id" in found(path)[""]
@@ -368,9 +457,13 @@ def test_lists_that_contradict_their_conversations_are_found(path: Path, change:
 
 
 def lose_entry(path: Path, event_id: int) -> None:
-    """Take the entries of the events with this id out of their index, which the file does not say."""
+    """Take the entries of the events with this id out of their index, which the file does not
+    say.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()[0]
+        sql = connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'"
+        ).fetchone()[0]
         connection.execute("DROP INDEX events_by_id")
         connection.execute(f"{sql} WHERE id <> {event_id}")
         describe_index(connection, sql)
@@ -380,7 +473,9 @@ def lose_entry(path: Path, event_id: int) -> None:
 def index_described_as(path: Path, where: str) -> Iterator[sqlite3.Connection]:
     """Meanwhile the file says that the index of events has only those that fulfil a condition."""
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
-        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()[0]
+        sql = connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = 'events_by_id'"
+        ).fetchone()[0]
         describe_index(connection, f"{sql} WHERE {where}")
         yield connection
         describe_index(connection, sql)
@@ -396,32 +491,58 @@ def describe_index(connection: sqlite3.Connection, sql: str) -> None:
 def test_a_column_of_another_type_is_found_and_named(path: Path, column: str):
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
-        connection.execute("UPDATE sqlite_schema SET sql = replace(sql, ' STRICT', '') WHERE name = 'events'")
-    spoil(path, "PRAGMA ignore_check_constraints = ON", f"UPDATE events SET {column} = 'text' WHERE {of('a', 7)}")
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = replace(sql, ' STRICT', '') WHERE name = 'events'"
+        )
+    spoil(
+        path,
+        "PRAGMA ignore_check_constraints = ON",
+        f"UPDATE events SET {column} = 'text' WHERE {of('a', 7)}",
+    )
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("PRAGMA writable_schema = ON")
-        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()[0]
-        connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = 'events'", (f"{sql} STRICT",))
+        sql = connection.execute("SELECT sql FROM sqlite_schema WHERE name = 'events'").fetchone()[
+            0
+        ]
+        connection.execute(
+            "UPDATE sqlite_schema SET sql = ? WHERE name = 'events'", (f"{sql} STRICT",)
+        )
     assert any(finding.startswith("event 7: ") for finding in found(path)["a"])
 
 
 @pytest.mark.parametrize("change", ["first_id = -1", "events = 0", "events = -3"])
 def test_a_key_that_stands_for_impossible_events_is_named(path: Path, change: str):
     with open_store(f"sqlite:///{path}") as store:
-        store.append("a", Message(source="user", content="x"), expected_version=LENGTH, idempotency_key="turn-9")
+        store.append(
+            "a",
+            Message(source="user", content="x"),
+            expected_version=LENGTH,
+            idempotency_key="turn-9",
+        )
     spoil(path, f"UPDATE idempotency_keys SET {change}")
     assert found(path) == {"a": ["the record of an idempotency key is damaged"]}
 
 
-def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(path: Path):
+def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_followed_all_the_same(
+    path: Path,
+):
     with open_store(f"sqlite:///{path}") as store:
         erase(store, "a", reason="asked for")
-        Histories(store).create("a", replace_erased=True).append(Message(source="user", content="new"))
+        Histories(store).create("a", replace_erased=True).append(
+            Message(source="user", content="new")
+        )
         store.fork("b", 2, "fork")
         followed = list(store.follow())
-    spoil(path, "UPDATE events SET body = CAST(replace(body, 'e', 'o') AS TEXT) WHERE conversation < 0")
+    spoil(
+        path,
+        "UPDATE events SET body = CAST(replace(body, 'e', 'o') AS TEXT) WHERE conversation < 0",
+    )
     with open_store(f"sqlite:///{path}") as store:
-        told = [(one.conversation, one.generation, str(each)) for one in verify(store) for each in one.findings]
+        told = [
+            (one.conversation, one.generation, str(each))
+            for one in verify(store)
+            for each in one.findings
+        ]
         assert [each[:2] for each in told] == [("a", 0), ("fork", 0)]
         assert "the entry of its ledger 'erased', number 0, is damaged" in told[0][2]
         (erased,) = (each for each in followed if isinstance(each.event, Erased))
@@ -431,11 +552,15 @@ def test_a_damaged_entry_of_the_ledger_is_found_and_that_of_an_erasure_is_follow
 
 
 def change_type(path: Path, table: str, column: str, value: str) -> None:
-    """Give a column of each row of a STRICT table a value of another type, as a flipped bit does."""
+    """Give a column of each row of a STRICT table a value of another type, as a flipped bit
+    does.
+    """
     with closing(sqlite3.connect(path, isolation_level=None)) as connection:
         connection.execute("PRAGMA writable_schema = ON")
         connection.execute("PRAGMA ignore_check_constraints = ON")
-        [(sql,)] = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table,)).fetchall()
+        [(sql,)] = connection.execute(
+            "SELECT sql FROM sqlite_schema WHERE name = ?", (table,)
+        ).fetchall()
         loose = re.sub(r"STRICT,? ?|NOT NULL", "", sql).rstrip(", ")
         loose = re.sub(r"\b(INTEGER|TEXT)\b(?! PRIMARY KEY)", "BLOB", loose)
         connection.execute("UPDATE sqlite_schema SET sql = ? WHERE name = ?", (loose, table))
@@ -462,23 +587,42 @@ def of_all_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     "place",
     [
-        *("conversations.created_at", "conversations.salt", "conversations.erased_at", "conversations.erased_head"),
+        *(
+            "conversations.created_at",
+            "conversations.salt",
+            "conversations.erased_at",
+            "conversations.erased_head",
+        ),
         *("events.meta", "events.shown", "events.kind", "events.conversation"),
-        *("listing.version", "listing.at", "records.version", "idempotency_keys.first_id", "store.value"),
+        *(
+            "listing.version",
+            "listing.at",
+            "records.version",
+            "idempotency_keys.first_id",
+            "store.value",
+        ),
     ],
 )
-def test_a_column_of_another_type_is_damage_and_no_error_of_python(tmp_path, of_all_tables, place, value):
+def test_a_column_of_another_type_is_damage_and_no_error_of_python(
+    tmp_path, of_all_tables, place, value
+):
     path = Path(shutil.copy(of_all_tables, tmp_path / "h.db"))
     with suppress(sqlite3.IntegrityError):  # this value cannot be in an index
         change_type(path, *place.split("."), value)
     with suppress(EventStoreError), open_histories(path) as histories:
         calls: list[Callable[[], object]] = [
             *(histories.list, partial(histories.list, {"user": "u"}, age_max_s=0)),
-            *(lambda: deque(histories.store.follow()), lambda: [*histories.store.iter_conversations()]),
+            *(
+                lambda: deque(histories.store.follow()),
+                lambda: [*histories.store.iter_conversations()],
+            ),
             lambda: deque(histories.maintenance.verify()),
         ]
         for history in map(histories.__getitem__, ("a", "b", "fork")):
-            calls += [history.view, partial(history.append, Message(source="user", content="x"), idempotency_key="k")]
+            calls += [
+                history.view,
+                partial(history.append, Message(source="user", content="x"), idempotency_key="k"),
+            ]
         for call in calls:
             with suppress(EventStoreError):
                 call()
@@ -486,6 +630,9 @@ def test_a_column_of_another_type_is_damage_and_no_error_of_python(tmp_path, of_
 
 @pytest.mark.parametrize("column", ["created_at", "erased_at"])
 def test_a_time_that_no_clock_has_is_named(path, column):
-    spoil(path, f"UPDATE conversations SET {column} = {2**62} WHERE id = CAST('b' AS BLOB) OR id = 'b'")
+    spoil(
+        path,
+        f"UPDATE conversations SET {column} = {2**62} WHERE id = CAST('b' AS BLOB) OR id = 'b'",
+    )
     told = [finding for findings in found(path).values() for finding in findings]
     assert sum("it has a time that no clock has" in finding for finding in told) == 1

@@ -1,4 +1,6 @@
-"""The lock between processes: who holds it, how long others wait for it, and what becomes of those who gave up."""
+"""The lock between processes: who holds it, how long others wait for it, and what becomes of those
+who gave up.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, InvalidOption, Message, Store, StoreUnavailable, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    InvalidOption,
+    Message,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
 
@@ -45,7 +54,9 @@ def path(tmp_path: Path) -> str:
 @contextmanager
 def held_by_another_process(path: str) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", HOLD, path]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
@@ -62,17 +73,24 @@ def until(condition: object) -> None:
 
 
 def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
-    with Store(SQLiteRecorder(path, patience_s=0.2)) as store, held_by_another_process(path) as holder:
+    with (
+        Store(SQLiteRecorder(path, patience_s=0.2)) as store,
+        held_by_another_process(path) as holder,
+    ):
         os.kill(holder.pid, signal.SIGSTOP)
         for _ in range(3):
             with pytest.raises(StoreUnavailable) as raised:
                 store.append("c", HI, expected_version=ANY_VERSION)
-            assert f"process {holder.pid} on host {socket.gethostname()} holds it" in str(raised.value)
+            assert f"process {holder.pid} on host {socket.gethostname()} holds it" in str(
+                raised.value
+            )
             assert f"kill -CONT {holder.pid}" in str(raised.value)
             assert "waited 0.2 s" in str(raised.value)
             assert "nothing was written" in str(raised.value)
             assert "set patience_s in the URL" in str(raised.value)
-        waiting = [thread for thread in threading.enumerate() if thread.name == "foldlog-write-lock"]
+        waiting = [
+            thread for thread in threading.enumerate() if thread.name == "foldlog-write-lock"
+        ]
         assert len(waiting) == 1  # the next one goes on waiting where the one before gave up
         holder.kill()
         holder.wait()
@@ -166,7 +184,9 @@ lock.take(0.0)
 
 
 def test_a_lock_file_that_is_cut_does_not_end_the_process(path: str):
-    """As a full disk in memory does, which has no room for a page of the file: reading it by a mapping is a SIGBUS."""
+    """As a full disk in memory does, which has no room for a page of the file: reading it by a
+    mapping is a SIGBUS.
+    """
     ended = subprocess.run([sys.executable, "-c", CUT_WHILE_OPEN, path], check=False)
     assert ended.returncode == 0
     assert Path(f"{path}-queue").read_bytes().partition(b" ")[0].isdigit()
@@ -175,7 +195,9 @@ def test_a_lock_file_that_is_cut_does_not_end_the_process(path: str):
 @pytest.mark.parametrize("address", ["sqlite:///{}", "postgresql://h/d"])
 def test_a_patience_that_is_none_is_refused(tmp_path: Path, address: str):
     for patience in ("0", "-1", "soon", "1.5", "", "1000000", "٣"):
-        with pytest.raises(InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"):
+        with pytest.raises(
+            InvalidOption, match=r"sets patience_s to .* use a whole number from 1 to 999999"
+        ):
             open_store(f"{address.format(tmp_path / 'h.db')}?patience_s={patience}")
 
 
@@ -196,12 +218,14 @@ def test_a_thread_of_this_process_that_holds_up_the_others_is_named(path: str):
     with Store(SQLiteRecorder(path, patience_s=0.2)) as store:
         store.append("c", HI, expected_version=0)
         holder = threading.Thread(
-            target=lambda: store.append("c", HI, expected_version=1, guard=hold), name="the slow one"
+            target=lambda: store.append("c", HI, expected_version=1, guard=hold),
+            name="the slow one",
         )
         holder.start()
         begun.wait(PATIENCE_S)
         with pytest.raises(
-            StoreUnavailable, match=rf"thread 'the slow one' of this process \(process {os.getpid()} on"
+            StoreUnavailable,
+            match=rf"thread 'the slow one' of this process \(process {os.getpid()} on",
         ):
             store.append("c", HI, expected_version=ANY_VERSION)
         go_on.set()

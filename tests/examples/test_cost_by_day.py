@@ -32,7 +32,10 @@ def say(url: str, model: str, times: int) -> None:
         for _ in range(times):
             meta = {"model": model, "total_tokens": 10, "cost": 0.5}
             histories["c1"].append(
-                [Message(source="user", content="hi"), Message(source="agent", content="ho", meta=meta)]
+                [
+                    Message(source="user", content="hi"),
+                    Message(source="agent", content="ho", meta=meta),
+                ]
             )
 
 
@@ -50,7 +53,9 @@ def test_each_call_is_counted_once_over_several_runs(url: str, tmp_path: Path):
     assert run(url, table) == "m1 3 calls 30 tokens 1.5000"
     with foldlog.open(url) as histories:
         metadata = {"model": "m1", "cost": 0.25}
-        forget = CondensationAction(forgotten_event_ids=[0], summary="hi", summary_offset=0, metadata=metadata)
+        forget = CondensationAction(
+            forgotten_event_ids=[0], summary="hi", summary_offset=0, metadata=metadata
+        )
         histories["c1"].append(forget)
     assert run(url, table) == "m1 4 calls 30 of 3 tokens 1.7500"
 
@@ -59,10 +64,14 @@ def test_what_is_not_known_is_not_nothing_and_a_reply_in_several_events_is_one_c
     url = f"sqlite:///{tmp_path}/history.db"
     call = {"prompt_tokens": 8, "completion_tokens": 2}
     told = [{"model": "m", "usage": call}, {"model": "m", "usage": call, "cost": 0.5}]
-    told += [{"model": "m", "usage": {**call, "completion_tokens": n}, "reply": "r"} for n in (1, 7)]
+    told += [
+        {"model": "m", "usage": {**call, "completion_tokens": n}, "reply": "r"} for n in (1, 7)
+    ]
     with foldlog.open(url) as histories:
         histories["c"].append([Message(source="agent", content="hm", meta=meta) for meta in told])
-        histories["c"].append_reply({"role": "assistant", "content": "ho", "model": "m"}, meta={"model": "m"})
+        histories["c"].append_reply(
+            {"role": "assistant", "content": "ho", "model": "m"}, meta={"model": "m"}
+        )
     assert run(url, tmp_path / "costs.db") == "m 4 calls 35 of 3 tokens 0.5000 of 1"
 
 

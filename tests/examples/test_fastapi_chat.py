@@ -1,4 +1,6 @@
-"""The chat server: many users at once, and a user who goes away at any moment leaves a history that goes on."""
+"""The chat server: many users at once, and a user who goes away at any moment leaves a history that
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,10 @@ async def leave(app, until, *, spec_version):
         "raw_path": b"/users/ann/chats/first",
         "root_path": "",
         "query_string": b"",
-        "headers": [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())],
+        "headers": [
+            (b"content-type", b"application/json"),
+            (b"content-length", str(len(body)).encode()),
+        ],
         "client": ("ann", 1),
         "server": ("chat", 80),
     }
@@ -106,22 +111,30 @@ def recorded(url, id="ann/first"):
 def test_many_users_are_answered_from_their_own_histories(chat, url):
     async def all_at_once(client):
         posts = (
-            client.post(f"/users/u{user}/chats/c", json={"text": f"{user}?"}) for user in range(8) for _ in range(2)
+            client.post(f"/users/u{user}/chats/c", json={"text": f"{user}?"})
+            for user in range(8)
+            for _ in range(2)
         )
         return await asyncio.gather(*posts)
 
     replies = served(chat.chat_app(url, chat.rehearsal, clock), all_at_once)
-    assert {(reply.status_code, reply.text) for reply in replies} == {(200, "Let me look. It is noon.\n")}
+    assert {(reply.status_code, reply.text) for reply in replies} == {
+        (200, "Let me look. It is noon.\n")
+    }
     for user in range(8):
         events, _ = recorded(url, f"u{user}/c")
         assert [type(event) for event in events] == [Message, Action, Observation, Message] * 2
         assert [event.content for event in events if event.source == "user"] == [f"{user}?"] * 2
 
 
-@pytest.mark.parametrize("user, status", [("a%2Fb", 404), ("a.b", 422), ("a" * 65, 422)], ids=["slash", "dot", "long"])
+@pytest.mark.parametrize(
+    "user, status", [("a%2Fb", 404), ("a.b", 422), ("a" * 65, 422)], ids=["slash", "dot", "long"]
+)
 def test_a_name_that_is_not_plain_is_refused(chat, url, user, status):
     app = chat.chat_app(url, chat.rehearsal, clock)
-    reply = served(app, lambda client: client.post(f"/users/{user}/chats/c", json={"text": "hello"}))
+    reply = served(
+        app, lambda client: client.post(f"/users/{user}/chats/c", json={"text": "hello"})
+    )
     assert reply.status_code == status
     with foldlog.open(url) as histories:
         assert list(histories) == []
@@ -141,7 +154,8 @@ def test_what_was_said_is_kept_when_the_user_goes_away(chat, url, spec_version):
     async def work(client):
         with nullcontext() if spec_version == "2.3" else pytest.raises(ClientDisconnect):
             await leave(app, lambda text: text.endswith("a time"), spec_version=spec_version)
-        # closed when the request ends, and not when the garbage is collected: the chat is free, the text recorded
+        # closed when the request ends, and not when the garbage is collected: the chat is free, the
+        # text recorded
         history = app.state.histories["ann/first"]
         return [(event.source, event.content) async for event in history.events() if event.shown]
 
@@ -181,7 +195,9 @@ def test_what_was_said_is_kept_when_the_model_fails(chat, url):
     assert [event.content for event in recorded(url)[0]] == ["hello", "Once upon"]
 
 
-def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(chat, url, monkeypatch):
+def test_a_reply_is_recorded_once_when_the_user_goes_away_while_it_is_recorded(
+    chat, url, monkeypatch
+):
     recording, append_reply = [], foldlog.aio.AsyncHistory.append_reply
 
     async def slowly(history, reply):
@@ -204,11 +220,17 @@ def test_a_message_to_a_busy_chat_gets_a_409_and_is_not_recorded(chat, url, monk
     monkeypatch.setattr(chat, "WAIT_S", 0.0)
     app = chat.chat_app(url, chat.rehearsal, clock)
     with foldlog.open(url) as histories, histories["ann/first"].lease(worker="web-2"):
-        reply = served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
+        reply = served(
+            app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"})
+        )
         assert reply.status_code == 409
-        assert reply.json() == {"detail": "another message of this chat is being answered; try again"}
+        assert reply.json() == {
+            "detail": "another message of this chat is being answered; try again"
+        }
         assert histories["ann/first"].version() == 0
-    reply = served(app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"}))
+    reply = served(
+        app, lambda client: client.post("/users/ann/chats/first", json={"text": "hello"})
+    )
     assert reply.status_code == 200
 
 
@@ -223,7 +245,9 @@ def test_a_message_to_an_erased_chat_gets_a_410(chat, url):
     assert served(app, say).status_code == 410
 
 
-def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(chat, url, monkeypatch):
+def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(
+    chat, url, monkeypatch
+):
     """On a full disk, with three workers: tests/examples/test_fastapi_workers.py."""
 
     def full(*_, **__):

@@ -1,4 +1,6 @@
-"""The chat server as three processes: one chat that all of them answer, and one of them that is killed."""
+"""The chat server as three processes: one chat that all of them answer, and one of them that is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -51,10 +53,22 @@ def serving(db: str, folder: Path) -> Iterator[str]:
     (folder / "workers.py").write_text(APP)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", "--factory", "workers:app", "--workers", "3", "--port", str(port)]
+    command = [
+        sys.executable,
+        "-m",
+        "uvicorn",
+        "--factory",
+        "workers:app",
+        "--workers",
+        "3",
+        "--port",
+        str(port),
+    ]
     environment = {**os.environ, "CHAT_DB": db, "PYTHONPATH": f"{folder}:{EXAMPLES}"}
     with (folder / "out").open("wb") as out:
-        server = subprocess.Popen(command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True)
+        server = subprocess.Popen(
+            command, cwd=folder, env=environment, stdout=out, stderr=out, start_new_session=True
+        )
     try:
         _wait(lambda: (folder / "out").read_text().count("Application startup complete") == 3)
         yield f"http://127.0.0.1:{port}"
@@ -81,7 +95,9 @@ def served(db: str, tmp_path: Path) -> Iterator[str]:
         yield f"{address}/users/ann/chats/first"
 
 
-def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str, db: str, tmp_path: Path):
+def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(
+    served: str, db: str, tmp_path: Path
+):
     async def at_once() -> list[tuple[int, str]]:
         async with httpx.AsyncClient(timeout=120) as client:
             return await asyncio.gather(*(_say(client, served, f"{n}?") for n in range(24)))
@@ -115,7 +131,8 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
 
         asyncio.run(killed())
         later = history.events(version)
-        events = [event for event in later if not isinstance(event, CondensationAction)]  # its View is long by then
+        # its View is long by then
+        events = [event for event in later if not isinstance(event, CondensationAction)]
         assert [type(event) for event in events] == [*[Message, Action, Observation] * 2, Message]
         assert events[2].content == "interrupted: the server was stopped"
         assert history.view().to_messages()[-1]["role"] == "assistant"
@@ -123,14 +140,19 @@ def test_three_workers_answer_one_chat_and_go_on_where_one_is_killed(served: str
 
 @pytest.mark.long  # short: test_fastapi_chat.py, a store that cannot write
 def test_three_workers_go_on_by_themselves_when_a_full_disk_has_space_again(tmp_path: Path):
-    with mounted(tmp_path / "disk", "size=3m") as disk, serving(str(disk / "chat.db"), tmp_path) as address:
+    with (
+        mounted(tmp_path / "disk", "size=3m") as disk,
+        serving(str(disk / "chat.db"), tmp_path) as address,
+    ):
 
         def healthy() -> bool:
             return httpx.get(f"{address}/healthz", timeout=60).status_code == 200
 
         def say(chat: str) -> int:
             message = {"text": "x" * 20_000}
-            return httpx.post(f"{address}/users/ann/chats/{chat}", json=message, timeout=60).status_code
+            return httpx.post(
+                f"{address}/users/ann/chats/{chat}", json=message, timeout=60
+            ).status_code
 
         assert [say(f"before-{n}") for n in range(6)] == [200] * 6
         assert healthy()
@@ -142,4 +164,6 @@ def test_three_workers_go_on_by_themselves_when_a_full_disk_has_space_again(tmp_
         assert [say(f"after-{n}") for n in range(6)] == [200] * 6
         with foldlog.open(disk / "chat.db") as histories:
             assert [id for id in histories if histories[id].open_calls()] == []
-            assert sorted(histories) == sorted(f"ann/{when}-{n}" for when in ("before", "after") for n in range(6))
+            assert sorted(histories) == sorted(
+                f"ann/{when}-{n}" for when in ("before", "after") for n in range(6)
+            )

@@ -27,7 +27,9 @@ class Ran(NamedTuple):
 
 
 def assert_found_gives_1(ran: Ran) -> None:
-    """A command that has printed a finding ends with 1; interrupted, with 130; or with 2, and an error says why."""
+    """A command that has printed a finding ends with 1; interrupted, with 130; or with 2, and an
+    error says why.
+    """
     levels = [_LEVEL.match(line) for line in ran.err.splitlines()]
     said = [(level[1] or level[2] or "error") for level in levels if level is not None]
     if "found" in said:
@@ -68,7 +70,9 @@ def rows_read(monkeypatch):
     """The number of rows that each question to a SQLite file was answered with."""
     counts: list[int] = []
     ask = SQLiteReader._ask
-    monkeypatch.setattr(SQLiteReader, "_ask", lambda *asked: (found := ask(*asked), counts.append(len(found)))[0])
+    monkeypatch.setattr(
+        SQLiteReader, "_ask", lambda *asked: (found := ask(*asked), counts.append(len(found)))[0]
+    )
     return counts
 
 
@@ -85,7 +89,9 @@ def write(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True, exist_ok=True)
         lines = [record if isinstance(record, str) else json.dumps(record) for record in records]
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass")
+        path.write_text(
+            "".join(f"{line}\n" for line in lines), encoding="utf-8", errors="surrogatepass"
+        )
         return name
 
     return written

@@ -1,4 +1,6 @@
-"""Records of OpenHands V1, as short as they can be, and those of every format; what a call of a model used."""
+"""Records of OpenHands V1, as short as they can be, and those of every format; what a call of a
+model used.
+"""
 
 import json
 from pathlib import Path
@@ -12,7 +14,9 @@ CORPUS = Path(__file__).parents[1] / "fuzz" / "corpus"
 
 def records_of(format: str) -> list[Any]:
     """The records of a format's corpus."""
-    return [json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()]
+    return [
+        json.loads(line) for line in (CORPUS / f"{format}.jsonl").read_text("utf-8").splitlines()
+    ]
 
 
 def v1(kind: str, number: int, **fields: Any) -> dict[str, Any]:
@@ -27,7 +31,14 @@ def said(number: int, text: str, source: str = "user") -> dict[str, Any]:
     role = "user" if source == "user" else "assistant"
     content = [{"type": "text", "text": text, "cache_prompt": False}]
     message = {"role": role, "content": content, "thinking_blocks": []}
-    return v1("MessageEvent", number, source=source, llm_message=message, activated_skills=[], extended_content=[])
+    return v1(
+        "MessageEvent",
+        number,
+        source=source,
+        llm_message=message,
+        activated_skills=[],
+        extended_content=[],
+    )
 
 
 def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> dict[str, Any]:
@@ -44,5 +55,7 @@ def condensed(number: int, forgotten: list[int], summary: str, offset: int) -> d
 
 
 def used(call: ModelCall) -> tuple[Any, ...]:
-    """The tokens of a call, in its prompt, from a cache, and in its reply, and its cost; None where not told."""
+    """The tokens of a call, in its prompt, from a cache, and in its reply, and its cost; None where
+    not told.
+    """
     return *map(call.usage.get, ("prompt_tokens", "cached_tokens", "completion_tokens")), call.cost

@@ -18,7 +18,8 @@ FOLDLOG = os.path.join(sysconfig.get_path("scripts"), "foldlog")
 def in_a_terminal(
     *arguments: str, typed: str = "", environment: Mapping[str, str] = {}, **others: Any
 ) -> tuple[int, bytes, bytes | None]:
-    """Return the exit status of a command, what the terminal shows, and what it wrote to a pipe for its errors.
+    """Return the exit status of a command, what the terminal shows, and what it wrote to a pipe for
+    its errors.
 
     ``typed`` is what a person types. ``others`` are streams that are no terminal, and the folder.
     """

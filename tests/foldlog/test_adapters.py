@@ -18,7 +18,10 @@ EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["option
 
 def test_each_adapter_has_a_file_tests_a_page_and_an_extra():
     files = {path.stem for path in PLACE.glob("*.py")} - SHARED
-    folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")} - {"dbos"}  # an engine
+    # an engine
+    folders = {path.parent.name for path in (ROOT / "tests" / "adapters").glob("*/newest.txt")} - {
+        "dbos"
+    }
     names = [adapter.name for adapter in ADAPTERS]
     assert names == sorted(files) == sorted(folders)
     page = (ROOT / "docs" / "ADAPTERS.md").read_text()
@@ -34,7 +37,9 @@ def test_an_extra_begins_at_the_oldest_release_that_is_tested_and_has_no_end(ada
     tests = ROOT / "tests" / "adapters" / adapter.name
     ends = [
         next(
-            line for line in (tests / f"{end}.txt").read_text().split() if line.startswith(f"{adapter.distribution}==")
+            line
+            for line in (tests / f"{end}.txt").read_text().split()
+            if line.startswith(f"{adapter.distribution}==")
         )
         for end in ("lowest", "newest")
     ]

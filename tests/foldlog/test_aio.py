@@ -1,4 +1,6 @@
-"""The async face: the sync one's names, on asyncio and trio; a slow step delays nobody; what has begun is finished."""
+"""The async face: the sync one's names, on asyncio and trio; a slow step delays nobody; what has
+begun is finished.
+"""
 
 from __future__ import annotations
 
@@ -172,9 +174,13 @@ async def test_slow_steps_delay_no_append_and_no_step_that_is_quick(tmp_path):
 
 
 class Groups:
-    """The numbers of appends that the thread for appends made together, after the first, which it holds."""
+    """The numbers of appends that the thread for appends made together, after the first, which it
+    holds.
+    """
 
-    def __init__(self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(
+        self, histories: foldlog.aio.AsyncHistories, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         self.gate, self.sizes = Gate(), list[int]()
         self._histories = histories
         monkeypatch.setattr(appending, "append_all", self._note)
@@ -197,7 +203,9 @@ def groups(histories, monkeypatch) -> Groups:
     return Groups(histories, monkeypatch)
 
 
-async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_the_next_ones(histories, groups):
+async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_the_next_ones(
+    histories, groups
+):
     async def work(n: int) -> None:
         for version in range(3):
             await histories[f"c{n}"].append(said("hi"), expected_version=version)
@@ -213,14 +221,24 @@ async def test_appends_that_wait_at_the_same_time_are_made_together_and_so_are_t
     assert [await histories[f"c{n}"].version() for n in range(31)] == [3] * 31
 
 
-async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(histories, groups):
+async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alone(
+    histories, groups
+):
     history = histories["c1"]
-    events: list[Any] = [said("a"), replace(said("x"), source="no"), [said("b"), said("c")], said("stale"), said("d")]
+    events: list[Any] = [
+        said("a"),
+        replace(said("x"), source="no"),
+        [said("b"), said("c")],
+        said("stale"),
+        said("d"),
+    ]
     outcomes: list[object] = []
 
     async def work(event: Any, expected_version: int) -> None:
         try:
-            outcomes.append([one.id for one in await history.append(event, expected_version=expected_version)])
+            outcomes.append(
+                [one.id for one in await history.append(event, expected_version=expected_version)]
+            )
         except Exception as error:  # noqa: BLE001  it is the outcome
             outcomes.append(type(error))
 
@@ -231,11 +249,15 @@ async def test_appends_that_wait_are_made_in_order_and_one_that_fails_fails_alon
             group.start_soon(work, event, version)
             await groups.wait(place + 1)
         groups.gate.opened.set()
-    assert sorted(map(str, outcomes)) == sorted(map(str, [InvalidEvent, [0], [1, 2], VersionConflict, [3]]))
+    assert sorted(map(str, outcomes)) == sorted(
+        map(str, [InvalidEvent, [0], [1, 2], VersionConflict, [3]])
+    )
     assert [event.content async for event in history.events()] == ["a", "b", "c", "d"]
 
 
-async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(histories, groups, monkeypatch):
+async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(
+    histories, groups, monkeypatch
+):
     """Some are cancelled before their group begins, others in the middle of it."""
     middle = Gate()
 
@@ -266,7 +288,9 @@ async def test_appends_of_a_group_that_are_cancelled_are_withdrawn_or_finished(h
             scope.cancel()
         await anyio.sleep(0.01)
         middle.opened.set()
-    assert [[hasattr(error, "outcome") for error in each] for each in raised] == [[False]] * 2 + [[True]] * 2 + [[]] * 2
+    assert [[hasattr(error, "outcome") for error in each] for each in raised] == [[False]] * 2 + [
+        [True]
+    ] * 2 + [[]] * 2
     assert [raised[n][0].outcome.unwrap()[0].id for n in (2, 3)] == [0, 0]  # type: ignore[attr-defined]
     assert [await histories[f"c{n}"].version() for n in range(6)] == [0, 0, 1, 1, 1, 1]
 
@@ -288,7 +312,9 @@ async def test_an_append_that_may_take_long_does_not_delay_others(histories):
 
 @pytest.mark.parametrize("url", ["memory:", "postgresql"])
 async def test_many_tasks_append_to_other_databases(url, request):
-    async with foldlog.aio.open(request.getfixturevalue("postgres_url")() if url == "postgresql" else url) as histories:
+    async with foldlog.aio.open(
+        request.getfixturevalue("postgres_url")() if url == "postgresql" else url
+    ) as histories:
 
         async def work(n: int) -> None:
             for version in range(5):
@@ -353,7 +379,9 @@ async def test_a_read_that_is_cancelled_raises_at_once(histories):
 
 
 @pytest.mark.parametrize("fails", [False, True])
-async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_error(histories, monkeypatch, fails):
+async def test_a_step_of_an_iterator_that_is_cancelled_loses_no_page_and_no_error(
+    histories, monkeypatch, fails
+):
     gate, read = Gate(), foldlog.Store.events
     numbers = list(range(1_200))
     await histories["c1"].append([said(f"{number}") for number in numbers])
@@ -398,16 +426,27 @@ async def test_an_error_of_a_cancelled_call_is_its_outcome(histories):
 
 
 async def test_the_face_has_every_public_name_of_the_sync_one(histories):
-    pairs = [(foldlog.History, foldlog.aio.AsyncHistory), (foldlog.Histories, foldlog.aio.AsyncHistories)]
+    pairs = [
+        (foldlog.History, foldlog.aio.AsyncHistory),
+        (foldlog.Histories, foldlog.aio.AsyncHistories),
+    ]
     for sync, asynchronous in pairs:
         names = {name for name in vars(sync) if not name.startswith("_")}
-        assert names - set(dir(asynchronous)) - {"condenser", "handler", "maintenance", "recording"} == set()
+        assert (
+            names - set(dir(asynchronous)) - {"condenser", "handler", "maintenance", "recording"}
+            == set()
+        )
         for name in names & set(vars(asynchronous)) - {"close"}:
             method = getattr(sync, name)
             if inspect.isfunction(method):
                 assert getattr(asynchronous, name).__doc__ == method.__doc__
-    assert inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
-    assert (foldlog.aio.History, foldlog.aio.Histories) == (foldlog.aio.AsyncHistory, foldlog.aio.AsyncHistories)
+    assert (
+        inspect.signature(foldlog.aio.open).parameters == inspect.signature(foldlog.open).parameters
+    )
+    assert (foldlog.aio.History, foldlog.aio.Histories) == (
+        foldlog.aio.AsyncHistory,
+        foldlog.aio.AsyncHistories,
+    )
 
 
 async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(histories):
@@ -427,7 +466,8 @@ async def test_only_async_for_iterates_over_histories_and_a_length_is_awaited(hi
             len(object)
         assert object
     with pytest.raises(
-        AttributeError, match=r"write 'await histories.pool.run\(lambda: histories.sync.maintenance…\)'"
+        AttributeError,
+        match=r"write 'await histories.pool.run\(lambda: histories.sync.maintenance…\)'",
     ):
         _ = histories.maintenance
     assert not hasattr(histories, "unheard")
@@ -480,7 +520,9 @@ async def test_either_face_ends_the_threads_and_connections_of_both(tmp_path, cl
             await face.close()
 
     def ours() -> list[str]:
-        return [thread.name for thread in threading.enumerate() if thread.name.startswith("foldlog")]
+        return [
+            thread.name for thread in threading.enumerate() if thread.name.startswith("foldlog")
+        ]
 
     before = ours()
     await use()
@@ -497,8 +539,11 @@ async def test_a_forked_process_has_threads_of_its_own(histories):
     await histories["c1"].append(said("parent"))
     child = os.fork()
     if child == 0:
-        # The child is in the middle of its parent's loop, so it runs a loop of its own in another thread.
-        add = threading.Thread(target=lambda: asyncio.run(histories["c1"].append(said("child"))), daemon=True)
+        # The child is in the middle of its parent's loop, so it runs a loop of its own in another
+        # thread.
+        add = threading.Thread(
+            target=lambda: asyncio.run(histories["c1"].append(said("child"))), daemon=True
+        )
         add.start()
         add.join(20)
         os._exit(add.is_alive())
@@ -507,7 +552,9 @@ async def test_a_forked_process_has_threads_of_its_own(histories):
 
 
 def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
-    """``task.cancel()`` and ``asyncio.timeout`` reach a call that has begun; it is finished all the same."""
+    """``task.cancel()`` and ``asyncio.timeout`` reach a call that has begun; it is finished all the
+    same.
+    """
 
     async def main() -> None:
         async with foldlog.aio.open(f"sqlite:///{tmp_path}/h.db") as histories:
@@ -530,7 +577,9 @@ def test_a_cancelled_task_of_asyncio_passes_no_shield(tmp_path):
 
 
 async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
-    """One in its block, and more that wait than there are threads: none of them holds up other calls."""
+    """One in its block, and more that wait than there are threads: none of them holds up other
+    calls.
+    """
     history, entered = histories["c"], anyio.Event()
 
     async def drive() -> None:
@@ -558,11 +607,14 @@ async def test_a_task_that_is_cancelled_gives_its_lease_back(histories):
     assert await history.version() == 2
 
 
-# -- effects --------------------------------------------------------------------------------------------------------
+# -- effects
+# --------------------------------------------------------------------------------------------------
 
 
 def _calls(*names: str) -> list[Action]:
-    return [Action(tool="pay", arguments={"to": name}, call_id=name, response_id="r") for name in names]
+    return [
+        Action(tool="pay", arguments={"to": name}, call_id=name, response_id="r") for name in names
+    ]
 
 
 async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
@@ -582,7 +634,9 @@ async def test_tools_of_one_reply_run_at_the_same_time_and_each_once(histories):
             tasks.start_soon(partial(history.run, call, pay, repeat="same key"))
     effects = await history.effects()
     assert sorted(paid) == ["ann", "bob"]
-    assert [effect.outcome for effect in effects] == [f"paid {one.call.call_id} under {one.key}" for one in effects]
+    assert [effect.outcome for effect in effects] == [
+        f"paid {one.call.call_id} under {one.key}" for one in effects
+    ]
 
 
 async def test_a_tool_that_is_cancelled_may_have_run_and_a_check_asks_outside(histories):
@@ -643,7 +697,9 @@ async def test_the_outcome_of_a_tool_is_recorded_where_its_task_is_cancelled_the
 
         with scope:
             await history.run(call, pay)
-    assert [(effect.state, effect.outcome) for effect in await history.effects()] == [("done", "paid")]
+    assert [(effect.state, effect.outcome) for effect in await history.effects()] == [
+        ("done", "paid")
+    ]
 
 
 async def test_an_async_work_is_done_once(histories):

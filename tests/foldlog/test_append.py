@@ -35,9 +35,17 @@ def test_a_text_is_appended_as_a_message(foldlog):
 
 def test_messages_are_read_from_stdin_all_or_none(foldlog, monkeypatch):
     foldlog("append", "c", "hello", "--new")
-    records = [{"role": "assistant", "content": "", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "x"}]
+    records = [
+        {"role": "assistant", "content": "", "tool_calls": [CALL]},
+        {"role": "tool", "tool_call_id": "x"},
+    ]
     lines = [json.dumps({**records[0]}), "", json.dumps({**records[1], "content": "sent"})]
-    for text, status in (("\n".join([*lines, "{broken"]), 2), ('"a text"', 2), ("", 2), ("\n".join(lines), 0)):
+    for text, status in (
+        ("\n".join([*lines, "{broken"]), 2),
+        ('"a text"', 2),
+        ("", 2),
+        ("\n".join(lines), 0),
+    ):
         monkeypatch.setattr(sys, "stdin", io.StringIO(text))
         ran = foldlog("append", "c")
         assert ran.status == status, ran

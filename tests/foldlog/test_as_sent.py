@@ -48,14 +48,22 @@ def turn(history, number, size=200, *, tool="run"):
 
 
 @examples(20)
-@given(st.lists(st.tuples(st.sampled_from(CONDENSERS), st.sampled_from([1, 200, 9_000])), min_size=1, max_size=20))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(CONDENSERS), st.sampled_from([1, 200, 9_000])),
+        min_size=1,
+        max_size=20,
+    )
+)
 def test_each_prompt_can_be_shown_again_whatever_condensers_took_the_steps(steps):
     with foldlog.open("memory:") as histories:
         history, prompts = histories["c"], {}
         history.append(SYSTEM)
         for number, (condenser, size) in enumerate(steps):
             turn(history, number, size)
-            handler = CondenseHandler(histories.store, histories.views, condenser_from_config(condenser))
+            handler = CondenseHandler(
+                histories.store, histories.views, condenser_from_config(condenser)
+            )
             while isinstance(view := handler.handle("c"), Condensation):
                 pass
             prompts[history.version()] = view.to_messages()
@@ -108,7 +116,9 @@ class EveryOther(Condenser):
 
 
 @pytest.mark.parametrize(
-    "condenser", [EveryOther(), PipelineCondenser([NoOpCondenser(), EveryOther()])], ids=["alone", "a part"]
+    "condenser",
+    [EveryOther(), PipelineCondenser([NoOpCondenser(), EveryOther()])],
+    ids=["alone", "a part"],
 )
 def test_what_a_condenser_of_ones_own_sent_is_not_known(condenser):
     with foldlog.open("memory:", condenser=condenser) as histories:
@@ -130,11 +140,17 @@ def test_a_condenser_of_ones_own_that_shows_everything_is_not_recorded(histories
             return view.with_events(view.events)
 
     turn(histories["c"], 0)
-    assert CondenseHandler(histories.store, histories.views, Whole()).handle("c") == histories["c"].view()
+    assert (
+        CondenseHandler(histories.store, histories.views, Whole()).handle("c")
+        == histories["c"].view()
+    )
     assert histories["c"].version() == 3
 
 
-FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "HOME"}, "max_size": 10}
+FOREIGN = {
+    "llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "HOME"},
+    "max_size": 10,
+}
 
 
 @pytest.mark.parametrize(
@@ -149,12 +165,18 @@ FOREIGN = {"llm_config": {"model": "m", "base_url": "http://127.0.0.1:9", "api_k
         {"condenser": "clear_tool_uses", "rule": {"trigger": 1, "exclude_tools": 5}},
         {"condenser": None, "rule": None},
         {"condenser": "digest", "outcome": "shortened", "rule": {}},
-        {"condenser": "digest", "outcome": "shortened", "rule": {"events": [0], "characters": "few"}},
+        {
+            "condenser": "digest",
+            "outcome": "shortened",
+            "rule": {"events": [0], "characters": "few"},
+        },
     ],
     ids=str,
 )
 def test_a_log_chooses_no_code_and_no_model(histories, monkeypatch, rule):
-    """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is named."""
+    """Whoever wrote the log wrote its rules. What does more than show less, or is malformed, is
+    named.
+    """
     asked = []
     monkeypatch.setattr(LLM, "complete", lambda *given, **named: asked.append(given))
     history = histories["c"]

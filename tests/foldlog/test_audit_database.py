@@ -1,4 +1,6 @@
-"""The audit database: complete, followed from where it ended, without what was erased; its documented queries run."""
+"""The audit database: complete, followed from where it ended, without what was erased; its
+documented queries run.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
             [
                 Message(source="user", content="why is the cache slow? \ud800"),
                 Action(tool="terminal", arguments={"command": "pytest -q"}, call_id="k"),
-                Observation(tool="terminal", call_id="k", content="1 failed", is_error=True, cause=1),
+                Observation(
+                    tool="terminal", call_id="k", content="1 failed", is_error=True, cause=1
+                ),
                 Annotation(name="state", data={"cost": 1}),
                 CondensationAction(
                     forgotten_event_ids=[1, 2],
@@ -88,14 +92,27 @@ def test_everything_is_in_it(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     assert update(store, path) == _added(5, 1, 1)
     events = rows(path, "SELECT id, kind, tool, is_error, shown, text FROM events ORDER BY id")
-    assert [event["kind"] for event in events] == ["message", "action", "observation", "annotation", "condensation"]
+    assert [event["kind"] for event in events] == [
+        "message",
+        "action",
+        "observation",
+        "annotation",
+        "condensation",
+    ]
     assert events[0]["text"] == "why is the cache slow? \\ud800"
     assert (events[2]["tool"], events[2]["is_error"], events[3]["shown"]) == ("terminal", 1, 0)
     (condensation,) = rows(path, "SELECT * FROM condensations")
     assert condensation["forgotten"] == "[[1,2]]"
-    assert (condensation["forgotten_count"], condensation["reason"], condensation["tokens_after"]) == (2, "events", 30)
+    assert (
+        condensation["forgotten_count"],
+        condensation["reason"],
+        condensation["tokens_after"],
+    ) == (2, "events", 30)
     (conversation,) = rows(path, "SELECT * FROM conversations")
-    assert (conversation["version"], conversation["head"]) == (5, store.conversation("tidewatch").head)
+    assert (conversation["version"], conversation["head"]) == (
+        5,
+        store.conversation("tidewatch").head,
+    )
     assert [row["version"] for row in rows(path, "SELECT version FROM revisions")] == [5]
 
 
@@ -116,7 +133,9 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path
         Observation(call_id="b", cause=4, content="a result that names no tool", is_error=True),
         Action(tool="run", source="user"),
         CondensationAction(forgotten_event_ids=[1], summary="be", summary_offset=0),
-        CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "nothing to forget"}),
+        CondensationAction(
+            forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "nothing to forget"}
+        ),
     ]
     with open_store("memory:") as store:
         store.append("c", events, expected_version=0)
@@ -124,8 +143,12 @@ def test_tools_and_condensations_are_counted_as_stats_counts_them(tmp_path: Path
         stats = collect_stats(store, ["c"], views=Views(store))
     (counted,) = stats.condensations.values()
     found = rows(path, "SELECT outcome FROM condensations ORDER BY id")
-    assert [each["outcome"] for each in found] == [None] * counted.made + ["declined"] * counted.declined
-    assert rows(path, tools[1]) == [{"tool": name, **asdict(one)} for name, one in stats.tools.items()]
+    assert [each["outcome"] for each in found] == [None] * counted.made + [
+        "declined"
+    ] * counted.declined
+    assert rows(path, tools[1]) == [
+        {"tool": name, **asdict(one)} for name, one in stats.tools.items()
+    ]
 
 
 def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
@@ -136,14 +159,18 @@ def test_a_second_run_adds_only_what_is_new(store: Store, tmp_path: Path):
     store.append("other", Message(source="user", content="hello"), expected_version=0)
     assert update(store, path) == _added(2, 0, 2)
     assert len(rows(path, "SELECT * FROM events")) == 7
-    assert [row["version"] for row in rows(path, "SELECT version FROM conversations ORDER BY id")] == [1, 6]
+    assert [
+        row["version"] for row in rows(path, "SELECT version FROM conversations ORDER BY id")
+    ] == [1, 6]
 
 
 def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     store.append("other", Message(source="user", content="hello"), expected_version=0)
     assert update(store, path, ["other"]) == _added(1, 0, 1)
-    assert [row["conversation"] for row in rows(path, "SELECT DISTINCT conversation FROM events")] == ["other"]
+    assert [
+        row["conversation"] for row in rows(path, "SELECT DISTINCT conversation FROM events")
+    ] == ["other"]
     store.append("other", Message(source="user", content="again"), expected_version=1)
     assert update(store, path, ["other", "other"]) == _added(1, 0, 1)
     update(store, path)
@@ -152,7 +179,9 @@ def test_some_conversations_can_come_first_and_the_rest_later(store: Store, tmp_
         update(store, path, ["nobody"])
 
 
-def test_it_confirms_nothing_while_a_conversation_cannot_be_read(store: Store, tmp_path: Path, monkeypatch):
+def test_it_confirms_nothing_while_a_conversation_cannot_be_read(
+    store: Store, tmp_path: Path, monkeypatch
+):
     path, erased = tmp_path / "audit.db", next(iter(store.iter_conversations())).id
     update(store, path)
     name = audit_database.name_of(path)
@@ -202,7 +231,9 @@ def test_a_file_of_another_kind_stays_as_it_is(store: Store, tmp_path: Path):
     connection.close()
     with open_store(f"sqlite:///{tmp_path}/other.db"):
         pass
-    (tmp_path / "text.txt").write_text("no database, whatever its name says, and long enough to be read as one")
+    (tmp_path / "text.txt").write_text(
+        "no database, whatever its name says, and long enough to be read as one"
+    )
     for path in (foreign, tmp_path / "other.db", tmp_path / "text.txt"):
         before = path.read_bytes()
         with pytest.raises(NoAuditDatabase, match="give another file"):
@@ -248,10 +279,16 @@ def test_numbers_of_any_size_and_what_is_none_are_taken_too(store: Store, tmp_pa
 
 def damage(store: Store, conversation: str, event_id: int) -> None:
     """One character of an event's body is another, in the file."""
-    [key] = [r["key"] for r in rows(file_of(store), "SELECT key, id FROM conversations") if r["id"] == conversation]
+    [key] = [
+        r["key"]
+        for r in rows(file_of(store), "SELECT key, id FROM conversations")
+        if r["id"] == conversation
+    ]
     with closing(sqlite3.connect(file_of(store))) as connection, connection:
         connection.execute(
-            "UPDATE events SET body = replace(body, 'word', 'WORD') WHERE conversation = ? AND id = ?", (key, event_id)
+            "UPDATE events SET body = replace(body, 'word', 'WORD') WHERE conversation = ? AND"
+            " id = ?",
+            (key, event_id),
         )
 
 
@@ -259,9 +296,15 @@ def file_of(store: Store) -> Path:
     return Path(store._recorder.path)  # type: ignore[attr-defined]
 
 
-def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store: Store, tmp_path: Path):
+def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(
+    store: Store, tmp_path: Path
+):
     for conversation in ("c1", "c2"):
-        store.append(conversation, [Message(source="user", content=f"word {n}") for n in range(5)], expected_version=0)
+        store.append(
+            conversation,
+            [Message(source="user", content=f"word {n}") for n in range(5)],
+            expected_version=0,
+        )
     damage(store, "c1", 2)
     damage(store, "c1", 3)
     damage(store, "c2", 4)  # the last one: what leads to it is sound, it is not
@@ -271,11 +314,16 @@ def test_an_event_that_cannot_be_read_is_named_and_the_others_are_taken(store: S
         lost = [("c1", 2), ("c1", 3), ("c2", 4)]
         assert [(one.conversation, one.event) for one in updated.damaged] == lost
         assert all("checksum" in one.problem for one in updated.damaged)
-        found = rows(path, "SELECT conversation, id FROM events WHERE conversation <> 'tidewatch' ORDER BY 1, 2")
+        found = rows(
+            path,
+            "SELECT conversation, id FROM events WHERE conversation <> 'tidewatch' ORDER BY 1, 2",
+        )
         assert [(r["conversation"], r["id"]) for r in found] == [
             (name, n) for name in ("c1", "c2") for n in range(5) if (name, n) not in lost
         ]
-        assert [(r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")] == lost
+        assert [
+            (r["conversation"], r["id"]) for r in rows(path, "SELECT * FROM damaged ORDER BY 1, 2")
+        ] == lost
     store.append("c1", Message(source="user", content="later"), expected_version=5)
     again = update(store, tmp_path / "whole.db")
     assert (again.events, again.damaged) == (1, ())
@@ -296,17 +344,26 @@ def test_an_audit_database_that_knows_more_than_a_restored_store_is_made_again(
         for rebuilt in (True, False):
             done = update(restored, audit, named)
             assert (done.rebuilt, done.events) == (rebuilt, 5 if rebuilt else 1)
-            restored.append("tidewatch", Message(source="user", content="new"), expected_version=ANY_VERSION)
+            restored.append(
+                "tidewatch", Message(source="user", content="new"), expected_version=ANY_VERSION
+            )
         update(restored, audit, named)
-    assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == ["new", "new"]
+    assert [row["text"] for row in rows(audit, "SELECT text FROM events WHERE id > 4")] == [
+        "new",
+        "new",
+    ]
     assert b"lost" not in audit.read_bytes()
 
 
-def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(tmp_path: Path):
+def test_an_id_that_is_used_again_after_the_clock_went_back_has_the_new_events_alone(
+    tmp_path: Path,
+):
     now, audit = [datetime(2026, 1, 1, tzinfo=UTC)], tmp_path / "audit.db"
     with open_store("memory:", clock=lambda: now[0]) as store:
         for named in (None, ["c"]):
-            store.append("c", Message(source="user", content="former"), expected_version=ANY_VERSION)
+            store.append(
+                "c", Message(source="user", content="former"), expected_version=ANY_VERSION
+            )
             update(store, audit, named)
             now[0] -= timedelta(seconds=3)
             erase(store, "c", reason="asked for")
@@ -326,7 +383,9 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
     with closing(sqlite3.connect(audit, isolation_level=None)) as reader:
         reader.execute("BEGIN")
         reader.execute("SELECT count(*) FROM events").fetchone()
-        with pytest.raises(StoreUnavailable, match="is being read, so deleted rows stay in its log"):
+        with pytest.raises(
+            StoreUnavailable, match="is being read, so deleted rows stay in its log"
+        ):
             update(store, audit)
     update(store, audit)
     assert b"why is the cache slow?" not in audit.read_bytes()
@@ -338,15 +397,23 @@ def test_an_audit_database_that_is_read_as_rows_are_erased_from_it_says_that_the
     [
         (sqlite3.SQLITE_FULL, "free some space"),
         (OSError(errno.ENOSPC, "No space left on device"), "free some space"),
-        (sqlite3.SQLITE_BUSY_SNAPSHOT, "another program writes it: try again when that program has ended"),
+        (
+            sqlite3.SQLITE_BUSY_SNAPSHOT,
+            "another program writes it: try again when that program has ended",
+        ),
         (sqlite3.SQLITE_IOERR_WRITE, "look at its disk, or give another file"),
         (OSError(errno.EIO, "Input/output error"), "look at its disk, or give another file"),
-        (sqlite3.SQLITE_READONLY_DIRECTORY, "the right to write the file and its folder, or give another file"),
+        (
+            sqlite3.SQLITE_READONLY_DIRECTORY,
+            "the right to write the file and its folder, or give another file",
+        ),
         (PermissionError(errno.EACCES, "Permission denied"), "its folder, or give another file"),
         (sqlite3.SQLITE_NOTADB, "it; give another file"),
     ],
 )
-def test_an_error_of_its_file_names_the_remedy(store: Store, tmp_path: Path, monkeypatch, error: Any, remedy: str):
+def test_an_error_of_its_file_names_the_remedy(
+    store: Store, tmp_path: Path, monkeypatch, error: Any, remedy: str
+):
     def fail(*_: object) -> None:
         if isinstance(error, int):
             raised = sqlite3.OperationalError("SQLite refuses it")
@@ -359,7 +426,9 @@ def test_an_error_of_its_file_names_the_remedy(store: Store, tmp_path: Path, mon
         update(store, tmp_path / "audit.db")
 
 
-def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog: Any, tmp_path: Path, monkeypatch):
+def test_a_follower_whose_file_is_locked_says_so_in_one_line(
+    foldlog: Any, tmp_path: Path, monkeypatch
+):
     with open_store(f"sqlite:///{tmp_path}/store.db") as store:
         store.append("c1", Message(source="user", content="word"), expected_version=0)
         update(store, tmp_path / "audit.db")
@@ -375,7 +444,10 @@ def test_a_follower_whose_file_is_locked_says_so_in_one_line(foldlog: Any, tmp_p
     monkeypatch.setattr(audit_database.AuditTables, "apply", locked)
     ran = foldlog("export", "--follow", f"--to={tmp_path}/audit.db", f"--db={tmp_path}/store.db")
     assert (ran.status, ran.err.count("\n")) == (2, 2), ran.err
-    assert "audit.db cannot be the audit database: database is locked; another program writes it" in ran.err
+    assert (
+        "audit.db cannot be the audit database: database is locked; another program writes it"
+        in ran.err
+    )
 
 
 def test_a_new_one_is_made_without_a_log_so_that_a_full_disk_cannot_leave_half_of_it(

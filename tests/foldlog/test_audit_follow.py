@@ -70,7 +70,9 @@ def test_redacted_content_goes_from_it_and_removals_are_confirmed(url: str, tmp_
         assert b"word 1" not in path.read_bytes()
 
 
-def test_a_follower_that_cannot_begin_closes_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_follower_that_cannot_begin_closes_its_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     closed, close = [], DerivedView.close
 
     def closes(tables: DerivedView) -> None:
@@ -102,17 +104,32 @@ def test_two_followers_of_one_file_add_each_event_once(url: str, tmp_path: Path)
             for each in (one, other):
                 each.catch_up(PATIENCE_S)
             expected = [("c1", 3), ("kept", number + 1)]
-            assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1") == expected
+            assert (
+                asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1 ORDER BY 1")
+                == expected
+            )
             erase(store, "c1", reason="asked for")
     assert asked(path, "SELECT conversation, count(*) FROM events GROUP BY 1") == [("kept", 5)]
 
 
 def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
     url, path = f"sqlite:///{tmp_path}/history.db", tmp_path / "audit.db"
-    command = [sys.executable, "-m", "foldlog", "export", "--db", url, "--to", str(path), "--follow"]
+    command = [
+        sys.executable,
+        "-m",
+        "foldlog",
+        "export",
+        "--db",
+        url,
+        "--to",
+        str(path),
+        "--follow",
+    ]
     with open_store(url) as store:
         for round_ in range(3):
-            process = subprocess.Popen(command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+            process = subprocess.Popen(
+                command, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL
+            )
             until(lambda: path.exists() and path.stat().st_size > 0)
             for _ in range(20):
                 say(store, "c1", 50)
@@ -122,7 +139,9 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
             assert store.version("c1") == 1_000 * (round_ + 1)
         with Follower(store, AuditTables(store, path)) as follower:
             follower.catch_up(PATIENCE_S)
-    assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [(3_000, 3_000, 2_999)]
+    assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
+        (3_000, 3_000, 2_999)
+    ]
 
 
 def test_following_needs_a_file_and_the_whole_store(foldlog: Any):
@@ -167,7 +186,9 @@ print(calls)
 """
 
 
-def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be_used(tmp_path: Path, whole: bool):
+def test_a_process_that_was_killed_while_it_made_the_file_leaves_one_that_can_be_used(
+    tmp_path: Path, whole: bool
+):
     every = 1 if whole else 5
     done = subprocess.run(
         [sys.executable, "-c", KILLED_AT_EACH_CALL, str(tmp_path), str(every)],

@@ -1,4 +1,6 @@
-"""Bad input: one clear line on stderr, an exit status that says how much was done, no traceback, nothing half-done."""
+"""Bad input: one clear line on stderr, an exit status that says how much was done, no traceback,
+nothing half-done.
+"""
 
 import json
 import sqlite3
@@ -77,7 +79,9 @@ REFUSED = {
 
 @pytest.fixture
 def folder(foldlog, five_messages, write, tmp_path):
-    """A store with the conversations ``five`` and ``gone``, which is erased, among files that are none."""
+    """A store with the conversations ``five`` and ``gone``, which is erased, among files that are
+    none.
+    """
     for name in ("five", "gone"):
         foldlog("import", five_messages, "--conversation", name)
     assert foldlog("store", "erase", "gone", "--yes", "--reason", "asked for").status == 0
@@ -99,7 +103,9 @@ def folder(foldlog, five_messages, write, tmp_path):
     return tmp_path
 
 
-def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_was(foldlog, folder):
+def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_was(
+    foldlog, folder
+):
     assert foldlog("view", "five").status == 0  # which makes its events
     before = {path.name: path.read_bytes() for path in folder.glob("*") if path.is_file()}
     for typed, words in REFUSED.items():
@@ -110,25 +116,38 @@ def test_what_cannot_be_done_is_refused_in_one_line_and_leaves_everything_as_it_
 
 
 def test_a_path_without_a_history_is_a_finding_beside_others(foldlog, folder):
-    ran = foldlog("import", "nowhere.jsonl", "five.jsonl", "folder", "diary.jsonl", "--db", "new.db")
+    ran = foldlog(
+        "import", "nowhere.jsonl", "five.jsonl", "folder", "diary.jsonl", "--db", "new.db"
+    )
     assert (ran.status, ran.out.splitlines()) == (
         1,
-        ["five (openhands-v1): 6 records", "6 records of 1 conversation added to new.db; 3 findings, named above."],
+        [
+            "five (openhands-v1): 6 records",
+            "6 records of 1 conversation added to new.db; 3 findings, named above.",
+        ],
     )
     for line, words in zip(
-        ran.err.splitlines(), ("nowhere.jsonl: no such", "folder: holds no", "diary.jsonl: "), strict=True
+        ran.err.splitlines(),
+        ("nowhere.jsonl: no such", "folder: holds no", "diary.jsonl: "),
+        strict=True,
     ):
         assert line.startswith("foldlog: found: ")
         assert words in line
 
 
 LEGAL = {
-    "a number beyond all doubles": [said(0, "x"), '{"kind": "New", "id": "n", "source": "agent", "size": 1e400}'],
+    "a number beyond all doubles": [
+        said(0, "x"),
+        '{"kind": "New", "id": "n", "source": "agent", "size": 1e400}',
+    ],
     "lone surrogates": [said(0, "\ud83d half a smile \udc00")],
     "NUL in a text": [said(0, "before\x00after")],
     "ids that repeat": [said(3, "one"), said(3, "one again"), said(3, "and again")],
     "ids that run backwards": [said(9, "nine"), said(4, "four"), said(0, "nought")],
-    "a kind that nobody knows": [said(0, "x"), {"kind": "FutureEvent", "id": "f", "source": "agent", "new": [1, None]}],
+    "a kind that nobody knows": [
+        said(0, "x"),
+        {"kind": "FutureEvent", "id": "f", "source": "agent", "new": [1, None]},
+    ],
     "a field that nobody knows": [{**said(0, "x"), "colour": {"hue": 0.5}}],
     "a text of a million characters": [said(0, "long " * 200_000)],
 }
@@ -147,14 +166,18 @@ def test_a_strange_history_is_a_history_and_comes_out_as_it_went_in(foldlog, wri
             assert foldlog(command, name, "--json").document["version"] == len(records)
 
 
-def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(foldlog, write, monkeypatch):
+def test_a_store_that_fails_midway_says_what_is_in_and_the_next_import_goes_on(
+    foldlog, write, monkeypatch
+):
     for number in range(4):
         write(f"many/h{number}.jsonl", [said(0, "one"), said(1, "two")])
     put = SourcesToWrite.put_blocks
 
     def fills_up(sources, source, blocks):
         if sources.name_of(source.conversation).endswith("h2"):
-            raise StoreUnavailable("cannot write to foldlog.db: database or disk is full", kind="full")
+            raise StoreUnavailable(
+                "cannot write to foldlog.db: database or disk is full", kind="full"
+            )
         return put(sources, source, blocks)
 
     with monkeypatch.context() as disk:
@@ -177,9 +200,12 @@ def test_an_event_whose_stored_bytes_are_damaged_is_named_and_the_rest_shown_and
     foldlog("import", five_messages)
     assert foldlog("view", "five").status == 0  # which makes its events
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as connection, connection:
-        connection.execute('UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2')
+        connection.execute(
+            'UPDATE events SET body = \'{"kind": "message", "content": 7\' WHERE id = 2'
+        )
     log, whole, records = (
-        foldlog(*typed.split()) for typed in ("log five --json", "export five --output five.out", "export five --json")
+        foldlog(*typed.split())
+        for typed in ("log five --json", "export five --output five.out", "export five --json")
     )
     assert [event["id"] for event in log.document["events"]] == [0, 1, 3, 4, 5]
     assert len(records.document["records"]) == 2
@@ -197,7 +223,9 @@ def test_with_json_errors_findings_and_notes_are_objects_of_one_shape(foldlog, f
     assert json.loads(absent.err)["message"].startswith("the store foldlog.db does not exist")
     foldlog("import", five_messages)
     Path("broken.jsonl").write_text(Path(five_messages).read_text() + "{\n")
-    found = [json.loads(line) for line in foldlog("import", "broken.jsonl", "--json").err.splitlines()]
+    found = [
+        json.loads(line) for line in foldlog("import", "broken.jsonl", "--json").err.splitlines()
+    ]
     assert {line["level"] for line in found} == {"note"}
     assert json.loads(foldlog("log", "five", "--start", 9, "--json").err)["level"] == "note"
 

@@ -1,4 +1,6 @@
-"""Bytes in events as people and models see them: images as data URLs, all else named, base64 in JSON."""
+"""Bytes in events as people and models see them: images as data URLs, all else named, base64 in
+JSON.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +21,21 @@ PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256))
 URL = "data:image/png;base64," + base64.b64encode(PNG).decode()
 NAMED = "[2 bytes, sha256 06eb7d6a69ee…]"
 EVENTS = [
-    Message(source="user", content=({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},)),
-    Message(source="user", content=({"type": "image", "source": {"media_type": "image/png", "data": PNG}},)),
-    Message(source="user", content=({"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}},)),
+    Message(
+        source="user", content=({"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},)
+    ),
+    Message(
+        source="user",
+        content=({"type": "image", "source": {"media_type": "image/png", "data": PNG}},),
+    ),
+    Message(
+        source="user",
+        content=({"type": "input_audio", "input_audio": {"data": b"\x00\xff", "format": "wav"}},),
+    ),
     Action(tool="look", arguments={"at": b"\x00\xff", "n": 1}, call_id="c1"),
-    Observation(tool="look", call_id="c1", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)),
+    Observation(
+        tool="look", call_id="c1", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)
+    ),
     Annotation(name="raw", data={"raw": PNG}),
 ]
 
@@ -41,7 +53,9 @@ def test_a_model_is_sent_images_and_the_names_of_other_bytes():
 
 
 def test_bytes_that_are_no_known_image_are_not_sent_as_one():
-    view = View.from_events([Message(source="user", content=({"type": "image_url", "image_url": {"url": b"\x00"}},))])
+    view = View.from_events(
+        [Message(source="user", content=({"type": "image_url", "image_url": {"url": b"\x00"}},))]
+    )
     assert view.to_messages("openai") == [
         {"role": "user", "content": "[image: it cannot be sent to this server]"},
     ]
@@ -80,9 +94,19 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: P
     with api.open(path) as histories:
         histories["c"].append((), documents={"state": {"at": b"\x00\xff"}, "none": None})
         version = histories["c"].version()
-    assert foldlog("show", "c", "--documents").out.split("\n")[:2] == ["none  null", f'state  {{"at": "{NAMED}"}}']
-    assert foldlog("show", "c", "--documents", "--json").document["documents"]["state"] == {"at": "AP8="}
-    for command in (("log", "c"), ("show", "c", str(version - 1)), ("log", "c", "--json"), ("search", "state")):
+    assert foldlog("show", "c", "--documents").out.split("\n")[:2] == [
+        "none  null",
+        f'state  {{"at": "{NAMED}"}}',
+    ]
+    assert foldlog("show", "c", "--documents", "--json").document["documents"]["state"] == {
+        "at": "AP8="
+    }
+    for command in (
+        ("log", "c"),
+        ("show", "c", str(version - 1)),
+        ("log", "c", "--json"),
+        ("search", "state"),
+    ):
         ran = foldlog(*command)
         assert (ran.status, ran.err.count("Traceback")) == (0, 0), ran
 
@@ -90,8 +114,13 @@ def test_documents_are_shown_with_the_names_of_their_bytes(foldlog: Any, path: P
 def test_an_export_has_images_as_urls():
     image = {"type": "image_url", "image_url": {"url": PNG}}
     told = ({"type": "text", "text": "look"}, image)
-    said = [Message(id=0, source="user", content=told), Observation(id=1, tool="look", call_id="1", content=told)]
-    as_url = [replace(event, content=(told[0], {**image, "image_url": {"url": URL}})) for event in said]
+    said = [
+        Message(id=0, source="user", content=told),
+        Observation(id=1, tool="look", call_id="1", content=told),
+    ]
+    as_url = [
+        replace(event, content=(told[0], {**image, "image_url": {"url": URL}})) for event in said
+    ]
     for format in ("openai-chat", "openhands-v1"):
         records, expected = (json.dumps(list(encode(events, format))) for events in (said, as_url))
         assert records == expected, format
@@ -101,5 +130,8 @@ def test_an_export_has_images_as_urls():
 @pytest.mark.parametrize("format", written())
 def test_an_export_is_json(format: str):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
-    events = [replace(event, id=place) for place, event in enumerate((*EVENTS, Message(source="user", content=(pdf,))))]
+    events = [
+        replace(event, id=place)
+        for place, event in enumerate((*EVENTS, Message(source="user", content=(pdf,))))
+    ]
     assert json.dumps(list(encode(events, format)), allow_nan=False)

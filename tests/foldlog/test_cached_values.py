@@ -1,4 +1,6 @@
-"""What lists and the home of the page keep beside conversations, so that they read only those that have changed."""
+"""What lists and the home of the page keep beside conversations, so that they read only those that
+have changed.
+"""
 
 from __future__ import annotations
 
@@ -71,13 +73,17 @@ def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def listed(store: Store, *, sizes: bool = True) -> dict[str, Overview]:
-    return {row.id: one.overview for row, one in FiguresOfStore(store).of(store.iter_conversations(), whole=sizes)}
+    return {
+        row.id: one.overview
+        for row, one in FiguresOfStore(store).of(store.iter_conversations(), whole=sizes)
+    }
 
 
 def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, read: list[str]):
     with open_store(f"{url}?mode=ro") as store:  # which keeps nothing
         assert listed(store) == listed(store)
-    with open_store(url, keys=KeyRing(["11" * 32])) as store:  # nor is anything encrypted for a list
+    # nor is anything encrypted for a list
+    with open_store(url, keys=KeyRing(["11" * 32])) as store:
         assert listed(store) == listed(store)
         assert store.database.recorder.value("key_ids") == ""
     assert read == ["a", "b", "c"] * 4
@@ -97,7 +103,9 @@ def test_lists_and_the_home_of_the_page_read_only_what_has_changed(url: str, rea
         assert (sorted(served(histories.store)), len(read)) == (home, 5)
 
 
-def test_lists_in_any_order_and_figures_read_each_conversation_once(url: str, read: list[str], foldlog):
+def test_lists_in_any_order_and_figures_read_each_conversation_once(
+    url: str, read: list[str], foldlog
+):
     for order in ("activity", "cost"):
         shown = foldlog("list", "--sort", order, "--reverse", "--limit", "1", "--db", url, "--json")
         assert [each["conversation"] for each in shown.document["conversations"]] == [
@@ -133,10 +141,14 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
 
     def hold() -> bool:
         if writer == "foreign":
-            with closing(sqlite3.connect(f"{tmp_path}/history.db", isolation_level=None)) as connection:
+            with closing(
+                sqlite3.connect(f"{tmp_path}/history.db", isolation_level=None)
+            ) as connection:
                 return held(lambda _: connection.execute("BEGIN IMMEDIATE"))
         with open_store(url) as another:
-            return another.database.recorder.transact(lambda transaction: held(transaction.conversation))
+            return another.database.recorder.transact(
+                lambda transaction: held(transaction.conversation)
+            )
 
     def kept(store: Store) -> int:
         tables = FigureTables(store.database)
@@ -149,23 +161,40 @@ def test_reports_do_not_wait_for_a_writer_and_the_next_one_keeps_their_sums(
         begun.wait()
         found = FiguresOfStore(histories.store)
         rows = list(histories.store.iter_conversations())
-        assert [one.overview.title for _, one in found.of(rows)] == ["the words of a", "the words of b"]
+        assert [one.overview.title for _, one in found.of(rows)] == [
+            "the words of a",
+            "the words of b",
+        ]
         assert kept(histories.store) == 0
         answered.set()
         assert holding.result()
         assert len(list(found.of(rows))) == kept(histories.store) == 2
 
 
-def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr("foldlog._cached_values._TOGETHER", 2)
     with open_store(url) as store:
-        beside, recorder, written = KeptBeside(store, "titles", 1), store.database.recorder, list[set[str]]()
+        beside, recorder, written = (
+            KeptBeside(store, "titles", 1),
+            store.database.recorder,
+            list[set[str]](),
+        )
         offer = recorder.offer
 
         def offered(work: Callable[[Any], object], *, at_once: bool) -> bool:
-            before = {name for name, (_, record) in kept_records(store, "titles", "a", "c").items() if record}
+            before = {
+                name
+                for name, (_, record) in kept_records(store, "titles", "a", "c").items()
+                if record
+            }
             is_written = offer(work, at_once=at_once)
-            after = {name for name, (_, record) in kept_records(store, "titles", "a", "c").items() if record}
+            after = {
+                name
+                for name, (_, record) in kept_records(store, "titles", "a", "c").items()
+                if record
+            }
             written.append(after - before)
             return is_written
 
@@ -177,7 +206,9 @@ def test_what_could_not_be_written_is_written_a_few_conversations_at_a_time(url:
     assert sorted(map(len, written)) == [1, 2]
 
 
-def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_show(histories, monkeypatch):
+def test_the_pages_of_a_list_that_is_not_written_read_the_attributes_that_they_show(
+    histories, monkeypatch
+):
     for number in range(30):
         histories[f"c{number:02}"].append(said("hi"), documents={"attributes": {"user": "ann"}})
     read, really = [], listing._attributes
@@ -228,7 +259,9 @@ def _bytes_of(url: str) -> bytes:
 
 
 @pytest.mark.parametrize("remove", [_erase, _redact])
-def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: Callable[[Store], None], url: str):
+def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(
+    remove: Callable[[Store], None], url: str
+):
     with foldlog.open(url) as histories:
         listed(histories.store)
     assert b"the words of b" in _bytes_of(url)
@@ -241,7 +274,11 @@ def test_figures_go_in_the_transaction_of_an_erasure_or_a_redaction(remove: Call
 
 
 def _erased_after(
-    monkeypatch: pytest.MonkeyPatch, url: str, name: str, owner: type = Store, method: str = "iter_conversations"
+    monkeypatch: pytest.MonkeyPatch,
+    url: str,
+    name: str,
+    owner: type = Store,
+    method: str = "iter_conversations",
 ) -> None:
     """Let another process erase a conversation at the end of the next calls of a method."""
     really = getattr(owner, method)
@@ -262,12 +299,23 @@ def test_a_list_shows_a_conversation_that_is_erased_while_it_is_made_as_erased(
 ):
     _erased_after(monkeypatch, url, "b")
     with foldlog.open(url) as histories:
-        rows = [row for row, _ in FiguresOfStore(histories.store).of(histories.store.iter_conversations(), whole=whole)]
-    assert [(row.id, row.erased_at is None) for row in rows] == [("a", True), ("b", False), ("c", True)]
+        rows = [
+            row
+            for row, _ in FiguresOfStore(histories.store).of(
+                histories.store.iter_conversations(), whole=whole
+            )
+        ]
+    assert [(row.id, row.erased_at is None) for row in rows] == [
+        ("a", True),
+        ("b", False),
+        ("c", True),
+    ]
 
 
 class Changed:
-    """A store in which histories are changed by chance, and the sums of which are held against a fold of all events."""
+    """A store in which histories are changed by chance, and the sums of which are held against a
+    fold of all events.
+    """
 
     def __init__(self, histories: foldlog.Histories, chance: random.Random) -> None:
         self.histories, self.store, self.chance = histories, histories.store, chance
@@ -291,9 +339,13 @@ class Changed:
             "cost": self.chance.choice([0.1, None]),
         }
         history = (
-            self.histories.create(name, replace_erased=True) if name not in self.histories else self.histories[name]
+            self.histories.create(name, replace_erased=True)
+            if name not in self.histories
+            else self.histories[name]
         )
-        history.append(Message(source="agent", content="word " * self.chance.randrange(9), meta=meta))
+        history.append(
+            Message(source="agent", content="word " * self.chance.randrange(9), meta=meta)
+        )
 
     def log(self, name: str) -> None:
         """Import a log that begins as others do, and is as long as chance has it."""
@@ -301,11 +353,20 @@ class Changed:
         first = self.chance.randrange(3)
         lines = [
             {
-                "type": "assistant", "uuid": f"{name} {number}", "sessionId": name, "timestamp": "2026-03-01T10:00:00Z",
-                "message": {"role": "assistant", "model": "m", "content": "hm", "usage": usage, "id": f"r{number}"},
+                "type": "assistant",
+                "uuid": f"{name} {number}",
+                "sessionId": name,
+                "timestamp": "2026-03-01T10:00:00Z",
+                "message": {
+                    "role": "assistant",
+                    "model": "m",
+                    "content": "hm",
+                    "usage": usage,
+                    "id": f"r{number}",
+                },
             }
             for number in range(first, first + self.chance.randrange(1, 6))
-        ]  # fmt: skip
+        ]
         self.store.ingest(name, decode(lines, "claude-code"))
 
     def forget(self, name: str) -> None:
@@ -319,11 +380,15 @@ class Changed:
             elif what == "retract":
                 self.histories[name].retract(version - 1)
             else:
-                redact(self.store, name, self.chance.randrange(version), reason="asked for", by="me")
+                redact(
+                    self.store, name, self.chance.randrange(version), reason="asked for", by="me"
+                )
 
     def fork(self, name: str) -> None:
         self.store.fork(
-            name, self.chance.randrange(1, self.store.version(name) + 1), f"{name}f{self.chance.randrange(99)}"
+            name,
+            self.chance.randrange(1, self.store.version(name) + 1),
+            f"{name}f{self.chance.randrange(99)}",
         )
 
     def leave(self, name: str) -> None:
@@ -337,7 +402,10 @@ class Changed:
         anew = [figures_of(self.store, Views(self.store), row) for row in rows]
         calls, seen = list[Calls](), set[str]()
         for one in anew:
-            calls += [*one.spending.calls, *(told for reply, told in one.spending.replies.items() if reply not in seen)]
+            calls += [
+                *one.spending.calls,
+                *(told for reply, told in one.spending.replies.items() if reply not in seen),
+            ]
             seen |= one.spending.replies.keys()
         for kept in (self.kept, FiguresOfStore(self.store)):
             kept.refresh()
@@ -345,11 +413,17 @@ class Changed:
             assert total.events == _summed(one.counts.events for one in anew)
             assert total.days == _summed(one.counts.days for one in anew)
             assert (total.errors or 0) == sum(one.counts.errors or 0 for one in anew)
-            made = _summed({name: one.made for name, one in each.counts.condensations.items()} for each in anew)
+            made = _summed(
+                {name: one.made for name, one in each.counts.condensations.items()} for each in anew
+            )
             assert {name: one.made for name, one in total.condensations.items()} == made
-            assert sum(total.events.values()) == sum(row.version - (row.parent_version or 0) for row in rows)
+            assert sum(total.events.values()) == sum(
+                row.version - (row.parent_version or 0) for row in rows
+            )
             assert total.models == priced(calls, Prices())
-            reasons = _summed({name: one.condensations for name, one in each.reasons.items()} for each in anew)
+            reasons = _summed(
+                {name: one.condensations for name, one in each.reasons.items()} for each in anew
+            )
             assert {name: one.condensations for name, one in kept.reasons().items()} == reasons
             for (row, one), other in zip(kept.of(rows), anew, strict=True):
                 assert (one.version, one.overview) == (row.version, other.overview)
@@ -404,16 +478,20 @@ def test_the_first_questions_after_an_import_read_no_conversation(
 def test_a_title_is_what_the_user_asks_and_not_what_a_program_says_for_it(url: str):
     told = "<command-name>/%s</command-name>\n<command-message>%s</command-message>\n<command-args></command-args>"
     logs = {
-        "a title": (told % ("exit", "exit"), "<local-command-stdout>Bye!</local-command-stdout>", "a title"),
+        "a title": (
+            told % ("exit", "exit"),
+            "<local-command-stdout>Bye!</local-command-stdout>",
+            "a title",
+        ),
         "/review": (told % ("review", "review"), "later"),
         "/exit exit": (told % ("exit", "exit"),),
     }
     with foldlog.open(url) as histories:
         for title, texts in logs.items():
             histories[title].append([said(text) for text in texts])
-        assert {name: each.title for name, each in listed(histories.store).items() if name in logs} == dict(
-            zip(logs, logs, strict=True)
-        )
+        assert {
+            name: each.title for name, each in listed(histories.store).items() if name in logs
+        } == dict(zip(logs, logs, strict=True))
 
 
 def test_what_is_kept_below_an_id_is_that_of_each_present_version():
@@ -441,4 +519,6 @@ def test_what_is_kept_below_an_id_is_that_of_each_present_version():
         fork = histories.store.conversation("a/fork")
         with KeptBeside(histories.store, "test", 1) as kept:
             kept.keep(fork, "its own")
-        assert list(KeptBeside(histories.store, "test", 1).below("a/fork")) == [("a/fork", "its own", True)]
+        assert list(KeptBeside(histories.store, "test", 1).below("a/fork")) == [
+            ("a/fork", "its own", True)
+        ]

@@ -1,4 +1,6 @@
-"""Checkpoints as versions of conversations: whatever a runtime puts after whatever, each comes back as it was."""
+"""Checkpoints as versions of conversations: whatever a runtime puts after whatever, each comes back
+as it was.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def same(given):
 
 
 def keys_and_ids(records):
-    return Listed([key(one) for one in records], [one["data"]["id"] for one in records], records.__getitem__)
+    return Listed(
+        [key(one) for one in records], [one["data"]["id"] for one in records], records.__getitem__
+    )
 
 
 def put(checkpoints, number, parent, names, document=None):
@@ -46,7 +50,12 @@ def put(checkpoints, number, parent, names, document=None):
     records = None if names is None else [record(name) for name in names]
     listed = None if records is None else keys_and_ids(records)
     checkpoints.put(
-        THREAD, f"{number:03}", parent, {"n": number}, lambda before: ({}, {"d": document}), lambda *before: listed
+        THREAD,
+        f"{number:03}",
+        parent,
+        {"n": number},
+        lambda before: ({}, {"d": document}),
+        lambda *before: listed,
     )
 
 
@@ -66,9 +75,21 @@ def steps(draw):
     made = []
     for number in range(draw(st.integers(1, 9))):
         parent = draw(st.one_of(st.just(number - 1), st.integers(-1, number - 1)))
-        keeps = draw(st.one_of(st.just("all"), st.just("all"), st.integers(0, 5), st.lists(st.booleans(), max_size=6)))
+        keeps = draw(
+            st.one_of(
+                st.just("all"),
+                st.just("all"),
+                st.integers(0, 5),
+                st.lists(st.booleans(), max_size=6),
+            )
+        )
         made.append(
-            (parent, keeps, draw(st.integers(0, 3)), draw(st.sampled_from(["", "", "foreign", "reopen", "none"])))
+            (
+                parent,
+                keeps,
+                draw(st.integers(0, 3)),
+                draw(st.sampled_from(["", "", "foreign", "reopen", "none"])),
+            )
         )
     return made
 
@@ -83,14 +104,20 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
                 checkpoints = opened(histories)
             if event == "foreign" and expected:
                 found = checkpoints.find(THREAD)
-                histories[found.branch].append([Annotation(name="x"), Message(content="from us", source="user")])
+                histories[found.branch].append(
+                    [Annotation(name="x"), Message(content="from us", source="user")]
+                )
             before = (expected[parent][0] or []) if parent >= 0 else []
             stay = (
                 before
                 if keeps == "all"
                 else before[:keeps]
                 if isinstance(keeps, int)
-                else [name for name, stays in zip(before, [*keeps, *[True] * len(before)], strict=False) if stays]
+                else [
+                    name
+                    for name, stays in zip(before, [*keeps, *[True] * len(before)], strict=False)
+                    if stays
+                ]
             )
             names = None if event == "none" else [*stay, *(f"r{next(fresh)}" for _ in range(count))]
             above = None if parent < 0 else f"{parent:03}"
@@ -103,11 +130,15 @@ def test_each_checkpoint_is_what_was_put_and_the_view_follows_the_records(made):
                 assert told(reader, reader.find(THREAD, f"{number:03}")) == values
             walked = [(found.id, told(reader, found)) for found in reader.walk(THREAD)]
             assert walked == [(f"{number:03}", expected[number]) for number in reversed(expected)]
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
 
 
 def test_a_child_with_a_smaller_id_than_its_parent_begins_a_fork():
-    """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the one at its end."""
+    """Clocks of two machines differ; ids ascend in a branch, so that the newest checkpoint is the
+    one at its end.
+    """
     with foldlog.open("memory:") as histories:
         checkpoints = opened(histories)
         put(checkpoints, 5, None, "a")
@@ -132,7 +163,9 @@ def test_notes_are_found_whatever_came_between_them():
         assert checkpoints.notes(THREAD, "001") == [{"n": 1}, {"n": 2}, {"n": 4}]
         checkpoints.note(THREAD, "002", "note", {"n": 9})
         checkpoints.note(THREAD, "002", "note", {"n": 10})
-        assert checkpoints.notes(THREAD, "002") == [{"n": 3}, {"n": 9}, {"n": 10}], "others came between them"
+        assert checkpoints.notes(THREAD, "002") == [{"n": 3}, {"n": 9}, {"n": 10}], (
+            "others came between them"
+        )
 
 
 def test_the_documents_of_the_newest_checkpoint_are_those_of_its_last_event(monkeypatch):
@@ -172,7 +205,9 @@ def test_hidden_checkpoints_are_left_out_and_the_log_keeps_them():
 
 
 def test_what_is_put_after_a_thread_was_erased_begins_it_again():
-    """Also where it was erased between the look and the append, and where a checkpoint before it had been put twice."""
+    """Also where it was erased between the look and the append, and where a checkpoint before it
+    had been put twice.
+    """
     with foldlog.open("memory:") as histories:
         checkpoints, other = opened(histories), opened(histories)
         put(checkpoints, 0, None, "a")
@@ -215,7 +250,9 @@ def test_a_summary_of_records_that_the_runtime_removed_goes_with_them(first_gone
         put(checkpoints, 0, None, "abcdef")
         history = histories[THREAD]
         history.append(
-            foldlog.CondensationAction(forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1)
+            foldlog.CondensationAction(
+                forgotten_event_ids=[1, 2, 3], summary="of b, c, d", summary_offset=1
+            )
         )
         left = "abcdef".replace(first_gone, "") if first_gone else "abcdef"
         put(checkpoints, 1, "000", left)
@@ -233,11 +270,15 @@ def test_a_thread_goes_on_whatever_checkpoint_is_redacted():
             for each, names in enumerate(("a", "ab", "abc", "abd")):
                 put(checkpoints, each, f"{each - 1:03}" if each else None, names, f"value {each}")
             history = histories[THREAD]
-            documents = [event.id for event in history.events() if isinstance(event, DocumentChanges)]
+            documents = [
+                event.id for event in history.events() if isinstance(event, DocumentChanges)
+            ]
             for event_id in documents[number:][::-1]:
                 history.redact(event_id, reason="asked to")
             for reader in (checkpoints, opened(histories)):
-                assert [each.id for each in reader.walk(THREAD)] == [f"{each:03}" for each in range(number)][::-1]
+                assert [each.id for each in reader.walk(THREAD)] == [
+                    f"{each:03}" for each in range(number)
+                ][::-1]
             put(checkpoints, 9, f"{number - 1:03}" if number else None, "xy", "new")
             for reader in (checkpoints, opened(histories)):
                 assert told(reader, reader.find(THREAD))[:2] == (["x", "y"], "new")

@@ -17,7 +17,13 @@ import pytest
 
 from foldlog._cli import stores
 from foldlog._cli.catalog import COMMANDS
-from foldlog.eventstore import ANY_VERSION, CondensationAction, CondensationRequest, Message, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    open_store,
+)
 from tests.foldlog.records import said
 from tests.foldlog.terminals import FOLDLOG
 from tests.how_many import some
@@ -32,9 +38,13 @@ def parsed_lines(text):
 def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, tmp_path):
     assert foldlog("import", five_messages).status == 0
     (row,) = foldlog("list", "--json").document["conversations"]
-    assert (row["conversation"], row["version"]) == ("five", 0)  # its events are made at the first use
+    # its events are made at the first use
+    assert (row["conversation"], row["version"]) == ("five", 0)
     document = foldlog("view", "five", "--json").document
-    assert [(event["id"], event["kind"], event["role"], event["content"]) for event in document.pop("events")] == [
+    assert [
+        (event["id"], event["kind"], event["role"], event["content"])
+        for event in document.pop("events")
+    ] == [
         (0, "message", "user", "message 0"),
         (-7, "condensation_summary", "user", "three messages"),
         (4, "message", "user", "message 4"),
@@ -50,26 +60,43 @@ def test_an_import_is_listed_viewed_logged_and_exported(foldlog, five_messages, 
         "damaged": [],
     }
     out = foldlog("view", "five").out
-    for words in ("five at version 6: the model is sent 2 events and 1 summary", "three messages", "message 4"):
+    for words in (
+        "five at version 6: the model is sent 2 events and 1 summary",
+        "three messages",
+        "message 4",
+    ):
         assert words in out
     assert "message 2" not in out
     lines = foldlog("log", "five").out.splitlines()
     assert (len(lines), "message 2" in lines[2], "events 1-3," in lines[5]) == (6, True, True)
-    assert foldlog("why", "five", "-7", "--json").document["fate"] == "shown"  # a summary's id begins with a minus
-    assert [foldlog("why", "five", *more).status for more in (("--", "-7"), ("-7", "--frob"))] == [0, 2]
+    # a summary's id begins with a minus
+    assert foldlog("why", "five", "-7", "--json").document["fate"] == "shown"
+    assert [foldlog("why", "five", *more).status for more in (("--", "-7"), ("-7", "--frob"))] == [
+        0,
+        2,
+    ]
     out = foldlog("why", "five", 1).out
     assert out.count("three messages") == 1
     assert "it was summarized as (summary S5), which replaces it still:" in out
     document = foldlog("export", "five", "--output", "out.jsonl", "--json").document
-    assert document == {"conversation": "five", "format": "openhands-v1", "file": "out.jsonl", "records": 6}
-    assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines((tmp_path / five_messages).read_text())
+    assert document == {
+        "conversation": "five",
+        "format": "openhands-v1",
+        "file": "out.jsonl",
+        "records": 6,
+    }
+    assert parsed_lines((tmp_path / "out.jsonl").read_text()) == parsed_lines(
+        (tmp_path / five_messages).read_text()
+    )
     assert list(tmp_path.glob("*.partial")) == []
     again = foldlog("export", "five", "--output", "out.jsonl", "--force")
     assert (again.out, again.err) == ("6 records of five (openhands-v1) in out.jsonl\n", "")
     note = "left out: 1 condensation; openai-chat has no place for it"
     ran = foldlog("export", "five", "--format", "openai-chat")
     assert (ran.status, len(ran.out.splitlines()), ran.err) == (0, 5, f"foldlog: note: {note}\n")
-    assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [note]
+    assert foldlog("export", "five", "--format", "openai-chat", "--json").document["notes"] == [
+        note
+    ]
 
 
 def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
@@ -79,7 +106,10 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
     foldlog("import", write("a.jsonl", [*lines, title, *lines[:5]]))
     foldlog(
         "import",
-        write("b.jsonl", [{**title, "customTitle": "First", "sessionId": "s2"}, {**lines[0], "sessionId": "s2"}]),
+        write(
+            "b.jsonl",
+            [{**title, "customTitle": "First", "sessionId": "s2"}, {**lines[0], "sessionId": "s2"}],
+        ),
     )
     foldlog("import", write("c.jsonl", [said(0, "hi")]))
     rows = foldlog("list", "--long", "--json").document["conversations"]
@@ -101,7 +131,15 @@ def test_a_list_has_the_titles_that_sources_give(foldlog, write, monkeypatch):
 
 
 def test_what_a_runtime_keeps_for_itself_is_listed_on_demand(foldlog, tmp_path):
-    named = ["adk/a/+state", "adk/a/u/+state", "adk/a/u/s", "+mine", "langgraph/t", "langgraph/t/+writes", "notes/%2B1"]
+    named = [
+        "adk/a/+state",
+        "adk/a/u/+state",
+        "adk/a/u/s",
+        "+mine",
+        "langgraph/t",
+        "langgraph/t/+writes",
+        "notes/%2B1",
+    ]
     with open_store(f"sqlite:///{tmp_path / 'history.db'}") as store:
         for name in named:
             store.append(name, Message(source="user", content="hi"), expected_version=0)
@@ -124,8 +162,18 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
     hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
     with open_store("sqlite:///foldlog.db") as store:
         store.append(hostile, [Message(source="user", content=hostile)] * 2, expected_version=0)
-    looks = (["list"], ["log", hostile], ["view", hostile], ["export", hostile], ["log", hostile, "--json"])
-    copies = (["store", "verify", "--print-heads"], ["store", "copy", "foldlog.db", "other.db"], ["store", "rekey"])
+    looks = (
+        ["list"],
+        ["log", hostile],
+        ["view", hostile],
+        ["export", hostile],
+        ["log", hostile, "--json"],
+    )
+    copies = (
+        ["store", "verify", "--print-heads"],
+        ["store", "copy", "foldlog.db", "other.db"],
+        ["store", "rekey"],
+    )
     with_findings = (["store", "verify"], ["store", "erase", hostile, "--yes", "--reason", hostile])
     for arguments in (*looks, *copies, *with_findings, ["store", "verify"]):
         if arguments == ["store", "verify"]:
@@ -141,12 +189,24 @@ def test_nothing_in_a_history_steers_the_terminal(foldlog, tmp_path):
 def condensed_thrice(foldlog):
     """Condensed for its size, on request with a reason, and by an import that does not say why."""
     with open_store("sqlite:///foldlog.db") as store:
-        store.append("c1", [Message(source="user", content=f"message {n}") for n in range(6)], expected_version=0)
+        store.append(
+            "c1",
+            [Message(source="user", content=f"message {n}") for n in range(6)],
+            expected_version=0,
+        )
         for event in (
-            CondensationAction(forgotten_event_ids=[1], summary="one", summary_offset=1, metadata={"reason": "events"}),
+            CondensationAction(
+                forgotten_event_ids=[1],
+                summary="one",
+                summary_offset=1,
+                metadata={"reason": "events"},
+            ),
             CondensationRequest(reason="the prompt was too long"),
             CondensationRequest(),
-            CondensationAction(forgotten_event_ids=[2], metadata={"reason": "request, tokens", "tokens_before": 1_234}),
+            CondensationAction(
+                forgotten_event_ids=[2],
+                metadata={"reason": "request, tokens", "tokens_before": 1_234},
+            ),
             CondensationAction(forgotten_event_ids=[-8], summary="all", summary_offset=1),
         ):
             store.append("c1", event, expected_version=ANY_VERSION)
@@ -177,7 +237,9 @@ def test_every_command_has_the_same_words_for_a_condensations_reason(foldlog, co
 
 def test_why_shows_the_beginning_of_a_long_summary_and_names_the_command_for_the_rest(foldlog):
     with open_store("sqlite:///foldlog.db") as store:
-        store.append("long", [Message(source="user", content="first")], expected_version=ANY_VERSION)
+        store.append(
+            "long", [Message(source="user", content="first")], expected_version=ANY_VERSION
+        )
         lines = "\n".join([f"line {n}." for n in range(40)])
         forgets = CondensationAction(forgotten_event_ids=[0], summary=lines, summary_offset=0)
         store.append("long", [forgets], expected_version=ANY_VERSION)
@@ -195,13 +257,18 @@ def test_why_names_the_event_of_each_line_of_a_digest(foldlog):
     with open_store("sqlite:///foldlog.db") as store:
         store.append("kites", [*said, forgets], expected_version=0)
     of_summary = foldlog("why", "kites", "-4", "--json").document["lines"]
-    assert of_summary == [{"event": 0, "line": "mend a_kite.py"}, {"event": 1, "line": "and paint it"}]
+    assert of_summary == [
+        {"event": 0, "line": "mend a_kite.py"},
+        {"event": 1, "line": "and paint it"},
+    ]
     assert foldlog("why", "kites", 1, "--json").document["lines"] == of_summary[1:]
     assert "what it says of the event: and paint it" in foldlog("why", "kites", 1).out
 
 
 def test_a_declined_condensation_says_why(foldlog):
-    declined = CondensationAction(forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "all is recent"})
+    declined = CondensationAction(
+        forgotten_event_ids=[], metadata={"outcome": "declined", "reason": "all is recent"}
+    )
     with open_store("sqlite:///foldlog.db") as store:
         store.append("c1", [Message(source="user", content="hi"), declined], expected_version=0)
     assert "nothing, declined: all is recent" in foldlog("log", "c1").out
@@ -224,8 +291,13 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         assert words in " ".join(ran.out.split())
     sent = re.findall(r"sent in (\d+) calls with.*?([\d,]+)\n", ran.out)
     monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
-    compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document["strategies"]
-    by_name = {one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}") for one in compared}
+    compared = foldlog("compare", "tidewatch-live", "--json", "--db", "foldlog-demo.db").document[
+        "strategies"
+    ]
+    by_name = {
+        one["strategy"]: (str(one["turns"]), f"{round(one['tokens_sent'], -5):,}")
+        for one in compared
+    }
     assert sent == [by_name["noop"], by_name["as recorded"]]
     monkeypatch.setenv("COLUMNS", "60")
     again = foldlog("demo").out
@@ -235,16 +307,24 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
     db = ("--db", "foldlog-demo.db")
     (shown,) = re.findall(r"what the model is shown now +(\d+)", ran.out)
     assert len(foldlog("view", "tidewatch-live", "--json", *db).document["ids"]) == int(shown)
-    logs = (foldlog("log", name, "--json", *db).document["events"] for name in ("tidewatch", "tidewatch-live"))
+    logs = (
+        foldlog("log", name, "--json", *db).document["events"]
+        for name in ("tidewatch", "tidewatch-live")
+    )
     structural = {"condensation", "condensation_request"}
     one, other = (
-        [event.get("content", event.get("arguments")) for event in log if event["kind"] not in structural]
+        [
+            event.get("content", event.get("arguments"))
+            for event in log
+            if event["kind"] not in structural
+        ]
         for log in logs
     )
     assert one == other
     assert foldlog("store", "verify", *db).status == 0
     commands = re.findall(r"^  \S*foldlog (.*?)  ", ran.out.partition("Try next")[2], re.MULTILINE)
-    assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")  # which runs until Ctrl-C
+    # which runs until Ctrl-C
+    assert (len(commands), commands.pop()) == (8, "serve --db foldlog-demo.db")
     for command in commands:
         assert foldlog(*shlex.split(command)).status == 0, command
 
@@ -273,9 +353,14 @@ def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldl
     foldlog("store", "erase", "c1", "--yes", "--reason", "asked to", "--db", "b.db")
     ran = foldlog("store", "copy", "a.db", "b.db")
     assert (ran.status, "was erased at" in ran.err, "replace_erased" in ran.err) == (1, True, False)
-    assert (foldlog("store", "copy", "missing.db", "third.db").status, Path("third.db").exists()) == (2, False)
+    assert (
+        foldlog("store", "copy", "missing.db", "third.db").status,
+        Path("third.db").exists(),
+    ) == (2, False)
     open_store("sqlite:///foldlog.db").close()
-    assert foldlog("store", "copy", "foldlog.db", "new.db").out.startswith("0 events copied, of 0 conversations")
+    assert foldlog("store", "copy", "foldlog.db", "new.db").out.startswith(
+        "0 events copied, of 0 conversations"
+    )
     assert foldlog("store", "verify", "--db", "new.db").status == 0
     assert foldlog("store", "verify", "--views").status == 0
 
@@ -290,7 +375,12 @@ def test_a_reader_that_goes_away_ends_it_quietly(foldlog, five_messages, tmp_pat
     os.close(reading)
     with open(writing, "wb") as nobody_reads:
         done = subprocess.run(
-            [FOLDLOG, *arguments], cwd=tmp_path, env=buffered, stdout=nobody_reads, stderr=subprocess.PIPE, check=False
+            [FOLDLOG, *arguments],
+            cwd=tmp_path,
+            env=buffered,
+            stdout=nobody_reads,
+            stderr=subprocess.PIPE,
+            check=False,
         )
     assert done.returncode == 0
     assert done.stderr == b""
@@ -300,14 +390,21 @@ def test_a_shell_completes_commands_and_conversations(foldlog, five_messages, tm
     foldlog("import", five_messages)
     asked = {"_FOLDLOG_COMPLETE": "complete_zsh", "_TYPER_COMPLETE_ARGS": "foldlog view fi"}
     done = subprocess.run(
-        [FOLDLOG], cwd=tmp_path, env={**os.environ, **asked}, capture_output=True, text=True, check=True
+        [FOLDLOG],
+        cwd=tmp_path,
+        env={**os.environ, **asked},
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert "five" in done.stdout
 
 
 def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
     name = "a-conversation-with-a-long-name-" * 3
-    foldlog("import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name)
+    foldlog(
+        "import", write("some.jsonl", SAMPLE.read_text().splitlines()[:100]), "--conversation", name
+    )
     for typed in (
         *("list", "list -s", "log a-conv", "log a-conv --full", "view a-conv", "stats"),
         *("compare a-conv", f"condense {name} --dry-run"),
@@ -316,7 +413,11 @@ def test_what_people_read_fits_the_terminal(foldlog, write, monkeypatch):
             monkeypatch.setenv("COLUMNS", str(columns))
             ran = foldlog(*typed.split())
             assert ran.status == 0
-            assert [line for line in ran.out.splitlines() if line.rstrip() != name and len(line) > columns] == [], typed
+            assert [
+                line
+                for line in ran.out.splitlines()
+                if line.rstrip() != name and len(line) > columns
+            ] == [], typed
     assert " 100 " in foldlog("list", "-s").out
     assert name in foldlog("list").out  # whole, on one line
 
@@ -326,8 +427,12 @@ def test_an_interrupted_import_keeps_whole_records_and_goes_on_there(foldlog, tm
     long = tmp_path / "long.jsonl"
     with long.open("w") as file:
         line = json.dumps(said(0, "again and again " * 50))
-        file.writelines(line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000))
-    importing = subprocess.Popen([FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        file.writelines(
+            line.replace('"event-0"', f'"event-{number}"') + "\n" for number in range(20_000)
+        )
+    importing = subprocess.Popen(
+        [FOLDLOG, "import", "long.jsonl"], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
     store = tmp_path / "foldlog.db"
     while not (records := records_in(store)):
         assert importing.poll() is None, "it was done before it could be interrupted"
@@ -373,10 +478,17 @@ def test_a_store_that_is_interrupted_while_it_is_made_is_removed(tmp_path, monke
 def test_a_command_is_interrupted_in_one_line_from_its_first_import_to_its_end(tmp_path):
     (tmp_path / "typer.py").write_text("raise KeyboardInterrupt")
     early = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    ran = subprocess.run([FOLDLOG, "list", "--help"], env=early, capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [FOLDLOG, "list", "--help"], env=early, capture_output=True, text=True, check=False
+    )
     words = "foldlog: interrupted: completed work was kept, no partial data was written\n"
     assert (ran.returncode, ran.stdout, ran.stderr) == (130, "", words)
-    late = "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['list', '--help']; main()"
+    late = (
+        "atexit.register(os.kill, os.getpid(), signal.SIGINT); sys.argv[1:] = ['list', '--help'];"
+        " main()"
+    )
     program = f"import atexit, os, signal, sys\nfrom foldlog._cli import main\n{late}"
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
     assert (ran.returncode, ran.stderr) == (0, "")

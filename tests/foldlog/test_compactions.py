@@ -10,11 +10,20 @@ from foldlog.eventstore import CondensationAction, Message, SystemMessage
 from foldlog.formats import decode, encode
 from foldlog.projections import View
 
-BLOCK = {"type": "compaction", "content": "It is 9 km.", "encrypted_content": "opaque", "signature": "s"}
+BLOCK = {
+    "type": "compaction",
+    "content": "It is 9 km.",
+    "encrypted_content": "opaque",
+    "signature": "s",
+}
 EDITS = {
     "applied_edits": [
         {"type": "clear_tool_uses_20250919", "cleared_tool_uses": 8, "cleared_input_tokens": 50},
-        {"type": "clear_thinking_20251015", "cleared_thinking_turns": 3, "cleared_input_tokens": 70},
+        {
+            "type": "clear_thinking_20251015",
+            "cleared_thinking_turns": 3,
+            "cleared_input_tokens": 70,
+        },
     ]
 }
 ITEM = {"type": "compaction", "id": "cmp_1", "encrypted_content": "gAAA"}
@@ -29,13 +38,31 @@ REPLY = {
 
 def message(*blocks, **more):
     usage = {"input_tokens": 5, "output_tokens": 2}
-    about = {"type": "message", "id": "m", "model": "a-model", "stop_reason": "end_turn", "stop_sequence": None}
+    about = {
+        "type": "message",
+        "id": "m",
+        "model": "a-model",
+        "stop_reason": "end_turn",
+        "stop_sequence": None,
+    }
     return {**about, "role": "assistant", "content": [*blocks], "usage": usage, **more}
 
 
 def response(*items):
-    about = {"id": "resp_1", "object": "response", "created_at": 1, "model": "a-model", "status": "completed"}
-    return {**about, "output": [*items], "parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+    about = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1,
+        "model": "a-model",
+        "status": "completed",
+    }
+    return {
+        **about,
+        "output": [*items],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": [],
+    }
 
 
 @pytest.fixture
@@ -43,7 +70,9 @@ def history():
     with foldlog.open("memory:") as histories:
         history = histories["c"]
         history.append(SystemMessage(content="Be brief."))
-        history.append([{"role": "user", "content": "how far?"}, {"role": "assistant", "content": "9 km"}])
+        history.append(
+            [{"role": "user", "content": "how far?"}, {"role": "assistant", "content": "9 km"}]
+        )
         history.append({"role": "user", "content": "and back?"})
         yield history
 
@@ -52,10 +81,14 @@ def sent(history, dialect):
     """The messages, checked by the types of the provider's own client where it is installed."""
     messages = history.view().to_messages(dialect)
     if dialect == "anthropic":
-        beta = pytest.importorskip("anthropic.types.beta", reason="needs the types of Anthropic's client")
+        beta = pytest.importorskip(
+            "anthropic.types.beta", reason="needs the types of Anthropic's client"
+        )
         TypeAdapter(list[beta.BetaMessageParam]).validate_python(messages, strict=True)
     else:
-        openai = pytest.importorskip("openai.types.responses", reason="needs the types of OpenAI's client")
+        openai = pytest.importorskip(
+            "openai.types.responses", reason="needs the types of OpenAI's client"
+        )
         TypeAdapter(list[openai.ResponseInputItemParam]).validate_python(messages)
     return messages
 
@@ -80,10 +113,16 @@ def test_a_block_of_anthropic_stands_for_all_before_it_and_goes_back_as_it_came(
 
 
 def test_the_objects_of_the_clients_are_read_as_their_maps(history):
-    beta = pytest.importorskip("anthropic.types.beta", reason="needs the types of Anthropic's client")
-    history.append_reply(beta.BetaMessage.model_validate(message(BLOCK, SAID, context_management=EDITS)))
+    beta = pytest.importorskip(
+        "anthropic.types.beta", reason="needs the types of Anthropic's client"
+    )
+    history.append_reply(
+        beta.BetaMessage.model_validate(message(BLOCK, SAID, context_management=EDITS))
+    )
     assert sent(history, "anthropic")[1]["content"][0] == BLOCK
-    openai = pytest.importorskip("openai.types.responses", reason="needs the types of OpenAI's client")
+    openai = pytest.importorskip(
+        "openai.types.responses", reason="needs the types of OpenAI's client"
+    )
     history.append_reply(openai.Response.model_validate(response(ITEM, REPLY)))
     assert sent(history, "responses")[1] == ITEM
 
@@ -121,9 +160,19 @@ def test_an_item_of_openai_stands_for_all_before_it_and_goes_back_as_it_came(his
 
 
 def test_a_compaction_that_the_program_asked_for_keeps_the_messages_of_the_user(history):
-    user = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "how far?"}]}
+    user = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "how far?"}],
+    }
     usage = {"input_tokens": 7, "output_tokens": 1}
-    compacted = {"id": "r", "object": "response.compaction", "created_at": 1, "output": [user, ITEM], "usage": usage}
+    compacted = {
+        "id": "r",
+        "object": "response.compaction",
+        "created_at": 1,
+        "output": [user, ITEM],
+        "usage": usage,
+    }
     recorded = history.append_reply(compacted)
     assert [type(each.event) for each in recorded] == [CondensationAction, Message]
     assert recorded[1].event.meta["usage"]["prompt_tokens"] == 7
@@ -138,7 +187,11 @@ def test_what_is_appended_with_a_compaction_is_forgotten_too(history):
 
 
 ASKED = {"role": "user", "content": "how far?"}
-BLOCKS = [ASKED, {"role": "assistant", "content": [BLOCK, SAID]}, {"role": "user", "content": "sure?"}]
+BLOCKS = [
+    ASKED,
+    {"role": "assistant", "content": [BLOCK, SAID]},
+    {"role": "user", "content": "sure?"},
+]
 
 
 def test_an_import_reads_them_as_a_reply_is_read():

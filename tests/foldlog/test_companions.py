@@ -1,4 +1,6 @@
-"""The conversations ``ID/+NAME`` that a runtime keeps beside the conversation ID go the way that it goes."""
+"""The conversations ``ID/+NAME`` that a runtime keeps beside the conversation ID go the way that it
+goes.
+"""
 
 import sqlite3
 from base64 import b64encode
@@ -26,13 +28,20 @@ def note(value):
 
 @pytest.fixture
 def opened(tmp_path):
-    """A thread with a fork, two notes beside it, a session below it; what sessions of a user share; another thread."""
+    """A thread with a fork, two notes beside it, a session below it; what sessions of a user share;
+    another thread.
+    """
     age = [0]
     with api.open(tmp_path / "foldlog.db", clock=lambda: NOW - age[0] * DAYS) as histories:
         age[0] = 100
         histories.create("t", {"user": "ann"}).append(said(SECRET))
         histories["t"].fork(2, "t/@1").append(said("of the fork: 4711"))
-        for value in ({"json": SECRET}, {"base64": PACKED}, {"json": "another"}, {"json": "of the fork: 4711"}):
+        for value in (
+            {"json": SECRET},
+            {"base64": PACKED},
+            {"json": "another"},
+            {"json": "of the fork: 4711"},
+        ):
             histories["t/+writes"].append(note(value))
         histories["a/+state"].append(note("blue"))
         histories["a/s"].append(said("a session"))
@@ -54,8 +63,14 @@ ERASURES = {
         ["a/+state", "a/s2", "tt", "tt/+writes"],
     ),
     "all by age": (lambda h: [*h.maintenance.expire(DAYS, **WHY).conversations], []),
-    "by attributes": (lambda h: [*h.maintenance.expire(DAYS, {"user": "ann"}, **WHY).conversations], OTHERS),
-    "of a session": (lambda h: h.erase("a/s", **WHY), ["a/+state", *OTHERS[2:], "t", "t/+writes", "t/@1"]),
+    "by attributes": (
+        lambda h: [*h.maintenance.expire(DAYS, {"user": "ann"}, **WHY).conversations],
+        OTHERS,
+    ),
+    "of a session": (
+        lambda h: h.erase("a/s", **WHY),
+        ["a/+state", *OTHERS[2:], "t", "t/+writes", "t/@1"],
+    ),
 }
 
 
@@ -91,7 +106,9 @@ def test_a_companion_that_gets_an_event_before_its_turn_stays(opened):
 
 
 @pytest.mark.parametrize("way", ["named", "by age"])
-def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(opened, monkeypatch, way):
+def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(
+    opened, monkeypatch, way
+):
     before = erase.erase
     with monkeypatch.context() as patched:
         patched.setattr(erase, "erase", lambda *which, **how: before(*which, **how) and 1 / 0)
@@ -101,7 +118,9 @@ def test_an_erasure_that_was_killed_before_the_companions_takes_them_again(opene
     if way == "named":
         assert opened.erase("t", **WHY).id == "t"
     else:
-        assert "t/+writes" in {row.id for row in opened.maintenance.expire(90 * DAYS, **WHY).conversations}
+        assert "t/+writes" in {
+            row.id for row in opened.maintenance.expire(90 * DAYS, **WHY).conversations
+        }
     assert "t/+writes" not in opened
 
 
@@ -113,8 +132,14 @@ def test_forks_are_erased_or_detached(opened):
 
 def test_the_command_names_the_companions_before_and_after(foldlog, opened):
     for way in (["t"], ["--where", "user=ann"]):
-        ran = foldlog("store", "erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json")
-        assert sorted(one["conversation"] for one in ran.document["conversations"]) == ["t", "t/+writes", "t/@1"]
+        ran = foldlog(
+            "store", "erase", *way, "--with-forks", "--reason", "x", "--dry-run", "--json"
+        )
+        assert sorted(one["conversation"] for one in ran.document["conversations"]) == [
+            "t",
+            "t/+writes",
+            "t/@1",
+        ]
     ran = foldlog("store", "erase", "t", "--with-forks", "--reason", "x", "--yes")
     assert "t/+writes: erased at " in ran.out
     assert sorted(opened) == OTHERS
@@ -129,24 +154,47 @@ def test_the_sub_agents_of_a_session_are_named_with_the_command_that_erases_them
     for way in ("--dry-run", "--yes"):
         ran = foldlog("store", "erase", "s", "--reason", "x", way)
         assert "to erase them too: 'foldlog store erase s/agent-1 --reason x" in ran.err
-        assert foldlog("store", "erase", "s", "--reason", "x", way, "--json").document["holders"] == holders
+        assert (
+            foldlog("store", "erase", "s", "--reason", "x", way, "--json").document["holders"]
+            == holders
+        )
     assert opened.erase("s", **WHY).unconfirmed == tuple(holders)
-    assert foldlog("store", "erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document["holders"] == []
+    assert (
+        foldlog("store", "erase", "s", "s/agent-1", "--reason", "x", "--yes", "--json").document[
+            "holders"
+        ]
+        == []
+    )
     assert {"s", "s/agent-1", "s/by-hand"}.intersection(opened) == {"s/by-hand"}
 
 
 def test_a_companion_of_a_companion_goes_with_the_first_conversation_once(foldlog, opened):
     opened["t/+writes/+old"].append(note(SECRET))
     for named in (["t"], ["t", "t/+writes/+old"], ["t/+writes", "t/+writes/+old"]):
-        ran = foldlog("store", "erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json")
+        ran = foldlog(
+            "store", "erase", *named, "--with-forks", "--reason", "x", "--dry-run", "--json"
+        )
         listed = [one["conversation"] for one in ran.document["conversations"]]
         assert sorted(listed) == sorted({*listed, "t/+writes", "t/+writes/+old"})
     opened.erase("t", **WHY, with_forks=True)
     assert sorted(opened) == OTHERS
 
 
-def test_what_conversations_share_is_searched_where_all_of_them_have_the_attributes(foldlog, opened):
-    given = ("store", "redact", "--where", "user=bo", "--matching", "blue", "--reason", "x", "--dry-run", "--json")
+def test_what_conversations_share_is_searched_where_all_of_them_have_the_attributes(
+    foldlog, opened
+):
+    given = (
+        "store",
+        "redact",
+        "--where",
+        "user=bo",
+        "--matching",
+        "blue",
+        "--reason",
+        "x",
+        "--dry-run",
+        "--json",
+    )
     for name, found in (("a/s", []), ("a/s2", ["a/+state"])):
         opened[name].set_attributes(user="bo")
         assert [one["conversation"] for one in foldlog(*given).document["found"]] == found
@@ -154,39 +202,59 @@ def test_what_conversations_share_is_searched_where_all_of_them_have_the_attribu
     assert "a/+state" in opened
 
 
-def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(foldlog, opened):
+def test_what_may_hold_an_erased_fork_beside_the_conversation_it_was_begun_from_is_named(
+    foldlog, opened
+):
     assert opened.erase("t/@1", **WHY).unconfirmed == ("companion t/+writes",)
     opened["t"].fork(2, "t/@2")
     ran = foldlog("store", "erase", "t/@2", "--reason", "x", "--yes", "--json")
     assert ran.document["holders"] == ["companion t/+writes"]
     assert "may still hold the content" in ran.err
     opened["t"].fork(2, "t/@3")
-    assert foldlog("store", "erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document["holders"] == []
+    assert (
+        foldlog("store", "erase", "t/@3", "t", "--reason", "x", "--yes", "--json").document[
+            "holders"
+        ]
+        == []
+    )
 
 
-# -- copies ------------------------------------------------------------------------------------------------------------
+# -- copies
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_copy_takes_the_companions_and_their_tombstones(foldlog, opened, tmp_path):
     with api.open(tmp_path / "other.db") as other:
         moved = other.maintenance.copy_from(opened, "t", "t")
-        assert sorted((one.conversation, one.problem) for one in moved) == [("t", None), ("t/+writes", None)]
+        assert sorted((one.conversation, one.problem) for one in moved) == [
+            ("t", None),
+            ("t/+writes", None),
+        ]
         opened["t/+writes"].append(note("more"))
-        assert [one.conversation for one in other.maintenance.differences_from(opened, "t")] == ["t/+writes"]
+        assert [one.conversation for one in other.maintenance.differences_from(opened, "t")] == [
+            "t/+writes"
+        ]
         assert foldlog("store", "copy", "foldlog.db", "other.db", "t").status == 0
         assert len(other["t/+writes"]) == 5
         opened.erase("t", **WHY, with_forks=True)
-        assert [moved.problem is None for moved in other.maintenance.copy_from(opened, "t")] == [False, False]
+        assert [moved.problem is None for moved in other.maintenance.copy_from(opened, "t")] == [
+            False,
+            False,
+        ]
 
 
 def test_a_rekey_takes_the_companions(opened, tmp_path):
     with api.open(tmp_path / "foldlog.db", keys=KeyRing("11" * 32)) as histories:
-        assert {one.conversation for one in histories.maintenance.rekey("tt")} == {"tt", "tt/+writes"}
+        assert {one.conversation for one in histories.maintenance.rekey("tt")} == {
+            "tt",
+            "tt/+writes",
+        }
     with api.open(tmp_path / "foldlog.db") as histories, pytest.raises(api.errors.KeyUnavailable):
         next(histories["tt/+writes"].events())
 
 
-# -- redactions --------------------------------------------------------------------------------------------------------
+# -- redactions
+# --------------------------------------------------------------------------------------------------
 
 
 def redacted_in(histories, name):
@@ -202,18 +270,28 @@ def test_a_redaction_takes_the_copies_in_the_companions(opened):
     assert opened["t"].redact(1, **WHY).quotes == ()
 
 
-@pytest.mark.parametrize("text, holds", [("Bob", True), ("bob", False), ("key", False), ("no", False)])
+@pytest.mark.parametrize(
+    "text, holds", [("Bob", True), ("bob", False), ("key", False), ("no", False)]
+)
 def test_a_short_text_is_a_copy_as_a_whole_text_under_its_name(opened, text, holds):
     opened["u"].append(said(text))
     packed = b64encode(b"\x92\xa7content\xa3Bob\xa4more").decode()
-    for value in ({"content": "Bob"}, packed, {"content": f"{SECRET} no Bobby"}, {"route": ["Bob", "key"]}):
+    for value in (
+        {"content": "Bob"},
+        packed,
+        {"content": f"{SECRET} no Bobby"},
+        {"route": ["Bob", "key"]},
+    ):
         opened["u/+writes"].append(note(value))
     opened["u"].redact(0, **WHY)
     assert redacted_in(opened, "u/+writes") == ([0, 1] if holds else [])
 
 
 def test_what_other_turns_have_in_common_with_a_redacted_message_is_no_copy(opened):
-    parts = [({"type": "text", "text": text}, {"type": "image", "mime": "image/png"}) for text in ("pin 4711", "later")]
+    parts = [
+        ({"type": "text", "text": text}, {"type": "image", "mime": "image/png"})
+        for text in ("pin 4711", "later")
+    ]
     for content in parts:
         opened["u"].append(Message(source="user", content=content))
         opened["u/+writes"].append(note({"content": content}))
@@ -236,17 +314,21 @@ def test_what_may_still_hold_a_copy_is_named(foldlog, opened, tmp_path, which):
     foldlog("report", "t/+writes", "--output", "beside.html")
     with closing(sqlite3.connect(tmp_path / "foldlog.db")) as database, database:
         number = "SELECT key FROM conversations WHERE id = 't/+writes'"
-        database.execute(f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})")
-    holders = foldlog("store", "redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum").document[
-        "holders"
-    ]
+        database.execute(
+            f"UPDATE events SET body = x'00' WHERE id = 1 AND conversation = ({number})"
+        )
+    holders = foldlog(
+        "store", "redact", "t", *which, "--reason", "x", "--yes", "--json", "--no-vacuum"
+    ).document["holders"]
     told = " ".join(holders)
     assert "beside.html" in told
     assert "conversation 't/+writes', event 1" in told
 
 
 @pytest.mark.parametrize("kept", ["shared", "detached", "copied"])
-def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(opened, tmp_path, kept):
+def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(
+    opened, tmp_path, kept
+):
     with api.open(tmp_path / "other.db") as other:
         histories = opened
         if kept == "detached":
@@ -279,10 +361,17 @@ def test_the_command_redacts_and_tells_of_the_copies(foldlog, opened, which):
     assert {receipt["conversation"] for receipt in document["receipts"]} == {"t", "t/+writes"}
 
 
-def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(foldlog, opened, monkeypatch):
-    opened["u"].append(said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}]))
+def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(
+    foldlog, opened, monkeypatch
+):
+    opened["u"].append(
+        said([{"type": "text", "text": SECRET}, {"type": "text", "text": "more words"}])
+    )
     opened["u/+writes"].append(note("more words"))
-    given, before = ("store", "redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"), redact.redact
+    given, before = (
+        ("store", "redact", "u", "--matching", "sk-4111", "--reason", "x", "--yes"),
+        redact.redact,
+    )
     with monkeypatch.context() as patched:
         patched.setattr(redact, "redact", lambda *which, **how: before(*which, **how) and 1 / 0)
         assert foldlog(*given).status != 0
@@ -293,12 +382,17 @@ def test_a_command_that_was_killed_between_two_events_takes_the_copies_again(fol
 
 def test_a_conversation_is_as_young_as_its_companions(foldlog, opened):
     opened["t/+writes"].append(note("the answer of a person"))
-    assert [row.id for row in opened.maintenance.expire(90 * DAYS, **WHY, detach_forks=True).conversations] == [
+    assert [
+        row.id
+        for row in opened.maintenance.expire(90 * DAYS, **WHY, detach_forks=True).conversations
+    ] == [
         "t/@1",
         "a/s",
     ]
     aged = foldlog("store", "expire", "--older-than", "2026-03-01", "--dry-run", "--json")
-    assert not {"t", "t/+writes"}.intersection(one["conversation"] for one in aged.document["conversations"])
+    assert not {"t", "t/+writes"}.intersection(
+        one["conversation"] for one in aged.document["conversations"]
+    )
 
 
 def test_what_may_hold_an_erased_fork_is_named_where_the_first_conversation_stays(foldlog, opened):

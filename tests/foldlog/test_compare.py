@@ -16,7 +16,9 @@ CALLS = 30
 
 
 def step(n):
-    return Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}")
+    return Action(
+        tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"
+    )
 
 
 def done(n):
@@ -25,19 +27,25 @@ def done(n):
 
 @pytest.fixture
 def work(tmp_path, monkeypatch):
-    """A store with one history, ``c1``, in which an agent makes ``CALLS`` calls; a condensation is recorded in it."""
+    """A store with one history, ``c1``, in which an agent makes ``CALLS`` calls; a condensation is
+    recorded in it.
+    """
     monkeypatch.chdir(tmp_path)
     events = [Message(source="user", content="mend the parser")]
     for n in range(1, 2 * CALLS, 2):
         events += step(n), Observation(tool="run", call_id=f"c{n}", cause=n, content=done(n))
     with open_store("sqlite:///foldlog.db") as store:
         store.append("c1", events, expected_version=0)
-        store.append("c1", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=len(events))
+        store.append(
+            "c1", CondensationAction(forgotten_event_ids=(1, 2)), expected_version=len(events)
+        )
 
 
 @pytest.fixture
 def config(tmp_path):
-    """``config("digest", "max_size = 20")``: a TOML file of a condenser of that type, named after it."""
+    """``config("digest", "max_size = 20")``: a TOML file of a condenser of that type, named after
+    it.
+    """
 
     def written(kind, *lines, name=None):
         path = tmp_path / (name or f"{kind}.toml")
@@ -49,7 +57,9 @@ def config(tmp_path):
 
 
 def model_at(url):
-    return [f'[llm]\nmodel = "openai/gpt-4o-mini"\nbase_url = "{url}"\napi_key = "key"\nretries = 0']
+    return [
+        f'[llm]\nmodel = "openai/gpt-4o-mini"\nbase_url = "{url}"\napi_key = "key"\nretries = 0'
+    ]
 
 
 def by_name(ran):
@@ -76,7 +86,10 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     assert rows["digest"]["view_events_peak"] <= 20
     assert (rows["digest"]["events_lost"], rows["digest"]["events_summarized"] > 0) == (0, True)
     assert rows["amortized"]["events_lost"] == len(rows["amortized"]["lost"]) > 0
-    assert (rows["recent"]["condensations"], rows["recent"]["events_hidden_last"]) == (0, 2 * CALLS - 1 - 9)
+    assert (rows["recent"]["condensations"], rows["recent"]["events_hidden_last"]) == (
+        0,
+        2 * CALLS - 1 - 9,
+    )
     assert rows["noop"]["view_events_last"] == 2 * CALLS - 1
     calls = rows["digest"]["calls"]
     assert [calls[0]["before"], calls[-1]["before"]] == [1, 2 * CALLS - 1]
@@ -87,8 +100,13 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
 
 def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, work, config):
     file, shown = config("digest", "max_tokens = 1500"), []
-    for model, says in ((None, "Limits of condensers are estimated, as for an agent without agent_llm."), ("gpt-4o",
-        "An agent counts its limits so only with agent_llm=LLM(LLMConfig(model='gpt-4o')).")):  # fmt: skip
+    for model, says in (
+        (None, "Limits of condensers are estimated, as for an agent without agent_llm."),
+        (
+            "gpt-4o",
+            "An agent counts its limits so only with agent_llm=LLM(LLMConfig(model='gpt-4o')).",
+        ),
+    ):
         agent_llm = None if model is None else library.LLM(library.LLMConfig(model=model))
         with library.open("memory:", condenser=str(file), agent_llm=agent_llm) as histories:
             run, views = histories["run"], []
@@ -109,26 +127,44 @@ def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work
     with open_store("sqlite:///foldlog.db") as store:
         later = Message(source="agent", content="step 1 was done, and a/path.py was not")
         told = Message(source="user", content="see a/path.py")
-        store.append("c1", [told, CondensationAction(forgotten_event_ids=(62,)), later], expected_version=62)
-    (_, noop, recorded) = by_name(foldlog("compare", "c1", "--config", config("noop"), "--json")).values()
+        store.append(
+            "c1", [told, CondensationAction(forgotten_event_ids=(62,)), later], expected_version=62
+        )
+    _, noop, recorded = by_name(
+        foldlog("compare", "c1", "--config", config("noop"), "--json")
+    ).values()
     assert (noop["needed_again"], noop["missing"]) == (1, [])
-    assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == ("as recorded", 2, [1, 2, 62])
+    assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == (
+        "as recorded",
+        2,
+        [1, 2, 62],
+    )
     assert (recorded["condenser_cost"], recorded["cost"], noop["condenser_cost"]) == (None, None, 0)
     out = " ".join(foldlog("compare", "c1").out.split())
     assert "none of them condenses 62 events. The history as recorded has 2 condensations." in out
     assert "as recorded loses 1 message of the user and 2 other events" in out
-    assert "; what its own model cost is not recorded." in " ".join(foldlog("compare", "c1").out.split())
-    assert recorded["missing"] == [{"term": "a/path.py", "used": 64, "occurred": [62], "named": False}]
+    assert "; what its own model cost is not recorded." in " ".join(
+        foldlog("compare", "c1").out.split()
+    )
+    assert recorded["missing"] == [
+        {"term": "a/path.py", "used": 64, "occurred": [62], "named": False}
+    ]
     out = " ".join(foldlog("compare", "c1").out.split())
     assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in out
     assert "as recorded, condensation 61 dropped 2 events of ≈" in out
 
 
-def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(foldlog, work, monkeypatch, tmp_path):
+def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(
+    foldlog, work, monkeypatch, tmp_path
+):
     monkeypatch.setattr("foldlog._cli.commands.compare.counter_beside", lambda model: None)
     with open_store("sqlite:///foldlog.db") as store:
         later = Message(source="agent", content="as a/path.py says")
-        store.append("c1", [Message(source="user", content="read a/path.py twice"), later], expected_version=62)
+        store.append(
+            "c1",
+            [Message(source="user", content="read a/path.py twice"), later],
+            expected_version=62,
+        )
     ran = foldlog("compare", "c1", "--curve", tmp_path / "curve.svg", "--json")
     assert ran.err == ""
     points = ran.document["curve"]
@@ -152,22 +188,35 @@ def test_the_default_takes_the_limit_of_the_model_that_the_log_names(foldlog, wo
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (32_000, 0)
     assert list(rows) == ["default", "max_size = 80", "noop"]
     with open_store("sqlite:///foldlog.db") as store:
-        replies = [Message(source="agent", content="hm", meta={"model": model}) for model in ("a/tiny-model", "other")]
-        store.append("c1", [*replies, Message(source="user", content="x" * 3_000)], expected_version=62)
-        store.append("c1", Message(source="agent", content="yes", meta={"model": "other"}), expected_version=65)
+        replies = [
+            Message(source="agent", content="hm", meta={"model": model})
+            for model in ("a/tiny-model", "other")
+        ]
+        store.append(
+            "c1", [*replies, Message(source="user", content="x" * 3_000)], expected_version=62
+        )
+        store.append(
+            "c1",
+            Message(source="agent", content="yes", meta={"model": "other"}),
+            expected_version=65,
+        )
     told = foldlog("compare", "c1", "--json").document["strategies"]
     rows = {row["strategy"]: row for row in told}
     assert (rows["default"]["tokens_max"], rows["default"]["condensations"]) == (800, 2)
     assert rows["max_tokens = 32000"]["condensations"] == 0
 
 
-@pytest.mark.parametrize("command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")])
+@pytest.mark.parametrize(
+    "command", [("compare", "c1"), ("condense", "c1", "--dry-run"), ("report", "c1")]
+)
 def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldlog, work, command):
     ran = foldlog(*command, "--agent-model", "gpt-99")
     assert (ran.status, ran.err) == (
         0,
-        "foldlog: note: litellm does not know the model 'gpt-99': its tokens are counted as "
-        "litellm's general tokenizer counts them, and its limit is not known\n",
+        (
+            "foldlog: note: litellm does not know the model 'gpt-99': its tokens are counted as "
+            "litellm's general tokenizer counts them, and its limit is not known\n"
+        ),
     )
     force = ["--force"] if command[0] == "report" else []
     known = foldlog(*command, *force, "--agent-model", "gpt-4o", "--json")
@@ -178,23 +227,30 @@ def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
     forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
     out = foldlog("compare", "c1", "--config", forgets_the_first).out
     assert re.search(r"\n  of them said by the user +0 +1 +0\n", out)
-    assert out.splitlines()[1].startswith("noop costs least of the condensers that lose no request: $0.")
+    assert out.splitlines()[1].startswith(
+        "noop costs least of the condensers that lose no request: $0."
+    )
     assert "amortized:" not in out.splitlines()[1]
-    (_, row, *_) = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
+    _, row, *_ = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
     assert row["user_messages_lost"] == [0]
 
 
 def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, work, config):
     first, second = config("noop", name="a/x.toml"), config("recent", name="b/x.toml")
     other = config("noop", name="y.toml")
-    ran = foldlog("compare", "c1", *(f"--config={path}" for path in (first, second, other, first, other)), "--json")
+    ran = foldlog(
+        "compare",
+        "c1",
+        *(f"--config={path}" for path in (first, second, other, first, other)),
+        "--json",
+    )
     assert list(by_name(ran)) == ["default", "a/x.toml", "b/x.toml", "y"]
 
 
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
-        (_, row, *_) = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
+        _, row, *_ = by_name(foldlog("compare", "c1", "--config", file, "--json")).values()
         asked, sent = len(server.requests), sum(request.tokens for request in server.requests)
         out = foldlog("compare", "c1", "--config", file).out
     assert row["condensations"] == asked > 2
@@ -207,11 +263,15 @@ def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
 
 def test_a_model_of_unknown_price_does_not_cost_nothing(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
-        address = [each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)]
+        address = [
+            each.replace("openai/gpt-4o-mini", "openai/stub") for each in model_at(server.url)
+        ]
         files = ["--config", config("llm", "max_size = 20", *address), "--config", config("noop")]
         document = foldlog("compare", "c1", *files, "--json").document
         ran = foldlog("compare", "c1", *files)
-    assert [(row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]] == [
+    assert [
+        (row["condenser_tokens"] > 0, row["condenser_cost"]) for row in document["strategies"]
+    ] == [
         (False, 0),
         (True, None),
         (False, 0),
@@ -232,7 +292,10 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
         for options in ([], ["--json"]):
             ran = foldlog("compare", "c1", *arguments, *options)
             assert (ran.status, ran.out, ran.err.count("\n")) == (2, "", 1)
-            assert "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer" in ran.err
+            assert (
+                "llm cannot be compared: model 'openai/gpt-4o-mini' gave no usable answer"
+                in ran.err
+            )
         assert len(server.requests) == (2 if how == "refused" else 0)
     assert not (tmp_path / "views.svg").exists()
 
@@ -247,13 +310,20 @@ def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
     assert [word for word in line.split() if word == "≈"] == ["≈"] * 3
-    assert re.match(r"The condensers all cost ≈ \$\d.+\d: none of them condenses 59 events\.", ran.out.splitlines()[1])
+    assert re.match(
+        r"The condensers all cost ≈ \$\d.+\d: none of them condenses 59 events\.",
+        ran.out.splitlines()[1],
+    )
     assert foldlog("compare", "c1", "--json").document["counted_as"] is None
 
 
 def test_the_default_is_named_and_stands_beside_one_with_less_room(foldlog, work):
-    limits = {name: (row["condenser"], row["events_max"], row["tokens_max"]) for name, row in by_name(foldlog(
-        "compare", "c1", "--agent-model", "gpt-4o", "--json")).items()}  # fmt: skip
+    limits = {
+        name: (row["condenser"], row["events_max"], row["tokens_max"])
+        for name, row in by_name(
+            foldlog("compare", "c1", "--agent-model", "gpt-4o", "--json")
+        ).items()
+    }
     known = limits["default"][2]
     assert limits == {
         "default": ("digest", None, known),
@@ -269,15 +339,23 @@ def test_the_default_is_named_and_stands_beside_one_with_less_room(foldlog, work
 def test_a_pipeline_has_the_lowest_limits_of_its_parts(foldlog, work, config):
     parts = [
         f'[[condenser.condensers]]\ntype = "{kind}"\n{line}'
-        for kind, line in (("recent", "max_events = 9"), ("digest", "max_size = 40"), ("amortized", "max_size = 20"))
+        for kind, line in (
+            ("recent", "max_events = 9"),
+            ("digest", "max_size = 40"),
+            ("amortized", "max_size = 20"),
+        )
     ]
-    row = by_name(foldlog("compare", "c1", "--config", config("pipeline", *parts), "--json"))["pipeline"]
+    row = by_name(foldlog("compare", "c1", "--config", config("pipeline", *parts), "--json"))[
+        "pipeline"
+    ]
     assert (row["condenser"], row["events_max"], row["tokens_max"]) == ("pipeline", 20, None)
 
 
 def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "litellm", None)
-    (tmp_path / "prices.json").write_text('{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}')
+    (tmp_path / "prices.json").write_text(
+        '{"own": {"input_cost_per_token": 0.5, "output_cost_per_token": 1}}'
+    )
     for model in (("--agent-model", "own"), ()):
         ran = foldlog("compare", "c1", *model, "--prices", "prices.json")
         assert "At the price of own: $500,000.00 for a million new tokens" in ran.out
@@ -289,11 +367,23 @@ def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_
 
 def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, config, monkeypatch):
     with open_store("sqlite:///foldlog.db") as store:
-        replies = [Message(source="agent", content="hm", meta={"model": model}) for model in ("some/a", "b c", "b c")]
-        told = CondensationAction(forgotten_event_ids=(1,), metadata={"model": "small", "usage": {"input_tokens": 9}})
-        store.append("c2", [Message(source="user", content="hi"), *replies, told, told, told], expected_version=0)
+        replies = [
+            Message(source="agent", content="hm", meta={"model": model})
+            for model in ("some/a", "b c", "b c")
+        ]
+        told = CondensationAction(
+            forgotten_event_ids=(1,), metadata={"model": "small", "usage": {"input_tokens": 9}}
+        )
+        store.append(
+            "c2",
+            [Message(source="user", content="hi"), *replies, told, told, told],
+            expected_version=0,
+        )
     noop = "--config", config("noop")
-    note = "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b c'\n"
+    note = (
+        "foldlog: note: its replies are of b c; to count and price as that one: --agent-model 'b"
+        " c'\n"
+    )
     assert foldlog("compare", "c2", *noop).err == note
     assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
     monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
@@ -306,17 +396,28 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
     title, *verdict = out.splitlines()[:7]
     assert title == f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model"
     # noop sends more, and repeats nearly all of it
-    first = r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ % more than noop\)\."
+    first = (
+        r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ %"
+        r" more than noop\)\."
+    )
     assert re.fullmatch(first, verdict[0])
     for name, line in zip(("default", "noop"), verdict[1:3], strict=True):
         assert re.fullmatch(
-            rf"{name} loses no event; 9\d % of its tokens are repeated; its own model costs nothing.", line
+            rf"{name} loses no event; 9\d % of its tokens are repeated; its own model costs"
+            r" nothing.",
+            line,
         )
     assert verdict[3].startswith("amortized loses ")
     assert verdict[4].startswith("What was needed again cannot be measured: ")
-    assert verdict[5].startswith("At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat")
+    assert verdict[5].startswith(
+        "At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat"
+    )
     assert foldlog("compare", "c1", *files, "--json").document["verdict"] == verdict
-    assert foldlog("compare", "c1", *files[2:]).out.splitlines()[1].startswith("The condensers all cost $")
+    assert (
+        foldlog("compare", "c1", *files[2:])
+        .out.splitlines()[1]
+        .startswith("The condensers all cost $")
+    )
     cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[8:]}
     assert out.splitlines()[8].split() == ["default", "amortized", "noop"]
     assert cells["largest View, events"] == ["19", "59"]
@@ -330,6 +431,9 @@ def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
         narrow = foldlog("compare", "c1", *files).out
         table = narrow[narrow.index("\n\n") :]
         assert max(map(len, table.splitlines())) <= columns
-        whole = [line for line in table.splitlines() if not line.startswith("condenser ")]  # a long name is cut
+        # a long name is cut
+        whole = [line for line in table.splitlines() if not line.startswith("condenser ")]
         assert "…" not in "".join(whole)
-        assert ("a wider terminal, or --json, also shows: " + gone in " ".join(table.split())) is bool(gone)
+        assert (
+            "a wider terminal, or --json, also shows: " + gone in " ".join(table.split())
+        ) is bool(gone)

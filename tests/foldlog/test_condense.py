@@ -23,10 +23,19 @@ DB = "sqlite:///foldlog.db"
 def work(tmp_path, monkeypatch):
     """A store with one history, ``c1``, in which an agent makes twenty calls."""
     monkeypatch.chdir(tmp_path)
-    events = [SystemMessage(content="be an agent"), Message(source="user", content="mend the parser")]
+    events = [
+        SystemMessage(content="be an agent"),
+        Message(source="user", content="mend the parser"),
+    ]
     for n in range(2, 42, 2):
-        events.append(Action(tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"))
-        events.append(Observation(tool="run", call_id=f"c{n}", cause=n, content=f"done with {n} " * 20))
+        events.append(
+            Action(
+                tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}"
+            )
+        )
+        events.append(
+            Observation(tool="run", call_id=f"c{n}", cause=n, content=f"done with {n} " * 20)
+        )
     with open_store(DB) as store:
         store.append("c1", events, expected_version=0)
 
@@ -62,14 +71,21 @@ def stored_bytes(tmp_path):
 
 
 @pytest.mark.parametrize("agent, estimated", [((), True), (("--agent-model", "gpt-4o"), None)])
-def test_a_limit_is_estimated_unless_the_agents_model_is_named(foldlog, work, config, agent, estimated):
+def test_a_limit_is_estimated_unless_the_agents_model_is_named(
+    foldlog, work, config, agent, estimated
+):
     small = config('[condenser]\ntype = "digest"\nmax_tokens = 600\n')
     made = foldlog("condense", "c1", "--config", small, *agent, "--dry-run", "--json").document
-    assert (made["metadata"]["tokens_max"], made["metadata"].get("tokens_estimated")) == (600, estimated)
+    assert (made["metadata"]["tokens_max"], made["metadata"].get("tokens_estimated")) == (
+        600,
+        estimated,
+    )
     assert made["tokens"]["counted_as"] == "gpt-4o"
 
 
-def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(foldlog, work, config):
+def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_they_did(
+    foldlog, work, config
+):
     digest = config('[condenser]\ntype = "digest"\n')
     shown = foldlog("condense", "c1", "--config", digest, "--dry-run")
     for words in (
@@ -92,13 +108,26 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
     with open_store(DB) as store:
         before, after = (Views(store).at("c1", version) for version in (43, 44))
     assert document["event"] == condensation.id == 43
-    assert document["forgotten"] == [list(interval) for interval in condensation.forgotten.intervals]
+    assert document["forgotten"] == [
+        list(interval) for interval in condensation.forgotten.intervals
+    ]
     assert document["events"] == {"before": len(before), "after": len(after)}
     assert document["summary"] == {"event": -45, "position": 1, "text": condensation.summary}
-    assert (document["condenser"], document["reason"], document["outcome"]) == ("digest", "request", "condensed")
+    assert (document["condenser"], document["reason"], document["outcome"]) == (
+        "digest",
+        "request",
+        "condensed",
+    )
     assert document["tokens"]["before"] > document["tokens"]["after"] > 0
     assert document["tokens"]["counted_as"] == "gpt-4o"
-    assert document["model"] == {"models": [], "calls": 0, "failed": 0, "tokens": 0, "cost": 0, "latency_s": 0}
+    assert document["model"] == {
+        "models": [],
+        "calls": 0,
+        "failed": 0,
+        "tokens": 0,
+        "cost": 0,
+        "latency_s": 0,
+    }
     assert document["metadata"] == condensation.metadata
     assert {name: document["tokens"][name] for name in ("before", "after")} == {
         "before": condensation.metadata["tokens_before"],
@@ -106,20 +135,33 @@ def test_a_request_and_a_condensation_are_appended_and_the_account_says_what_the
     }
 
 
-def test_a_note_says_where_the_source_of_an_imported_conversation_goes_on(foldlog, config, tmp_path):
-    said = [json.dumps({"role": role, "content": "words"}) for _ in range(30) for role in ("user", "assistant")]
+def test_a_note_says_where_the_source_of_an_imported_conversation_goes_on(
+    foldlog, config, tmp_path
+):
+    said = [
+        json.dumps({"role": role, "content": "words"})
+        for _ in range(30)
+        for role in ("user", "assistant")
+    ]
     (tmp_path / "z.jsonl").write_text("\n".join(said[:40]))
     foldlog("import", "z.jsonl")
     window = config('[condenser]\ntype = "conversation_window"\n')
-    assert [" in a fork" in foldlog("condense", "z", "--config", window, *dry).err for dry in (["--dry-run"], [])] == [
+    assert [
+        " in a fork" in foldlog("condense", "z", "--config", window, *dry).err
+        for dry in (["--dry-run"], [])
+    ] == [
         False,
         True,
     ]
     (tmp_path / "z.jsonl").write_text("\n".join(said))
-    assert foldlog("import", "z.jsonl").out.startswith("z@40 (openai-chat): 20 records, a fork at record 40")
+    assert foldlog("import", "z.jsonl").out.startswith(
+        "z@40 (openai-chat): 20 records, a fork at record 40"
+    )
 
 
-def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(foldlog, work, config, monkeypatch):
+def test_its_help_says_how_to_forget_without_a_summary_and_that_is_how(
+    foldlog, work, config, monkeypatch
+):
     monkeypatch.setenv("COLUMNS", "200")
     told = " ".join(foldlog("condense", "--help").out.split())
     assert 'a file with the two lines [condenser] and type = "conversation_window"' in told
@@ -175,7 +217,9 @@ OUT_OF_REACH = {
 
 
 @pytest.mark.parametrize("answer", some(OUT_OF_REACH.values(), 3))
-def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(foldlog, work, config, tmp_path, answer):
+def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(
+    foldlog, work, config, tmp_path, answer
+):
     with OpenAIServer(answer or Text("")) as server:
         closed = server.url
         if answer is not None:
@@ -194,10 +238,14 @@ def test_a_model_that_gives_no_summary_costs_no_memory_and_is_reported(foldlog, 
     assert (declined.metadata["outcome"], declined.forgotten.intervals) == ("declined", ())
     assert "failure" in declined.metadata["condenser_meta"][0]
     assert foldlog("view", "c1", "--json").document["ids"] == list(range(42))
-    assert foldlog("condense", "c1").status == 0, "the request was answered, and the history can be condensed again"
+    assert foldlog("condense", "c1").status == 0, (
+        "the request was answered, and the history can be condensed again"
+    )
 
 
-def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(foldlog, work, config, monkeypatch):
+def test_a_condenser_that_leaves_a_request_unanswered_is_a_finding(
+    foldlog, work, config, monkeypatch
+):
     class ShyConfig(CondenserConfig):
         """Says that it answers requests."""
 
@@ -224,23 +272,34 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path, monkeypatch
     assert "; its last 1 stay until a model was shown them: send it the View" in ran.err
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append(
-            "few", [Message(source=source, content="ok") for source in ("user", "agent", "user")], expected_version=0
+            "few",
+            [Message(source=source, content="ok") for source in ("user", "agent", "user")],
+            expected_version=0,
         )
     for option in ("--dry-run", "--json"):
         ran = foldlog("condense", "few", option)
         assert (ran.status, "it is larger than what it stands for" in ran.err) == (1, True)
-    monkeypatch.setattr("foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None)
+    monkeypatch.setattr(
+        "foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None
+    )
     for option, grew in (("--dry-run", "would grow"), ("--json", "grew")):
-        assert re.search(rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense", "few", option).err)
+        assert re.search(
+            rf"the View {grew} from \d+ to \d+ tokens", foldlog("condense", "few", option).err
+        )
 
 
-def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(foldlog, work, monkeypatch, config):
+def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(
+    foldlog, work, monkeypatch, config
+):
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("condense", "c1", "--dry-run")
     assert ran.status == 0
     assert "not counted; for that: pip install" in ran.out
     assert foldlog("condense", "c1", "--dry-run", "--json").document["tokens"] is None
-    for refused in (["--agent-model", "gpt-4o"], ["--config", config(asking("http://localhost:1"))]):
+    for refused in (
+        ["--agent-model", "gpt-4o"],
+        ["--config", config(asking("http://localhost:1"))],
+    ):
         ran = foldlog("condense", "c1", *refused)
         assert (ran.status, ran.out) == (2, "")
         assert install_command("llm") in ran.err
@@ -250,11 +309,23 @@ def test_without_litellm_tokens_are_not_counted_and_nothing_else_is_missing(fold
 BAD = {
     "a file that is not there": (None, ["nowhere.toml", "cannot be read"]),
     "a file that is not TOML": ("[condenser\n", ["config.toml", "is not TOML", "line 1"]),
-    "a type that nobody knows": ('[condenser]\ntype = "digset"\n', ["condenser.type", "'digset'", "'digest'"]),
-    "a key that nobody knows": ('[condenser]\ntype = "digest"\nmaxsize = 3\n', ["condenser.maxsize", "'max_size'"]),
-    "a value of the wrong kind": ('[condenser]\ntype = "digest"\nmax_size = "x"\n', ["condenser.max_size", "integer"]),
+    "a type that nobody knows": (
+        '[condenser]\ntype = "digset"\n',
+        ["condenser.type", "'digset'", "'digest'"],
+    ),
+    "a key that nobody knows": (
+        '[condenser]\ntype = "digest"\nmaxsize = 3\n',
+        ["condenser.maxsize", "'max_size'"],
+    ),
+    "a value of the wrong kind": (
+        '[condenser]\ntype = "digest"\nmax_size = "x"\n',
+        ["condenser.max_size", "integer"],
+    ),
     "a mistake deep inside": (
-        '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype = "recent_events"\nmax_events = 0\n',
+        (
+            '[condenser]\ntype = "pipeline"\n[[condenser.condensers]]\ntype ='
+            ' "recent_events"\nmax_events = 0\n'
+        ),
         ["condenser.condensers[0].max_events", "greater than or equal to 1"],
     ),
     "sizes that contradict each other": (
@@ -279,11 +350,18 @@ def test_a_bad_configuration_is_one_line_that_says_where(foldlog, work, config, 
 def test_no_history_and_no_model_steers_the_terminal(foldlog, config, tmp_path):
     hostile = "\x1b[2J\x1b]0;title\x07\x9b31m\u202eback\r\n\u2066"
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        events = [Message(source=("user", "agent")[n % 2], content=f"{hostile} {n}") for n in range(12)]
+        events = [
+            Message(source=("user", "agent")[n % 2], content=f"{hostile} {n}") for n in range(12)
+        ]
         store.append(hostile, events, expected_version=0)
     with OpenAIServer(Text(hostile)) as server:
         file = config(asking(server, "max_size = 8"))
-        for arguments in (["condense", "--dry-run"], ["condense", "--dry-run", "--json"], ["compare"], ["condense"]):
+        for arguments in (
+            ["condense", "--dry-run"],
+            ["condense", "--dry-run", "--json"],
+            ["compare"],
+            ["condense"],
+        ):
             ran = foldlog(arguments[0], hostile, "--config", file, *arguments[1:])
             assert ran.status == 0, ran.err
             assert not set(ran.out + ran.err) & set("\x1b\x07\x9b\r\u202e\u2066"), arguments

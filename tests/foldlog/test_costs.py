@@ -30,37 +30,90 @@ from foldlog._words.gist import cost_words
 from foldlog.errors import InvalidArgument
 
 PRICES = {
-    "m": {"input_cost_per_token": 1.0, "output_cost_per_token": 10.0, "cache_read_input_token_cost": 0.1},
-    "w": {"input_cost_per_token": 1, "output_cost_per_token": 10, "cache_creation_input_token_cost": 1.25},
+    "m": {
+        "input_cost_per_token": 1.0,
+        "output_cost_per_token": 10.0,
+        "cache_read_input_token_cost": 0.1,
+    },
+    "w": {
+        "input_cost_per_token": 1,
+        "output_cost_per_token": 10,
+        "cache_creation_input_token_cost": 1.25,
+    },
     "half": {"input_cost_per_token": 1.0},
 }
-DETAILS = {"prompt_tokens_details": {"cached_tokens": 900}, "completion_tokens_details": {"reasoning_tokens": 40}}
-ALL = ("prompt_tokens", "cached_tokens", "cache_write_tokens", "completion_tokens", "reasoning_tokens")
+DETAILS = {
+    "prompt_tokens_details": {"cached_tokens": 900},
+    "completion_tokens_details": {"reasoning_tokens": 40},
+}
+ALL = (
+    "prompt_tokens",
+    "cached_tokens",
+    "cache_write_tokens",
+    "completion_tokens",
+    "reasoning_tokens",
+)
 
 
 def test_usage_has_one_shape_and_no_count_that_nobody_told():
     for told, usage in [
-        ({"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **DETAILS}, (1000, 900, None, 50, 40)),
-        ({"input_tokens": 9, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 0}}, (9, 0, None, 5, None)),
-        ({"input_tokens": 9, "output_tokens": 5, "input_token_details": {"cache_read": 4}}, (9, 4, None, 5, None)),
         (
-            {"input_tokens": 4, "cache_creation_input_tokens": 3, "cache_read_input_tokens": 20, "output_tokens": 12},
+            {"prompt_tokens": 1000, "completion_tokens": 50, "total_tokens": 1050, **DETAILS},
+            (1000, 900, None, 50, 40),
+        ),
+        (
+            {"input_tokens": 9, "output_tokens": 5, "input_tokens_details": {"cached_tokens": 0}},
+            (9, 0, None, 5, None),
+        ),
+        (
+            {"input_tokens": 9, "output_tokens": 5, "input_token_details": {"cache_read": 4}},
+            (9, 4, None, 5, None),
+        ),
+        (
+            {
+                "input_tokens": 4,
+                "cache_creation_input_tokens": 3,
+                "cache_read_input_tokens": 20,
+                "output_tokens": 12,
+            },
             (27, 20, 3, 12, None),
         ),
-        ({"prompt_tokens": 27, "cache_read_input_tokens": 20, "completion_tokens": 1}, (27, 20, None, 1, None)),
-        ({"input_tokens": 30, "cached_input_tokens": 20, "reasoning_output_tokens": 2}, (30, 20, None, None, 2)),
+        (
+            {"prompt_tokens": 27, "cache_read_input_tokens": 20, "completion_tokens": 1},
+            (27, 20, None, 1, None),
+        ),
+        (
+            {"input_tokens": 30, "cached_input_tokens": 20, "reasoning_output_tokens": 2},
+            (30, 20, None, None, 2),
+        ),
         ({"output_tokens": 5}, (None, None, None, 5, None)),
         ({"total_tokens": 7}, (7, None, None, None, None)),
         (
-            {"prompt_tokens": 37, "completion_tokens": 5, "reasoning_tokens": 8, "total_tokens": 50},
+            {
+                "prompt_tokens": 37,
+                "completion_tokens": 5,
+                "reasoning_tokens": 8,
+                "total_tokens": 50,
+            },
             (37, None, None, 13, 8),
         ),
-        ({"input_tokens": 9, "output_tokens": 5, "details": {"reasoning_tokens": 3}}, (9, None, None, 5, 3)),
-        *((nothing, (None,) * 5) for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"prompt_tokens": None})),
+        (
+            {"input_tokens": 9, "output_tokens": 5, "details": {"reasoning_tokens": 3}},
+            (9, None, None, 5, 3),
+        ),
+        *(
+            (nothing, (None,) * 5)
+            for nothing in (None, 7, {}, {"prompt_tokens": 0}, {"prompt_tokens": None})
+        ),
         ({"prompt_tokens": 300.0, "completion_tokens": "30"}, (300, None, None, 30, None)),
-        ({"input_tokens": 9.0, "input_tokens_details": {"cached_tokens": "4"}}, (9, 4, None, None, None)),
+        (
+            {"input_tokens": 9.0, "input_tokens_details": {"cached_tokens": "4"}},
+            (9, 4, None, None, None),
+        ),
     ]:
-        assert usage_of(told) == {name: count for name, count in zip(ALL, usage, strict=True) if count is not None}
+        assert usage_of(told) == {
+            name: count for name, count in zip(ALL, usage, strict=True) if count is not None
+        }
     for unread in (-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999"):
         usage = usage_of({"prompt_tokens": unread, "completion_tokens": 3})
         assert usage == usage_of(usage) == {"completion_tokens": 3}
@@ -73,7 +126,12 @@ PAID = [
     ("openai-chat", {**SAID, "usage": {"prompt_tokens": 9, "cost": 0.25}}, True),
     (
         "atif",
-        {"step_id": 1, "source": "agent", "message": "a", "metrics": {"prompt_tokens": 9, "cost_usd": 0.25}},
+        {
+            "step_id": 1,
+            "source": "agent",
+            "message": "a",
+            "metrics": {"prompt_tokens": 9, "cost_usd": 0.25},
+        },
         True,
     ),
     (
@@ -81,13 +139,24 @@ PAID = [
         {**SAID, "modelInfo": {"modelId": "m"}, "metrics": {"tokens": {"prompt": 9}, "cost": 0.25}},
         False,
     ),
-    ("opencode", {"info": {"id": "m", "role": "assistant", "tokens": {"input": 9}, "cost": 0.25}, "parts": []}, False),
+    (
+        "opencode",
+        {
+            "info": {"id": "m", "role": "assistant", "tokens": {"input": 9}, "cost": 0.25},
+            "parts": [],
+        },
+        False,
+    ),
 ]
-"""A reply of 0.25 dollars as programs tell it, and whether one of 0 costs nothing: some write it without a price."""
+"""A reply of 0.25 dollars as programs tell it, and whether one of 0 costs nothing: some write it
+without a price.
+"""
 
 
 @pytest.mark.parametrize("format, record, tells_nothing", PAID)
-def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(tmp_path, format, record, tells_nothing):
+def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(
+    tmp_path, format, record, tells_nothing
+):
     def spent(cost):
         path = tmp_path / "c.jsonl"
         path.write_text(json.dumps(record).replace("0.25", json.dumps(cost)) + "\n")
@@ -107,10 +176,22 @@ def test_a_cost_that_is_told_is_told_also_where_it_is_a_text_or_nothing(tmp_path
     [
         (
             "openai-chat",
-            '{"role": "assistant", "content": "a", "usage": {"prompt_tokens": 300, "completion_tokens": 30}}',
+            (
+                '{"role": "assistant", "content": "a", "usage": {"prompt_tokens": 300,'
+                ' "completion_tokens": 30}}'
+            ),
         ),
-        ("gemini-cli", '{"id": "g", "type": "gemini", "content": "a", "tokens": {"input": 300, "output": 30}}'),
-        ("opencode", '{"info": {"id": "m", "role": "assistant", "tokens": {"input": 300, "output": 30}}, "parts": []}'),
+        (
+            "gemini-cli",
+            '{"id": "g", "type": "gemini", "content": "a", "tokens": {"input": 300, "output": 30}}',
+        ),
+        (
+            "opencode",
+            (
+                '{"info": {"id": "m", "role": "assistant", "tokens": {"input": 300, "output": 30}},'
+                ' "parts": []}'
+            ),
+        ),
     ],
 )
 def test_a_count_that_cannot_be_read_is_not_known(tmp_path, format, record, unread):
@@ -136,7 +217,16 @@ def test_a_call_costs_what_its_tokens_do_where_their_prices_are_known(tmp_path):
     for model, usage, cost in [
         ("m", {"prompt_tokens": 10, "completion_tokens": 1}, 20.0),
         ("provider/m", {"prompt_tokens": 10, "cached_tokens": 5, "completion_tokens": 1}, 15.5),
-        ("a/b/w", {"prompt_tokens": 10, "cached_tokens": 2, "cache_write_tokens": 4, "completion_tokens": 1}, 21.0),
+        (
+            "a/b/w",
+            {
+                "prompt_tokens": 10,
+                "cached_tokens": 2,
+                "cache_write_tokens": 4,
+                "completion_tokens": 1,
+            },
+            21.0,
+        ),
         ("m", {"prompt_tokens": 10}, None),
         ("half", {"prompt_tokens": 10, "completion_tokens": 1}, None),
         ("no such model", {"prompt_tokens": 10, "completion_tokens": 1}, None),
@@ -179,10 +269,14 @@ def test_the_package_prices_a_model_that_it_knows():
     assert price.input_cost_per_token == pytest.approx(5e-6)
 
 
-def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_provider_has(monkeypatch):
+def test_a_model_that_its_maker_no_longer_serves_has_the_price_that_another_provider_has(
+    monkeypatch,
+):
     entry = msgspec.Raw(b'{"input_cost_per_token": 3e-06, "output_cost_per_token": 1.5e-05}')
     monkeypatch.setattr(prices, "litellms_table", lambda: {"anthropic.claude-old-v1:0": entry})
-    assert Prices().cost("claude-old", {"prompt_tokens": 10, "completion_tokens": 2}) == pytest.approx(6e-05)
+    assert Prices().cost(
+        "claude-old", {"prompt_tokens": 10, "completion_tokens": 2}
+    ) == pytest.approx(6e-05)
     assert Prices().cost("other-old", {"prompt_tokens": 10, "completion_tokens": 2}) is None
 
 
@@ -199,16 +293,26 @@ def test_prices_that_cannot_be_read_are_refused(tmp_path):
         path.write_text(text)
         with pytest.raises(InvalidArgument, match=r"prices\.json.*give JSON such as"):
             Prices(path)
-        with pytest.raises(InvalidArgument, match=r"missing\.json"), foldlog.open("memory:") as histories:
+        with (
+            pytest.raises(InvalidArgument, match=r"missing\.json"),
+            foldlog.open("memory:") as histories,
+        ):
             histories["c"].stats(prices=tmp_path / "missing.json")
 
 
 def test_a_reply_has_a_cost_meta_and_a_time():
     at = datetime(2026, 3, 1, tzinfo=UTC)
     call = {"id": "k", "type": "function", "function": {"name": "run", "arguments": "{}"}}
-    reply = {"role": "assistant", "content": None, "tool_calls": [call, {**call, "id": "l"}], "audio_id": "a"}
+    reply = {
+        "role": "assistant",
+        "content": None,
+        "tool_calls": [call, {**call, "id": "l"}],
+        "audio_id": "a",
+    }
     with foldlog.open("memory:") as histories:
-        one, two = histories["c"].append_reply(reply, cost=0.5, meta={"model": "mine"}, timestamp=at)
+        one, two = histories["c"].append_reply(
+            reply, cost=0.5, meta={"model": "mine"}, timestamp=at
+        )
         told = {"cost": 0.5, "model": "mine", "message": {"audio_id": "a"}}
         assert (one.event.meta, two.event.meta) == (told, {})
         assert {each.event.timestamp for each in (one, two)} == {at}
@@ -222,14 +326,19 @@ def test_a_reply_has_a_cost_meta_and_a_time():
 
 def test_a_cost_that_is_no_number_is_not_known():
     for cost in (None, "0.1", True, float("nan"), float("inf")):
-        assert recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost})) is None
+        assert (
+            recorded_cost(CondensationAction(forgotten_event_ids=(1,), metadata={"cost": cost}))
+            is None
+        )
     imported = CondensationAction(forgotten_event_ids=(1,), meta={"cost": 0.01, "model": "m"}, id=3)
     assert recorded_cost(imported) == 0.01
 
 
 def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_costs_only():
     def saving(number: int, cost: float | None = None, **metadata: str) -> SavingsDocument:
-        made = CondensationAction(id=number, forgotten_event_ids=(1,), metadata={"cost": cost, **metadata})
+        made = CondensationAction(
+            id=number, forgotten_event_ids=(1,), metadata={"cost": cost, **metadata}
+        )
         return saving_of(made, {2: 900, 3: 300, 4: 275, 7: 5})
 
     some = [saving(2, 0.5), saving(3), saving(5, 0.25), saving(7, 0.25, outcome="declined")]
@@ -239,29 +348,55 @@ def test_the_sum_of_condensations_has_what_is_known_of_each_and_a_declined_one_c
 
 
 @pytest.mark.parametrize("format", ["openhands-v1", "copilot-cli"])
-def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_nothing(foldlog, write, format):
+def test_a_system_prompt_that_a_newer_one_replaces_is_no_condensation_and_saves_nothing(
+    foldlog, write, format
+):
     prompt = {"source": "agent", "kind": "SystemPromptEvent", "tools": []}
     records = [
         {**prompt, "id": "a", "system_prompt": {"type": "text", "text": "old " * 500}},
-        {**prompt, "id": "b", "system_prompt": {"type": "text", "text": "new"}, "kind": "SystemPromptUpdateEvent"},
+        {
+            **prompt,
+            "id": "b",
+            "system_prompt": {"type": "text", "text": "new"},
+            "kind": "SystemPromptUpdateEvent",
+        },
     ]
     if format == "copilot-cli":
         told = [{"role": "system", "content": said} for said in ("old " * 500, "new")]
-        begun = {"type": "session.start", "data": {"sessionId": "c1"}, "id": "s", "timestamp": None, "parentId": None}
-        records = [begun, *({**begun, "type": "system.message", "id": str(n), "data": d} for n, d in enumerate(told))]
+        begun = {
+            "type": "session.start",
+            "data": {"sessionId": "c1"},
+            "id": "s",
+            "timestamp": None,
+            "parentId": None,
+        }
+        records = [
+            begun,
+            *(
+                {**begun, "type": "system.message", "id": str(n), "data": d}
+                for n, d in enumerate(told)
+            ),
+        ]
     write("c1.jsonl", records)
     assert foldlog("import", "c1.jsonl", "--format", format).status == 0
     with open_existing("foldlog.db") as store:
         ((_, sums),) = FiguresOfStore(store).of(list(store.iter_conversations()))
     assert (sums.condensations, sums.tokens_saved) == (0, 0)
     told = foldlog("stats", "c1", "--json").document
-    assert (told["events"]["system"], told["events"].get("condensation"), told["condensations"]) == (3, None, {})
+    assert (
+        told["events"]["system"],
+        told["events"].get("condensation"),
+        told["condensations"],
+    ) == (3, None, {})
     assert len(foldlog("log", "c1", "--kind", "system", "--json").document["events"]) == 3
 
 
 def seen(histories):
     return [
-        one.overview for _, one in FiguresOfStore(histories.store).of(histories.store.iter_conversations(), whole=False)
+        one.overview
+        for _, one in FiguresOfStore(histories.store).of(
+            histories.store.iter_conversations(), whole=False
+        )
     ]
 
 
@@ -272,16 +407,30 @@ def spent(histories, prices=None):
 
 def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity():
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "cached_tokens": 50}
-    metrics = {"usage": {"prompt_tokens": 9, "completion_tokens": 3}, "cost": 0.25, "latency_s": 1.5, "attempts": 2}
-    report = {"condenser": "llm", "response": {"id": "r", "model": "sum"}, "metrics": metrics, "prompt": "Ann said"}
+    metrics = {
+        "usage": {"prompt_tokens": 9, "completion_tokens": 3},
+        "cost": 0.25,
+        "latency_s": 1.5,
+        "attempts": 2,
+    }
+    report = {
+        "condenser": "llm",
+        "response": {"id": "r", "model": "sum"},
+        "metrics": metrics,
+        "prompt": "Ann said",
+    }
     meta = {"model": "m", "usage": usage, "cost": 0.5, "title": "Ann's", "note": {"cost": 1}}
     at = datetime(2026, 3, 1, tzinfo=UTC)
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        history.append([Message(source="user", content=f"I am Ann {n}", timestamp=at) for n in range(40)])
+        history.append(
+            [Message(source="user", content=f"I am Ann {n}", timestamp=at) for n in range(40)]
+        )
         history.append(Message(source="agent", content="hello Ann", meta=meta, timestamp=at))
         metadata = {"condenser_meta": [report], "text": "Ann"}
-        forget = CondensationAction(forgotten_event_ids=[1], summary="Ann", summary_offset=1, metadata=metadata)
+        forget = CondensationAction(
+            forgotten_event_ids=[1], summary="Ann", summary_offset=1, metadata=metadata
+        )
         history.append(forget)
         before, (listed,) = history.stats().models, seen(histories)
         for event in range(42):
@@ -294,12 +443,20 @@ def test_what_a_redaction_takes_has_cost_no_less_and_is_no_activity():
 
 
 def test_a_strategy_without_a_model_costs_nothing_and_of_another_nothing_is_known():
-    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 10}) as histories:
-        histories["ours"].append([Message(source=("user", "agent")[n % 2], content=f"{n}") for n in range(20)])
+    with foldlog.open(
+        "memory:", condenser={"type": "amortized_forgetting", "max_size": 10}
+    ) as histories:
+        histories["ours"].append(
+            [Message(source=("user", "agent")[n % 2], content=f"{n}") for n in range(20)]
+        )
         histories["ours"].step()
         histories["other"].append([Message(source="user", content=f"{n}") for n in range(4)])
-        histories["other"].append(CondensationAction(forgotten_event_ids=[1], metadata={"condenser": "of a friend"}))
-        figures = [next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")]
+        histories["other"].append(
+            CondensationAction(forgotten_event_ids=[1], metadata={"condenser": "of a friend"})
+        )
+        figures = [
+            next(iter(histories[name].stats().condensations.values())) for name in ("ours", "other")
+        ]
         pages = [Pages(histories.store).history(name) for name in ("ours", "other")]
     for told in (figures, pages):
         assert [one.cost for one in told] == [0.0, None]
@@ -323,15 +480,24 @@ def named(lines, name):
 
 
 @pytest.mark.parametrize("longest", [0, 1])
-def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_usage(foldlog, tmp_path, longest):
-    """Its id and that of its request say that it is one; another usage is that of a copy which ended before it did."""
+def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_usage(
+    foldlog, tmp_path, longest
+):
+    """Its id and that of its request say that it is one; another usage is that of a copy which
+    ended before it did.
+    """
     for number in range(2):
         session = f"{number:08d}-1111-4111-8111-111111111111"
         shared = {"sessionId": session, "timestamp": "2026-03-01T10:00:01.000Z"}
         usage = {"input_tokens": 1000, "output_tokens": 611 if number == longest else 36}
         said = {"role": "assistant", "id": "msg_1", "model": "m", "type": "message", "usage": usage}
         records = [
-            {"type": "user", "uuid": "a", "parentUuid": None, "message": {"role": "user", "content": "list the files"}},
+            {
+                "type": "user",
+                "uuid": "a",
+                "parentUuid": None,
+                "message": {"role": "user", "content": "list the files"},
+            },
             {"type": "assistant", "uuid": "b", "parentUuid": "a", "requestId": "req_1"}
             | {"message": said | {"content": [{"type": "text", "text": "I list them."}]}},
         ]
@@ -339,7 +505,11 @@ def test_a_reply_of_which_a_copy_was_cut_short_is_counted_once_with_its_largest_
         (tmp_path / f"{session}.jsonl").write_text("".join(f"{line}\n" for line in lines))
         assert foldlog("import", f"{session}.jsonl").status == 0
     (model,) = json.loads(foldlog("stats", "--json").out)["models"]
-    assert [model[name] for name in ("calls", "prompt_tokens", "completion_tokens")] == [1, 1000, 611]
+    assert [model[name] for name in ("calls", "prompt_tokens", "completion_tokens")] == [
+        1,
+        1000,
+        611,
+    ]
 
 
 def say(histories, name, **meta):
@@ -357,17 +527,34 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
         say(histories, "unknown", model="x", usage=usage)
         say(histories, "half", model="x")
         histories["silent"].append(Message(source="user", content="hi"))
-    shown = {"partly": "unknown", "priced": "≈ $20.0000", "half": "unknown", "silent": "unknown", "told": "$0.5000"}
+    shown = {
+        "partly": "unknown",
+        "priced": "≈ $20.0000",
+        "half": "unknown",
+        "silent": "unknown",
+        "told": "$0.5000",
+    }
     for _ in range(2):  # counted, then kept
         lines = foldlog("list", "--long", "--prices", "p.json").out.splitlines()
-        assert [name for name, cost in {**shown, "unknown": "\tunknown"}.items() if cost in named(lines, name)] == [
+        assert [
+            name
+            for name, cost in {**shown, "unknown": "\tunknown"}.items()
+            if cost in named(lines, name)
+        ] == [
             *shown,
             "unknown",
         ]
     monkeypatch.setenv("COLUMNS", "150")
     legend = "≈ the price of their tokens stands for calls that tell no cost"
-    assert foldlog("list", "--long", "--prices", "p.json").out.splitlines()[-1].strip().startswith(legend)
-    assert "stands for" not in foldlog("list", "--long", "--match", "told").out, "no cell of it has a mark"
+    assert (
+        foldlog("list", "--long", "--prices", "p.json")
+        .out.splitlines()[-1]
+        .strip()
+        .startswith(legend)
+    )
+    assert "stands for" not in foldlog("list", "--long", "--match", "told").out, (
+        "no cell of it has a mark"
+    )
     monkeypatch.delenv("COLUMNS")
     unpriced = "2 unknown costs: the models have no price (x): give --prices FILE"
     silent = "2 unknown costs: no call records model and usage"
@@ -375,20 +562,26 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     assert unpriced in told
     assert silent in told
     assert "no cost: no call records" in foldlog("stats", "silent").out
-    listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]  # prices ask for the cost
+    # prices ask for the cost
+    listed = foldlog("list", "--prices", "p.json", "--json").document["conversations"]
     assert {one["conversation"]: one["spent"]["cost"] for one in listed}["priced"] == 20.0
     with open_histories("foldlog.db") as histories:
         say(histories, "told", cost=0.25, model="m")
         read = []
         log = type(histories.store).log
-        monkeypatch.setattr(type(histories.store), "log", lambda *given: read.append(given[1:]) or log(*given))
+        monkeypatch.setattr(
+            type(histories.store), "log", lambda *given: read.append(given[1:]) or log(*given)
+        )
         told = spent(histories)["told"]
         assert (told.cost, told.calls, [each for each in read if each != ("told", 0, 30)]) == (
             0.75,
             2,
             [("told", 1, 2)],
         )
-    listed = {one["conversation"]: one["spent"] for one in foldlog("list", "-l", "--json").document["conversations"]}
+    listed = {
+        one["conversation"]: one["spent"]
+        for one in foldlog("list", "-l", "--json").document["conversations"]
+    }
     tokens = {"prompt_tokens": 10, "completion_tokens": 1}
     assert listed["told"] == {
         "calls": 2,
@@ -403,17 +596,28 @@ def test_lists_and_pages_say_what_a_conversation_cost_and_count_on(foldlog, tmp_
     assert "of 6 conversations, 2 without usage, 2 with calls that have no price" in told.err
     assert "no price of x: give --prices FILE" in told.err
     document = foldlog("stats", "--prices", "p.json", "--json").document
-    assert [document[name] for name in ("without_usage", "without_cost", "unpriced")] == [2, 2, ["x"]]
+    assert [document[name] for name in ("without_usage", "without_cost", "unpriced")] == [
+        2,
+        2,
+        ["x"],
+    ]
     with open_existing("foldlog.db") as store:
         pages = Pages(store, prices=Prices(Path("p.json")))
         models = pages.models("partly").models
-        assert [(one.day, one.model, one.calls, one.cost) for one in models] == [("", "m", 1, 20.0), ("", "x", 1, None)]
+        assert [(one.day, one.model, one.calls, one.cost) for one in models] == [
+            ("", "m", 1, 20.0),
+            ("", "x", 1, None),
+        ]
         assert pages.history("silent").models == ()
     prices = Prices(Path("p.json"))
     with open_existing("foldlog.db") as store, serving(store, prices=prices) as served:
         assert fleet(served).spent.cost == 40.75
         costs = {one.conversation: one.spent.cost for one in served.list().conversations}
-        assert costs == {"told": 0.75, "priced": 20.0, **dict.fromkeys(("partly", "unknown", "half", "silent"))}
+        assert costs == {
+            "told": 0.75,
+            "priced": 20.0,
+            **dict.fromkeys(("partly", "unknown", "half", "silent")),
+        }
 
 
 def test_a_tiny_cost_is_not_shown_as_none(foldlog):
@@ -439,12 +643,18 @@ def test_a_sum_of_costs_has_no_digits_of_binary_fractions(foldlog):
 
 def test_a_fork_counts_what_it_did_itself(foldlog):
     def fail(history, number):
-        call = {"id": f"k{number}", "type": "function", "function": {"name": "run", "arguments": "{}"}}
+        call = {
+            "id": f"k{number}",
+            "type": "function",
+            "function": {"name": "run", "arguments": "{}"},
+        }
         history.append_reply({"role": "assistant", "content": None, "tool_calls": [call]})
         history.append_tool_result(f"k{number}", "bad " * 9, is_error=True)
 
     def condense(history, *forgotten):
-        history.append([CondensationAction(forgotten_event_ids=forgotten, metadata={"condenser": "digest"})])
+        history.append(
+            [CondensationAction(forgotten_event_ids=forgotten, metadata={"condenser": "digest"})]
+        )
 
     with open_histories("foldlog.db") as histories:
         parent = histories["parent"]
@@ -460,7 +670,11 @@ def test_a_fork_counts_what_it_did_itself(foldlog):
         stored, only_fork = FiguresOfStore(histories.store), Where(only=["fork"])
         stored.bring_up_to_date(only_fork)
         digest = stored.totals(only_fork).condensations["digest"]
-        assert (stored.reasons(only_fork).keys(), digest.made, digest.events_forgotten) == ({"asked for"}, 1, 2)
+        assert (stored.reasons(only_fork).keys(), digest.made, digest.events_forgotten) == (
+            {"asked for"},
+            1,
+            2,
+        )
     for names, events, errors, made in (
         ((), 13, 4, 2),
         (("parent", "second"), 10, 3, 1),
@@ -469,12 +683,22 @@ def test_a_fork_counts_what_it_did_itself(foldlog):
     ):
         for _ in range(2):
             told = foldlog("stats", *names, "--json").document
-            assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (events, events, errors)
+            assert (told["events"]["total"], sum(told["days"].values()), told["errors"]) == (
+                events,
+                events,
+                errors,
+            )
             assert told["tools"] == {"run": {"calls": errors, "errors": errors}}
             assert told["condensations"]["digest"]["made"] == made
-    listed = {one["conversation"]: one for one in foldlog("list", "--long", "--json").document["conversations"]}
+    listed = {
+        one["conversation"]: one
+        for one in foldlog("list", "--long", "--json").document["conversations"]
+    }
     assert [listed[name]["errors"] for name in ("parent", "fork", "second")] == [3, 1, 0]
     with open_existing("foldlog.db") as store, serving(store) as served:
         told = fleet(served)
         assert (told.events, told.condensations) == (13, 2)
-        assert {one.reason: one.condensations for one in told.reasons} == {"no reason given": 1, "asked for": 1}
+        assert {one.reason: one.condensations for one in told.reasons} == {
+            "no reason given": 1,
+            "asked for": 1,
+        }

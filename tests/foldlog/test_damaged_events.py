@@ -1,4 +1,6 @@
-"""A damaged event is named in its place, by the page and by ``view``, and the events around it are shown."""
+"""A damaged event is named in its place, by the page and by ``view``, and the events around it are
+shown.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +28,15 @@ def damaged(tmp_path) -> str:
     """The URL of a store with a conversation whose event 2 is damaged."""
     url = f"sqlite:///{tmp_path}/history.db"
     with open_store(url) as store:
-        store.ingest("c", (Message(source="user", content=f"message {number}") for number in range(6)))
-        store.append("c", CondensationAction(forgotten_event_ids=[1]), expected_version=CONDENSATION)
-        store.append("c", Retraction(version=5, reason="a wrong turn"), expected_version=CONDENSATION + 1)
+        store.ingest(
+            "c", (Message(source="user", content=f"message {number}") for number in range(6))
+        )
+        store.append(
+            "c", CondensationAction(forgotten_event_ids=[1]), expected_version=CONDENSATION
+        )
+        store.append(
+            "c", Retraction(version=5, reason="a wrong turn"), expected_version=CONDENSATION + 1
+        )
     damage(tmp_path / "history.db", DAMAGED)
     return url
 
@@ -72,7 +80,16 @@ def test_the_page_shows_a_damaged_event_as_one_and_all_events_after_it(damaged):
         kinds = [document["kinds"][kind] for kind in document["events"]["kind"]]
         event = client.get("/api/event", params={"id": "c", "event": DAMAGED}).json()["event"]
         found = client.get("/api/find", params={"id": "c", "words": "message 3"}).json()["hits"]
-    assert kinds == ["user", "user", "damaged", "user", "user", "user", "condensation", "retraction"]
+    assert kinds == [
+        "user",
+        "user",
+        "damaged",
+        "user",
+        "user",
+        "user",
+        "condensation",
+        "retraction",
+    ]
     assert document["events"]["left"][DAMAGED] == 0
     assert (event["kind"], event["id"]) == ("damaged", DAMAGED)
     assert "checksum" in event["problem"]
@@ -85,7 +102,10 @@ def test_a_damaged_condensation_or_retraction_hides_no_event(damaged, tmp_path):
     with open_store(damaged) as store, asking(application(store, token=None)) as client:
         document = client.get("/api/history", params={"id": "c"}).json()
     assert document["version"] == 8
-    assert [document["kinds"][kind] for kind in document["events"]["kind"]][CONDENSATION:] == ["damaged", "damaged"]
+    assert [document["kinds"][kind] for kind in document["events"]["kind"]][CONDENSATION:] == [
+        "damaged",
+        "damaged",
+    ]
 
 
 def test_a_report_holds_the_problem_in_the_place_of_the_event(damaged, tmp_path):

@@ -1,4 +1,6 @@
-"""What follows a store: removals come first, and an event that cannot be taken stops no other one."""
+"""What follows a store: removals come first, and an event that cannot be taken stops no other
+one.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +89,9 @@ def test_what_the_store_cannot_do_now_is_not_blamed_on_an_event(
 
 
 @pytest.mark.parametrize("remove", [erase, redact])
-def test_what_was_read_before_a_removal_is_not_added_behind_it(derived: AuditTables, store: Store, remove):
+def test_what_was_read_before_a_removal_is_not_added_behind_it(
+    derived: AuditTables, store: Store, remove
+):
     """A batch is read a page at a time: a removal may come between two pages."""
     say(store, "c", "a word to remove")
     before = list(followed(store, 0))
@@ -150,7 +154,10 @@ def test_rows_are_added_together_or_one_by_one():
             added[:] = before
             raise
 
-    rows = [(Recorded(n, "c", None, Message(id=n, source="user", content="x")), name) for n, name in enumerate("ab")]
+    rows = [
+        (Recorded(n, "c", None, Message(id=n, source="user", content="x")), name)
+        for n, name in enumerate("ab")
+    ]
     assert add_each(rows, add, whole, (ValueError,)) == []
     odd = (Recorded(2, "c", None, Message(id=2, source="user", content="x")), "odd")
     [lost] = add_each([*rows, odd], add, whole, (ValueError,))

@@ -1,4 +1,6 @@
-"""The JSON documents of the command and the server are those that ``docs/json-schema.json`` describes."""
+"""The JSON documents of the command and the server are those that ``docs/json-schema.json``
+describes.
+"""
 
 import json
 from pathlib import Path
@@ -18,7 +20,10 @@ PRINTED = [
     (["condense", "five"], documents.CondensedDocument),
     (["diff", "five", "1", "3"], documents.DifferenceDocument),
     (["export", "five", "--output", "exported.jsonl"], documents.ExportedDocument),
-    (["store", "redact", "five", "1", "--yes", "--reason", "asked to"], documents.RedactionsDocument),
+    (
+        ["store", "redact", "five", "1", "--yes", "--reason", "asked to"],
+        documents.RedactionsDocument,
+    ),
     (["store", "rekey"], documents.RekeyDocument),
     (["show", "five", "1"], documents.ShownDocument),
     (["stats"], documents.StatsDocument),
@@ -58,7 +63,9 @@ def test_each_command_prints_its_document(foldlog, five_messages):
     for arguments, kind in PRINTED:
         ran = foldlog(*arguments, "--json")
         assert ran.out, ran
-        assert json.loads(msgspec.json.encode(msgspec.convert(ran.document, kind))) == ran.document, arguments
+        assert (
+            json.loads(msgspec.json.encode(msgspec.convert(ran.document, kind))) == ran.document
+        ), arguments
     kept = {path.name for path in Path().iterdir()}
     assert {"audit.db", "copy.db", "exported.jsonl", "five.html", "other.db"} <= kept
 
@@ -66,7 +73,9 @@ def test_each_command_prints_its_document(foldlog, five_messages):
 def test_a_list_says_what_a_conversation_is_that_begins_with_the_state_of_its_runtime(foldlog):
     with api.open("foldlog.db") as histories:
         histories["langgraph/t"].append((), documents={"checkpoint": {"step": -1}})
-        histories["langgraph/t"].append(Message(source="user", content="hi", origin=Origin(format="langchain")))
+        histories["langgraph/t"].append(
+            Message(source="user", content="hi", origin=Origin(format="langchain"))
+        )
     assert foldlog("list", "--json").document["conversations"][0]["format"] == "langchain"
 
 
@@ -74,13 +83,25 @@ def test_a_list_has_the_conversations_of_the_schema(foldlog, five_messages):
     foldlog("import", five_messages)
     for length in ("--short", "--long"):
         [printed] = foldlog("list", length, "--json").document["conversations"]
-        assert json.loads(msgspec.json.encode(msgspec.convert(printed, documents.ConversationDocument))) == printed
+        assert (
+            json.loads(
+                msgspec.json.encode(msgspec.convert(printed, documents.ConversationDocument))
+            )
+            == printed
+        )
         assert ("title" in printed, "spent" in printed) == (True, length == "--long")
 
 
 def test_piped_each_cell_of_a_list_has_a_place_also_where_it_is_empty(foldlog):
-    Path("c.jsonl").write_text('{"role": "user", "content": "list"}\n{"role": "assistant", "content": "a.py"}\n')
+    Path("c.jsonl").write_text(
+        '{"role": "user", "content": "list"}\n{"role": "assistant", "content": "a.py"}\n'
+    )
     foldlog("import", "c.jsonl")
     heading, row = foldlog("list", "--short").out.splitlines()
     cells = dict(zip(heading.split("\t"), row.split("\t"), strict=True))
-    assert cells == {"conversation": "c", "last activity": "", "events": "2", "title": "openai-chat: list"}
+    assert cells == {
+        "conversation": "c",
+        "last activity": "",
+        "events": "2",
+        "title": "openai-chat: list",
+    }

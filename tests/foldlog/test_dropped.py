@@ -25,8 +25,12 @@ NAMES = ["src/alpha.py", "src/beta.py", "alpha.py", "GAMMA_SIZE", "4711002", "wo
 
 
 def naive(events, condensation):
-    """Compare the Views before and after a condensation, each folded from the log; look into texts for each term."""
-    before, after = (View.from_events(events[:stop]) for stop in (condensation.id, condensation.id + 1))
+    """Compare the Views before and after a condensation, each folded from the log; look into texts
+    for each term.
+    """
+    before, after = (
+        View.from_events(events[:stop]) for stop in (condensation.id, condensation.id + 1)
+    )
     ids = {event.id for event in after}
     gone = [event for event in before if event.id not in ids]
     text = "\n".join(text for event in after for text in event_texts(event))
@@ -40,7 +44,9 @@ def naive(events, condensation):
         if event.shown and begins_reply(event):
             for term in event_terms(event) & lost.keys():
                 again.setdefault(term, event.id)
-    return [event.id for event in gone], sorted((event, term, again.get(term)) for term, event in lost.items())
+    return [event.id for event in gone], sorted(
+        (event, term, again.get(term)) for term, event in lost.items()
+    )
 
 
 def found(dropped):
@@ -49,7 +55,9 @@ def found(dropped):
 
 @st.composite
 def logs(draw):
-    """Messages with names in them, condensations of what is shown with and without a summary that has some of them."""
+    """Messages with names in them, condensations of what is shown with and without a summary that
+    has some of them.
+    """
     events = []
     for number in range(draw(st.integers(2, 30))):
         words = " ".join(draw(st.lists(st.sampled_from(NAMES), max_size=3)))
@@ -59,10 +67,18 @@ def logs(draw):
             summary = draw(st.sampled_from([None, words or "nothing"]))
             offset = None if summary is None else 0
             events.append(
-                CondensationAction(id=number, forgotten_event_ids=gone, summary=summary, summary_offset=offset)
+                CondensationAction(
+                    id=number, forgotten_event_ids=gone, summary=summary, summary_offset=offset
+                )
             )
         else:
-            events.append(Message(id=number, source=draw(st.sampled_from(["user", "agent"])), content=words or "hm"))
+            events.append(
+                Message(
+                    id=number,
+                    source=draw(st.sampled_from(["user", "agent"])),
+                    content=words or "hm",
+                )
+            )
     return events
 
 
@@ -72,14 +88,18 @@ def test_what_was_dropped_is_what_a_naive_comparison_of_views_finds(events):
     for event in events:
         if isinstance(event, CondensationAction):
             before, after = (View.from_events(events[:stop]) for stop in (event.id, event.id + 1))
-            assert found(dropped(event, before, after, events[event.id + 1 :])) == naive(events, event)
+            assert found(dropped(event, before, after, events[event.id + 1 :])) == naive(
+                events, event
+            )
 
 
 @examples(60)
 @given(logs(), st.sampled_from(NAMES))
 def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
     def has(version):
-        texts = (text for event in View.from_events(events[:version]) for text in event_texts(event))
+        texts = (
+            text for event in View.from_events(events[:version]) for text in event_texts(event)
+        )
         return any(word in text for text in texts)
 
     known = [has(version) for version in range(len(events) + 1)]
@@ -88,23 +108,38 @@ def test_a_fact_is_known_where_an_event_of_the_view_has_its_words(events, word):
         histories["c"].append(events)
         fact = histories["c"].fact(word)
         assert fact.is_known == known[-1]
-        assert (fact.unknown_from, fact.by and fact.by.id) == ((gaps[-1], gaps[-1] - 1) if gaps else (None, None))
+        assert (fact.unknown_from, fact.by and fact.by.id) == (
+            (gaps[-1], gaps[-1] - 1) if gaps else (None, None)
+        )
 
 
 @pytest.fixture
 def history():
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        history.append([Message(source="user", content="begin"), Action(tool="read", arguments={"path": "src/a.py"})])
+        history.append(
+            [
+                Message(source="user", content="begin"),
+                Action(tool="read", arguments={"path": "src/a.py"}),
+            ]
+        )
         history.append(Observation(tool="read", cause=1, content="MAX_SIZE is 4711002"))
-        history.append(CondensationAction(forgotten_event_ids=(1, 2), summary="read src/a.py", summary_offset=1))
+        history.append(
+            CondensationAction(
+                forgotten_event_ids=(1, 2), summary="read src/a.py", summary_offset=1
+            )
+        )
         history.append(Message(source="agent", content="what was MAX_SIZE?"))
         yield history
 
 
 def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
     dropped = history.dropped()
-    assert (dropped.condensation.id, dropped.ids, dropped.summary.content) == (3, (1, 2), "read src/a.py")
+    assert (dropped.condensation.id, dropped.ids, dropped.summary.content) == (
+        3,
+        (1, 2),
+        "read src/a.py",
+    )
     assert [(each.term, each.event, each.needed_in) for each in dropped.terms] == [
         ("4711002", 2, None),
         ("MAX_SIZE", 2, 4),
@@ -114,14 +149,17 @@ def test_terms_that_the_agent_needed_again_are_named_with_the_event(history):
     assert history.dropped(3) == dropped
     assert repr(dropped) == "<Dropped by condensation 3: 2 events, 2 terms, 1 needed again>"
     with pytest.raises(
-        foldlog.errors.InvalidArgument, match="has no condensation 2; 'foldlog log ID --kind condensation'"
+        foldlog.errors.InvalidArgument,
+        match="has no condensation 2; 'foldlog log ID --kind condensation'",
     ):
         history.dropped(2)
 
 
 def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history):
     history.append(CondensationRequest(reason="too long"))
-    history.append(CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"}))
+    history.append(
+        CondensationAction(forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})
+    )
     assert history.dropped().condensation.id == 3
     history.append(Retraction(version=3))
     assert history.dropped() is None
@@ -130,7 +168,11 @@ def test_the_newest_condensation_is_one_that_stands_and_forgot_something(history
 
 def test_a_term_that_stands_in_a_longer_one_is_not_lost(history):
     history.append(Message(source="user", content="see alpha.py and beta.py"))
-    history.append(CondensationAction(forgotten_event_ids=(5,), summary="src/alpha.py was read", summary_offset=1))
+    history.append(
+        CondensationAction(
+            forgotten_event_ids=(5,), summary="src/alpha.py was read", summary_offset=1
+        )
+    )
     assert [each.term for each in history.dropped().terms] == ["beta.py"]
 
 
@@ -146,10 +188,18 @@ def test_a_fact_says_by_what_it_is_known_and_what_forgot_it(history):
             "4711002",
             None,
             (),
-            "it was known until version 3, condensation 3 forgot it; its summary does not contain it",
+            (
+                "it was known until version 3, condensation 3 forgot it; its summary does not"
+                " contain it"
+            ),
         ),
         ("4711002", 3, (2,), "'4711002' is known, by event 2"),
-        ("max_size", None, (4,), "by event 4; before that it was known until version 3, condensation 3 forgot it"),
+        (
+            "max_size",
+            None,
+            (4,),
+            "by event 4; before that it was known until version 3, condensation 3 forgot it",
+        ),
         ("nowhere", None, (), "no event that was ever shown has 'nowhere'"),
         ("MAX_SIZE", 2, (), "no event that was ever shown has 'MAX_SIZE'"),
     ):
@@ -168,14 +218,26 @@ def test_diff_and_why_say_what_was_dropped(foldlog, history):
         histories["c"].append(list(history.events()))
     (document,) = foldlog("diff", "c", 2, 5, "--json").document["dropped"]
     assert (document["condensation"], document["events"], len(document["terms"])) == (3, [1, 2], 2)
-    assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(foldlog("diff", "c", 2, 5).out.split())
+    assert "needed 1 of them again: MAX_SIZE (event 4)" in " ".join(
+        foldlog("diff", "c", 2, 5).out.split()
+    )
     newest = foldlog("diff", "c", "--json").document
     assert (newest["before"], newest["after"], newest["dropped"]) == (3, 4, [document])
     why = foldlog("why", "c", 2)
-    assert "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE" in why.out
-    assert foldlog("why", "c", 1, "--json").document["dropped"] == [], "its summary has the name of the file"
+    assert (
+        "2 terms of it stood nowhere in the View then; the agent needed 1 of them again: MAX_SIZE"
+        in why.out
+    )
+    assert foldlog("why", "c", 1, "--json").document["dropped"] == [], (
+        "its summary has the name of the file"
+    )
     known = foldlog("why", "c", "MAX_SIZE", "--json").document
-    assert (known["event"], known["fact"]["known_by"], known["fact"]["unknown_from"], known["fact"]["by"]) == (
+    assert (
+        known["event"],
+        known["fact"]["known_by"],
+        known["fact"]["unknown_from"],
+        known["fact"]["by"],
+    ) == (
         4,
         [4],
         4,
@@ -193,7 +255,8 @@ CONDENSED = [
 
 @needs_samples
 @pytest.mark.parametrize(
-    "pattern", [*CONDENSED[:2], *(pytest.param(one, marks=pytest.mark.long) for one in CONDENSED[2:])]
+    "pattern",
+    [*CONDENSED[:2], *(pytest.param(one, marks=pytest.mark.long) for one in CONDENSED[2:])],
 )
 def test_what_real_condensations_dropped_is_what_a_naive_comparison_finds(pattern):
     checked = 0

@@ -1,4 +1,6 @@
-"""Messages as the clients of each provider write them: no way in loses a text, or a result of a call."""
+"""Messages as the clients of each provider write them: no way in loses a text, or a result of a
+call.
+"""
 
 from __future__ import annotations
 
@@ -43,7 +45,9 @@ CHATS = {
         {"role": "function", "name": "f", "content": "said-4"},
     ],
     "ollama": [
-        chat({"function": {"name": "f", "arguments": {"at": "said-2"}}}, function("g"), function("f")),
+        chat(
+            {"function": {"name": "f", "arguments": {"at": "said-2"}}}, function("g"), function("f")
+        ),
         {"role": "tool", "tool_name": "g", "content": "said-3"},
         {"role": "tool", "tool_name": "f", "content": "said-4"},
         {"role": "tool", "tool_name": "f", "content": "said-5"},
@@ -67,14 +71,18 @@ def append_each(history: Any, messages: list[Any]) -> None:
 
 
 def append_reply(history: Any, messages: list[Any]) -> None:
-    """Append the replies as such, and the result of each call as a program does that runs the tools."""
+    """Append the replies as such, and the result of each call as a program does that runs the
+    tools.
+    """
     for message in messages:
         if message["role"] == "assistant":
             history.append_reply(message)
         elif results([message]):
             names = message.get("name"), message.get("tool_name"), message.get("tool_call_id")
             calls = history.open_calls()
-            call = next((each for each in calls if each.tool in names or each.call_id in names), calls[0])
+            call = next(
+                (each for each in calls if each.tool in names or each.call_id in names), calls[0]
+            )
             history.append_tool_result(call.call_id, message["content"])
         else:
             history.append(message)
@@ -85,7 +93,9 @@ WAYS = {
     "append of a list": lambda history, messages: history.append(messages),
     "append of events": lambda history, messages: history.append(from_openai(messages)),
     "append_reply": append_reply,
-    "append_records": lambda history, messages: history.append_records(messages, format="openai-chat"),
+    "append_records": lambda history, messages: history.append_records(
+        messages, format="openai-chat"
+    ),
     "records by and by": lambda history, messages: [
         history.append_records([message], format="openai-chat") for message in messages
     ],
@@ -98,26 +108,41 @@ def test_each_call_of_a_chat_is_paired(history, messages, way):
     WAYS[way](history, [ASKED, *messages])
     events = list(history.events())
     assert history.open_calls() == ()
-    said = {each for each in ("said-1", "said-2", "said-3", "said-4", "said-5") if each in json.dumps(messages)}
+    said = {
+        each
+        for each in ("said-1", "said-2", "said-3", "said-4", "said-5")
+        if each in json.dumps(messages)
+    }
     for dialect in DIALECTS:
         told = history.view().to_messages(dialect)
-        assert (PROBLEMS[dialect](told), {each for each in said if each not in json.dumps(told)}) == ([], set())
+        assert (
+            PROBLEMS[dialect](told),
+            {each for each in said if each not in json.dumps(told)},
+        ) == ([], set())
     assert all(isinstance(event.response_id, str) for event in events if isinstance(event, Action))
     written = list(history.export("openai-chat"))
     if "record" in way:
         assert written == [ASKED, *messages]
         return
     calls = [call["id"] for message in written for call in message.get("tool_calls", ())]
-    assert sorted(calls) == sorted(message["tool_call_id"] for message in written if message["role"] == "tool")
+    assert sorted(calls) == sorted(
+        message["tool_call_id"] for message in written if message["role"] == "tool"
+    )
     assert len(calls) == results(messages)
 
 
 def drawn(seed: int) -> tuple[list[Any], list[Any], list[tuple[int, str]]]:
-    """Return the messages of a chat; those with a result of a call that is open; and each pair: the place of the call
-    among all calls, and its result.
+    """Return the messages of a chat; those with a result of a call that is open; and each pair: the
+    place of the call among all calls, and its result.
     """
     draw, calls = random.Random(seed), list[tuple[str, str | None]]()
-    messages, taken, pairs, reply, given = [ASKED], [ASKED], list[tuple[int, str]](), list[int](), set[int]()
+    messages, taken, pairs, reply, given = (
+        [ASKED],
+        [ASKED],
+        list[tuple[int, str]](),
+        list[int](),
+        set[int](),
+    )
     for n in range(draw.randrange(4, 16)):
         said = f"said-{n}"
         if draw.random() < 0.35:
@@ -125,16 +150,25 @@ def drawn(seed: int) -> tuple[list[Any], list[Any], list[tuple[int, str]]]:
             for place in range(had, had + draw.choice([1, 1, 2, 3])):
                 calls.append((draw.choice("fg"), draw.choice([None, None, f"k{place}"])))
                 reply.append(place)
-            made = [function(tool, **({} if call_id is None else {"id": call_id})) for tool, call_id in calls[had:]]
+            made = [
+                function(tool, **({} if call_id is None else {"id": call_id}))
+                for tool, call_id in calls[had:]
+            ]
             messages.append(chat(*made))
             taken.append(messages[-1])
         elif draw.random() < 0.2:
             messages.append({"role": "user", "content": said})
             taken.append(messages[-1])
         elif calls:
-            named: dict[str, str] = draw.choice([{}, {"name": draw.choice("fg")}, {"tool_name": draw.choice("fg")}])
+            named: dict[str, str] = draw.choice(
+                [{}, {"name": draw.choice("fg")}, {"tool_name": draw.choice("fg")}]
+            )
             open_calls = [place for place in range(len(calls)) if place not in given]
-            fit = [place for place in open_calls if place in reply and calls[place][0] in named.values()]
+            fit = [
+                place
+                for place in open_calls
+                if place in reply and calls[place][0] in named.values()
+            ]
             if not named:
                 fit = [place for place in open_calls if place in reply and calls[place][1] is None]
             with_ids = [place for place in open_calls if calls[place][1] is not None]
@@ -159,7 +193,9 @@ def append_taken(history: Any, messages: list[Any]) -> None:
                 raise
 
 
-@pytest.mark.parametrize("way", ["append of a list", "append of events", "append_records", "refused"])
+@pytest.mark.parametrize(
+    "way", ["append of a list", "append of events", "append_records", "refused"]
+)
 def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
     append = {"refused": append_taken, **WAYS}[way]
     with foldlog.open("memory:") as histories:
@@ -169,11 +205,16 @@ def test_a_result_without_an_id_is_of_the_newest_reply_in_every_way(way):
             append(history, messages if way in ("append_records", "refused") else taken)
             view = history.view()
             places = [place for place, event in enumerate(view) if isinstance(event, Action)]
-            told = sorted((places.index(call), view[result].content) for call, result in view.units.answers.items())
+            told = sorted(
+                (places.index(call), view[result].content)
+                for call, result in view.units.answers.items()
+            )
             assert (seed, told) == (seed, pairs)
 
 
-def served(kind: str, content: Any, call: str = "server_tool_use", **more: Any) -> list[dict[str, Any]]:
+def served(
+    kind: str, content: Any, call: str = "server_tool_use", **more: Any
+) -> list[dict[str, Any]]:
     """Return a call that Anthropic's server answered itself, and its result."""
     made = {"type": call, "id": "srvtoolu_1", "name": kind, "input": {"at": "deep"}}
     of_mcp = {"server_name": "tides"} if call == "mcp_tool_use" else {}
@@ -183,7 +224,11 @@ def served(kind: str, content: Any, call: str = "server_tool_use", **more: Any) 
     ]
 
 
-PAGE = {"type": "document", "title": "said-2", "source": {"type": "text", "media_type": "text/plain", "data": "said-3"}}
+PAGE = {
+    "type": "document",
+    "title": "said-2",
+    "source": {"type": "text", "media_type": "text/plain", "data": "said-3"},
+}
 RAN = {"stdout": "said-2", "stderr": "said-3", "return_code": 0, "content": []}
 TEXT = {"type": "text", "text": "said-2"}
 FOUND = {
@@ -193,25 +238,37 @@ FOUND = {
     "content": [{"type": "text", "text": "said-3"}],
 }
 OF_THE_SERVER = {
-    "web_search": served("web_search", [{"type": "web_search_result", "title": "said-2", "encrypted_content": "x"}]),
-    "web_fetch": served("web_fetch", {"type": "web_fetch_result", "url": "https://x", "content": PAGE}),
+    "web_search": served(
+        "web_search", [{"type": "web_search_result", "title": "said-2", "encrypted_content": "x"}]
+    ),
+    "web_fetch": served(
+        "web_fetch", {"type": "web_fetch_result", "url": "https://x", "content": PAGE}
+    ),
     "code": served("code_execution", {"type": "code_execution_result", **RAN}),
     "bash": served("bash_code_execution", {"type": "bash_code_execution_result", **RAN}),
     "editor": served(
-        "text_editor_code_execution", {"type": "text_editor_code_execution_view_result", "content": "said-2"}
+        "text_editor_code_execution",
+        {"type": "text_editor_code_execution_view_result", "content": "said-2"},
     ),
-    "tool search": served("tool_search", {"type": "tool_search_tool_search_result", "tool_references": []}),
+    "tool search": served(
+        "tool_search", {"type": "tool_search_tool_search_result", "tool_references": []}
+    ),
     "advisor": served("advisor", {"type": "advisor_result", "text": "said-2"}),
     "mcp": served("mcp", [TEXT], call="mcp_tool_use", is_error=False),
     "mcp text": served("mcp", "said-2", call="mcp_tool_use", is_error=False),
     "of tomorrow": served(
-        "any", {"type": "any_result", "content": [TEXT]}, call="any_tool_use", caller={"type": "direct"}
+        "any",
+        {"type": "any_result", "content": [TEXT]},
+        call="any_tool_use",
+        caller={"type": "direct"},
     ),
     "fallback": [{"type": "fallback", "from": {"model": "a"}, "to": {"model": "b"}}],
     "container_upload": [{"type": "container_upload", "file_id": "file_1"}],
     "mcp_tool_listing": [{"type": "mcp_tool_listing", "mcp_server_name": "tides", "tools": []}],
 }
-"""Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client, but a compaction."""
+"""Every block of a reply in the unions ContentBlock and BetaContentBlock of Anthropic's client, but
+a compaction.
+"""
 
 OF_THE_USER = {
     "search_result": FOUND,
@@ -224,7 +281,9 @@ OF_THE_USER = {
 def replied(history: Any, messages: list[Any]) -> None:
     for message in messages:
         if message["role"] == "assistant":
-            history.append_reply({"id": "msg_1", "type": "message", "stop_reason": "tool_use", **message})
+            history.append_reply(
+                {"id": "msg_1", "type": "message", "stop_reason": "tool_use", **message}
+            )
         else:
             history.append(message)
 
@@ -233,39 +292,58 @@ def imported(history: Any, messages: list[Any]) -> None:
     history.append(list(decode(messages, "anthropic-messages")))
 
 
-@pytest.mark.parametrize("way", [append_each, replied, imported, WAYS["append of a list"], WAYS["append of events"]])
+@pytest.mark.parametrize(
+    "way", [append_each, replied, imported, WAYS["append of a list"], WAYS["append of events"]]
+)
 @pytest.mark.parametrize("blocks", OF_THE_SERVER.values(), ids=OF_THE_SERVER)
 def test_a_block_of_anthropics_server_goes_back_to_it_and_its_texts_to_others(history, way, blocks):
     use = {"type": "tool_use", "id": "k1", "name": "f", "input": {}}
     said = [{"type": "text", "text": "said-1"}, *blocks, use]
     result = {"type": "tool_result", "tool_use_id": "k1", "content": "said-4"}
-    way(history, [ASKED, {"role": "assistant", "content": said}, {"role": "user", "content": [result]}])
+    way(
+        history,
+        [ASKED, {"role": "assistant", "content": said}, {"role": "user", "content": [result]}],
+    )
     if way is imported and len(blocks) == 1:
         return  # other programs keep blocks of their own in this form
     assert history.view().to_messages("anthropic")[1]["content"] == said
     assert list(encode(history.view().events, "anthropic-messages"))[1]["content"] == said
-    texts = {each for each in ("said-1", "said-2", "said-3", "said-4") if each in json.dumps([said, result])}
+    texts = {
+        each
+        for each in ("said-1", "said-2", "said-3", "said-4")
+        if each in json.dumps([said, result])
+    }
     for dialect in DIALECTS:
         told = history.view().to_messages(dialect)
         assert {each for each in texts if each not in json.dumps(told)} == set()
         assert PROBLEMS[dialect](told) == [] or dialect.startswith("anthropic")
 
 
-@pytest.mark.parametrize("way", [append_each, imported, WAYS["append of a list"], WAYS["append of events"]])
+@pytest.mark.parametrize(
+    "way", [append_each, imported, WAYS["append of a list"], WAYS["append of events"]]
+)
 @pytest.mark.parametrize("block", OF_THE_USER.values(), ids=OF_THE_USER)
 def test_a_block_of_the_user_and_of_a_result_goes_to_anthropic_as_it_came(history, way, block):
     use = {"type": "tool_use", "id": "k1", "name": "f", "input": {}}
-    found = {"type": "tool_result", "tool_use_id": "k1", "content": [FOUND, {"type": "text", "text": "said-4"}]}
+    found = {
+        "type": "tool_result",
+        "tool_use_id": "k1",
+        "content": [FOUND, {"type": "text", "text": "said-4"}],
+    }
     asked = [{"type": "text", "text": "said-1"}, PAGE, block]
     called = {"role": "assistant", "content": [use]}
-    way(history, [{"role": "user", "content": asked}, called, {"role": "user", "content": [found, *asked]}])
+    way(
+        history,
+        [{"role": "user", "content": asked}, called, {"role": "user", "content": [found, *asked]}],
+    )
     is_lost = way is imported and block["type"] not in ("search_result", "document")
     for dialect in DIALECTS:
         told = history.view().to_messages(dialect)
         assert PROBLEMS[dialect](told) == [] or block["type"] == "tool_addition"
-        assert [json.dumps(told).count(f"said-{n}") >= least for n, least in ((1, 2), (2, 3), (3, 1), (4, 1))] == [
-            True
-        ] * 4
+        assert [
+            json.dumps(told).count(f"said-{n}") >= least
+            for n, least in ((1, 2), (2, 3), (3, 1), (4, 1))
+        ] == [True] * 4
         if dialect == "anthropic" and not is_lost:
             assert [told[0]["content"], told[2]["content"]] == [asked, [found, *asked]]
 
@@ -276,21 +354,33 @@ class Fallback(BaseModel):
 
 
 @pytest.mark.parametrize(
-    "block", [{"type": "compaction", "content": "x"}, Fallback(**{"from": {"model": "a"}})], ids=repr
+    "block",
+    [{"type": "compaction", "content": "x"}, Fallback(**{"from": {"model": "a"}})],
+    ids=repr,
 )
 def test_what_a_client_gives_back_as_it_got_it_is_known(history, block):
-    history.append([ASKED, {"role": "assistant", "content": [{"type": "text", "text": "said-1"}, block]}])
+    history.append(
+        [ASKED, {"role": "assistant", "content": [{"type": "text", "text": "said-1"}, block]}]
+    )
     (_, told) = history.view().to_messages("anthropic")[1]["content"]
     assert told == (block if isinstance(block, dict) else block.model_dump(by_alias=True))
 
 
 ITEMS = [
     {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "said-1"}]},
-    {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "said-2"}]},
+    {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "said-2"}],
+    },
     {"type": "function_call", "call_id": "k1", "name": "f", "arguments": '{"at": "said-3"}'},
     {"type": "custom_tool_call", "call_id": "k2", "name": "g", "input": "said-4"},
     {"type": "custom_tool_call_output", "call_id": "k2", "output": "said-5"},
-    {"type": "function_call_output", "call_id": "k1", "output": [{"type": "input_text", "text": "said-6"}]},
+    {
+        "type": "function_call_output",
+        "call_id": "k1",
+        "output": [{"type": "input_text", "text": "said-6"}],
+    },
 ]
 
 
@@ -351,7 +441,9 @@ FIELDS = {
     "provider_specific_fields": {"citations": ["said-14"]},
     "reasoning_details": [{"type": "reasoning.text", "text": "said-15"}],
 }
-"""What messages of the assistant have in OpenAI's client, in litellm's, and in answers of other servers."""
+"""What messages of the assistant have in OpenAI's client, in litellm's, and in answers of other
+servers.
+"""
 
 
 def drawn_chat(draw: random.Random) -> dict[str, Any]:
@@ -362,33 +454,73 @@ def drawn_chat(draw: random.Random) -> dict[str, Any]:
     name = draw.choice([{}, {"name": "said-13"}])
     if role != "assistant":
         call_id = {"tool_call_id": "k1"} if role == "tool" else {}
-        return {"role": role, "content": content(PARTS if role == "user" else TEXTS), **call_id, **name}
+        return {
+            "role": role,
+            "content": content(PARTS if role == "user" else TEXTS),
+            **call_id,
+            **name,
+        }
     calls = [
-        {"id": "k1", "type": "function", "function": {"name": "f", "arguments": '{"at": "said-17"}'}},
-        {"id": "k2", "type": "custom", "custom": {"name": "g", "input": "said-18"}, "extra_content": {"a": "said-19"}},
+        {
+            "id": "k1",
+            "type": "function",
+            "function": {"name": "f", "arguments": '{"at": "said-17"}'},
+        },
+        {
+            "id": "k2",
+            "type": "custom",
+            "custom": {"name": "g", "input": "said-18"},
+            "extra_content": {"a": "said-19"},
+        },
     ]
     said = {"content": content([*TEXTS, {"type": "refusal", "refusal": "said-20"}])}
     said |= {"tool_calls": draw.sample(calls, draw.randrange(1, 3))}
     told: dict[str, Any] = {key: said[key] for key in said if draw.random() < 0.5}
     if "tool_calls" in told and draw.random() < 0.2:  # which go before it
         told["function_call"] = {"name": "f", "arguments": "said-21"}
-    return {"role": role, **told, **{key: FIELDS[key] for key in draw.sample(list(FIELDS), draw.randrange(5))}}
+    return {
+        "role": role,
+        **told,
+        **{key: FIELDS[key] for key in draw.sample(list(FIELDS), draw.randrange(5))},
+    }
 
 
 def drawn_of_anthropic(draw: random.Random) -> dict[str, Any]:
-    role, texts = draw.choice(["user", "assistant"]), [TEXTS[0], {**TEXTS[0], "citations": [{"at": "said-5"}]}]
-    result = {"type": "tool_result", "tool_use_id": "k1", "content": draw.choice(["said-8", [*texts, FOUND]])}
+    role, texts = (
+        draw.choice(["user", "assistant"]),
+        [TEXTS[0], {**TEXTS[0], "citations": [{"at": "said-5"}]}],
+    )
+    result = {
+        "type": "tool_result",
+        "tool_use_id": "k1",
+        "content": draw.choice(["said-8", [*texts, FOUND]]),
+    }
     kinds = {
-        "user": [*texts, {**result, "is_error": True}, {**result, "cache_control": {"at": "said-9"}}, PAGE, FOUND],
+        "user": [
+            *texts,
+            {**result, "is_error": True},
+            {**result, "cache_control": {"at": "said-9"}},
+            PAGE,
+            FOUND,
+        ],
         "assistant": [
             *(*texts, SIGNED, {"type": "redacted_thinking", "data": "said-6"}),
-            {"type": "tool_use", "id": "k1", "name": "f", "input": {"at": "said-7"}, "caller": "said-10"},
+            {
+                "type": "tool_use",
+                "id": "k1",
+                "name": "f",
+                "input": {"at": "said-7"},
+                "caller": "said-10",
+            },
             {"type": "server_tool_use", "id": "s1", "name": "paused", "input": {"at": "said-11"}},
         ],
     }
     blocks = [draw.choice(kinds[role]) for _ in range(draw.randrange(1, 5))]
     server = draw.choice([blocks for blocks in OF_THE_SERVER.values() if len(blocks) > 1])
-    return {"role": role, "content": [*blocks, *(server if role == "assistant" and draw.random() < 0.3 else ())]}
+    return {
+        "role": role,
+        "content": [*blocks, *(server if role == "assistant" and draw.random() < 0.3 else ())],
+    }
 
 
 SHELL = [{"stdout": "said-1", "stderr": "said-2", "outcome": {"type": "exit", "exit_code": 0}}]
@@ -397,17 +529,38 @@ SHOT = {"type": "computer_screenshot", "image_url": "https://said-1"}
 CLIENTS: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"type": "function_call", "name": "f", "arguments": '{"at": "said-3"}'}, {"output": "said-1"}),
     ({"type": "custom_tool_call", "name": "f", "input": "said-3"}, {"output": [SAID]}),
-    ({"type": "local_shell_call", "action": {"type": "exec", "command": ["said-3"]}}, {"output": "said-1"}),
-    ({"type": "shell_call", "action": {"commands": ["said-3"]}}, {"output": SHELL, "max_output_length": 7}),
-    ({"type": "apply_patch_call", "operation": {"path": "said-3"}}, {"status": "failed", "output": "said-1"}),
+    (
+        {"type": "local_shell_call", "action": {"type": "exec", "command": ["said-3"]}},
+        {"output": "said-1"},
+    ),
+    (
+        {"type": "shell_call", "action": {"commands": ["said-3"]}},
+        {"output": SHELL, "max_output_length": 7},
+    ),
+    (
+        {"type": "apply_patch_call", "operation": {"path": "said-3"}},
+        {"status": "failed", "output": "said-1"},
+    ),
     ({"type": "computer_call", "action": {"type": "type", "text": "said-3"}}, {"output": SHOT}),
-    ({"type": "tool_search_call", "arguments": {"q": "said-3"}, "execution": "client"}, {"tools": [SAID]}),
-    ({"type": "mcp_approval_request", "name": "f", "arguments": "{}"}, {"approve": False, "reason": "said-1"}),
+    (
+        {"type": "tool_search_call", "arguments": {"q": "said-3"}, "execution": "client"},
+        {"tools": [SAID]},
+    ),
+    (
+        {"type": "mcp_approval_request", "name": "f", "arguments": "{}"},
+        {"approve": False, "reason": "said-1"},
+    ),
 ]
 """Calls that a client answers, each with the fields of the answer."""
 OF_SERVERS = [
     {"type": kind, "id": "said-4", "status": "completed"}
-    for kind in ("web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "mcp_call")
+    for kind in (
+        "web_search_call",
+        "file_search_call",
+        "code_interpreter_call",
+        "image_generation_call",
+        "mcp_call",
+    )
 ] + [{"type": "of_tomorrow_call", "id": "said-4"}]
 
 
@@ -427,36 +580,67 @@ def texts_in(value: Any) -> set[str]:
 @pytest.mark.parametrize("format", ["openai-chat", "anthropic-messages"])
 def test_append_and_imports_read_a_message_alike_and_lose_nothing(format):
     for seed in some(range(1_000), 300):
-        message = {"openai-chat": drawn_chat, "anthropic-messages": drawn_of_anthropic}[format](random.Random(seed))
+        message = {"openai-chat": drawn_chat, "anthropic-messages": drawn_of_anthropic}[format](
+            random.Random(seed)
+        )
         before, appended = json.dumps(message), from_openai(message)
         imported = [read(event) for event in decode([message], format)]
-        is_empty = all(isinstance(event, Annotation) and event.name in ("reply", "message") for event in imported)
+        is_empty = all(
+            isinstance(event, Annotation) and event.name in ("reply", "message")
+            for event in imported
+        )
         assert list(map(read, appended)) == imported or (is_empty and len(appended) < 2)
         held = set(re.findall(r"said-?\d+", repr(appended)))
         assert (json.dumps(message), texts_in(message) - held) == (before, set())
-        if format == "openai-chat" and not is_empty and message["role"] != "tool":  # of no call: a View has none
+        # of no call: a View has none
+        if format == "openai-chat" and not is_empty and message["role"] != "tool":
             (written,) = encode([replace(event, id=n) for n, event in enumerate(appended)], format)
-            twice = ("reasoning_content",) if "thinking_blocks" in message else ()  # of one text, as litellm has it
-            assert written == {"content": None} | {key: message[key] for key in message if key not in twice}
+            # of one text, as litellm has it
+            twice = ("reasoning_content",) if "thinking_blocks" in message else ()
+            assert written == {"content": None} | {
+                key: message[key] for key in message if key not in twice
+            }
 
 
 def test_a_call_whose_output_is_in_the_reply_was_made_by_the_server():
     call, output = ({"type": f"shell_call{end}", "call_id": "k1"} for end in ("", "_output"))
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "Done."}]}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "Done."}],
+    }
     events = from_openai({"id": "resp_1", "output": [call, output, said]})
-    assert [getattr(event, "data", None) or event.content for event in events] == [call, output, "Done."]
-    assert [type(event).__name__ for event in from_openai([call, output, said])] == ["Action", "Observation", "Message"]
+    assert [getattr(event, "data", None) or event.content for event in events] == [
+        call,
+        output,
+        "Done.",
+    ]
+    assert [type(event).__name__ for event in from_openai([call, output, said])] == [
+        "Action",
+        "Observation",
+        "Message",
+    ]
 
 
 def test_what_servers_leave_out_or_add_changes_no_speaker_and_loses_nothing():
     (said,) = from_openai({"choices": [{"message": {"content": "hi"}}]})
     assert (said.source, said.content) == ("agent", "hi")
-    asked, answered = ({"type": "message", "role": role, "content": role} for role in ("user", "assistant"))
-    assert {event.source: event.content for event in from_openai({"output": [asked, answered]})} == {
+    asked, answered = (
+        {"type": "message", "role": role, "content": role} for role in ("user", "assistant")
+    )
+    assert {
+        event.source: event.content for event in from_openai({"output": [asked, answered]})
+    } == {
         "agent": "assistant",
         "user": "user",
     }
-    call = {"type": "custom_tool_call", "call_id": "k1", "name": "f", "input": "x", "arguments": "y"}
+    call = {
+        "type": "custom_tool_call",
+        "call_id": "k1",
+        "name": "f",
+        "input": "x",
+        "arguments": "y",
+    }
     assert from_openai(call)[0].meta["item"] == {"arguments": "y"}
 
 
@@ -469,16 +653,29 @@ def test_an_empty_output_is_empty_whatever_else_its_item_tells(output):
 
 @pytest.mark.parametrize("call, answer", CLIENTS, ids=lambda item: item.get("type"))
 @pytest.mark.parametrize("of_server", OF_SERVERS, ids=lambda item: item["type"])
-def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(history, call, answer, of_server):
-    kind = {"mcp_approval_request": "mcp_approval_response", "tool_search_call": "tool_search_output"}
+def test_what_a_client_answers_is_a_call_and_what_the_server_did_is_named(
+    history, call, answer, of_server
+):
+    kind = {
+        "mcp_approval_request": "mcp_approval_response",
+        "tool_search_call": "tool_search_output",
+    }
     answer = {"type": kind.get(call["type"], f"{call['type']}_output"), **answer}
-    call = {**call, "id": "k1", "call_id": "k1"} if "approval" not in call["type"] else {**call, "id": "k1"}
+    call = (
+        {**call, "id": "k1", "call_id": "k1"}
+        if "approval" not in call["type"]
+        else {**call, "id": "k1"}
+    )
     answer |= {"approval_request_id": "k1"} if "approval" in call["type"] else {"call_id": "k1"}
     for item in (call, answer):
-        assert list(map(read, from_openai(item))) == [read(event) for event in decode([item], "openai-responses")]
+        assert list(map(read, from_openai(item))) == [
+            read(event) for event in decode([item], "openai-responses")
+        ]
     history.append(ASKED)
     history.append_reply({"id": "resp_1", "output": [of_server, call]})
-    assert [event.name for event in history.events() if isinstance(event, Annotation)] == [of_server["type"]]
+    assert [event.name for event in history.events() if isinstance(event, Annotation)] == [
+        of_server["type"]
+    ]
     assert [action.call_id for action in history.open_calls()] == ["k1"]
     history.append(from_openai(answer))
     assert history.open_calls() == ()

@@ -1,4 +1,6 @@
-"""The figures of a store in its tables: sorted, chosen and summed in SQL, on each database, plain and encrypted."""
+"""The figures of a store in its tables: sorted, chosen and summed in SQL, on each database, plain
+and encrypted.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,21 @@ def run_of(number: int) -> list[Any]:
     """A run that ends with an error, an answer, a call without a result or a request, by turns."""
     at = [START + timedelta(days=number, minutes=minute) for minute in range(9)]
     meta = {**PRICED, "usage": {"prompt_tokens": 1_000 * (number + 1), "completion_tokens": 10}}
-    call = Action(source="agent", tool="bash", call_id="a", arguments={}, timestamp=at[1], meta=meta)
-    failed = Observation(content=f"no file {number}", call_id="a", is_error=True, timestamp=at[2 + number % 4])
+    call = Action(
+        source="agent", tool="bash", call_id="a", arguments={}, timestamp=at[1], meta=meta
+    )
+    failed = Observation(
+        content=f"no file {number}", call_id="a", is_error=True, timestamp=at[2 + number % 4]
+    )
     ends = [
         [call, failed],
-        [call, failed, Message(source="agent", content="done", timestamp=at[7], meta={"model": "m", "cost": 0.5})],
+        [
+            call,
+            failed,
+            Message(
+                source="agent", content="done", timestamp=at[7], meta={"model": "m", "cost": 0.5}
+            ),
+        ],
         [Action(source="agent", tool="edit", call_id="b", arguments={}, timestamp=at[1])],
         [],
     ]
@@ -49,7 +61,9 @@ def filled(store: Store) -> Store:
     return store
 
 
-@pytest.fixture(params=["memory", "sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"])
+@pytest.fixture(
+    params=["memory", "sqlite", "sqlite-encrypted", "postgresql", "postgresql-encrypted"]
+)
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     kind, _, sealed = request.param.partition("-")
     urls: dict[str, Callable[[], str]] = {
@@ -80,7 +94,9 @@ def check(store: Store, tmp_path: Path) -> None:
     assert ids(figures, sort="id", reverse=False) == [*"01234567"]
     assert ids(figures, sort="started", limit=3) == ["7", "6", "5"]
     assert ids(figures, sort="prompt", start=1, limit=2) == ["4", "1"]
-    assert ids(figures, sort="cost", reverse=False) == ["0", "1", "4", "5", *"2367"], "unknown ones come last"
+    assert ids(figures, sort="cost", reverse=False) == ["0", "1", "4", "5", *"2367"], (
+        "unknown ones come last"
+    )
     assert ids(figures, sort="cost", reverse=True) == ["5", "4", "1", "0", *"2367"]
     assert ids(figures, sort="state", limit=2) == ["0", "4"]
     assert {len(ids(figures, sort=sort)) for sort in SORTS} == {8}
@@ -105,11 +121,21 @@ def check(store: Store, tmp_path: Path) -> None:
     assert first.spent.cost == pytest.approx(2.0)
 
     stats = figures.totals(Where(companions=False))
-    assert (stats.conversations, stats.errors, stats.without_usage, stats.without_cost) == (8, 4, 4, 0)
-    assert {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()} == {"bash": (4, 4), "edit": (2, 0)}
+    assert (stats.conversations, stats.errors, stats.without_usage, stats.without_cost) == (
+        8,
+        4,
+        4,
+        0,
+    )
+    assert {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()} == {
+        "bash": (4, 4),
+        "edit": (2, 0),
+    }
     assert stats.spent.cost == pytest.approx((1 + 2 + 5 + 6) + 4 + 2 * 0.5)
     assert (stats.first_at, stats.last_at) == (START, START + timedelta(days=7))
-    facets = {(one.what, one.name): one.conversations for one in figures.facets(Where(companions=False))}
+    facets = {
+        (one.what, one.name): one.conversations for one in figures.facets(Where(companions=False))
+    }
     assert facets["state", "open_call"] == facets["model", "m"] == 2
     assert facets["tool errors", "bash"] == facets["model", "known"] == 4
     assert facets["attribute", "team=blue"] == 1
@@ -128,7 +154,12 @@ def test_a_store_that_can_only_be_read_shows_the_same(tmp_path: Path) -> None:
     filled(open_store(url)).close()
     with open_store(f"{url}?mode=ro") as read_only:
         check(read_only, tmp_path)
-        assert read_only.database.recorder.query(lambda reader: reader.ask_sources("figures_to_count", 1)) != []
+        assert (
+            read_only.database.recorder.query(
+                lambda reader: reader.ask_sources("figures_to_count", 1)
+            )
+            != []
+        )
 
 
 def test_what_was_redacted_is_in_no_figure_and_in_no_file(tmp_path: Path) -> None:
@@ -155,13 +186,20 @@ def test_texts_are_sealed_and_numbers_are_shown_without_the_key(tmp_path: Path) 
     with open_store(url, keys=KEYS) as sealed:
         FiguresOfStore(filled(sealed)).refresh()
     stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
-    assert [word for word in (b"request 1", b"no file", b"bash", b"known", b"blue") if word in stored] == []
+    assert [
+        word for word in (b"request 1", b"no file", b"bash", b"known", b"blue") if word in stored
+    ] == []
     with open_store(url) as without:
         figures = FiguresOfStore(without)
         figures.refresh()
         page = figures.page(Where(companions=False), sort="errors", limit=1)
         ((_, one),) = page.rows
-        assert (page.total, one.errors, one.overview.title, one.overview.needs_key) == (8, 1, None, True)
+        assert (page.total, one.errors, one.overview.title, one.overview.needs_key) == (
+            8,
+            1,
+            None,
+            True,
+        )
         with pytest.raises(KeyUnavailable):
             collect_stats(without, None, views=Views(without))
 
@@ -171,8 +209,12 @@ def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
     figures.refresh()
     before = figures.totals().document()
     for row in store.iter_conversations():
-        key = store.database.recorder.query(lambda reader, name=row.id: store.database.find_key(reader, name)).key
-        store.database.recorder.transact(lambda transaction, key=key: transaction.forget_figures(key))
+        key = store.database.recorder.query(
+            lambda reader, name=row.id: store.database.find_key(reader, name)
+        ).key
+        store.database.recorder.transact(
+            lambda transaction, key=key: transaction.forget_figures(key)
+        )
     again = FiguresOfStore(store)
     again.refresh()
     assert again.totals().document() == before
@@ -180,9 +222,20 @@ def test_figures_are_made_again_when_their_rows_are_gone(store: Store) -> None:
 
 def reply_line(session: str, number: int) -> str:
     usage = {"input_tokens": 1_000, "output_tokens": 10}
-    said = {"role": "assistant", "id": f"msg_{number}", "model": "m", "content": "yes", "usage": usage}
+    said = {
+        "role": "assistant",
+        "id": f"msg_{number}",
+        "model": "m",
+        "content": "yes",
+        "usage": usage,
+    }
     at = START + timedelta(minutes=number)
-    line = {"type": "assistant", "uuid": f"{session}-{number}", "sessionId": session, "timestamp": at.isoformat()}
+    line = {
+        "type": "assistant",
+        "uuid": f"{session}-{number}",
+        "sessionId": session,
+        "timestamp": at.isoformat(),
+    }
     return json.dumps({**line, "requestId": f"req_{number}", "message": said}) + "\n"
 
 
@@ -199,7 +252,9 @@ def replies_stored(store: Store) -> dict[str, int]:
         key = store.database.recorder.query(
             lambda reader, name=row.id: store.database.find(reader, name, pending=True)
         ).key
-        of_key = store.database.recorder.query(lambda reader, key=key: reader.ask_sources("figure_replies_of", key))
+        of_key = store.database.recorder.query(
+            lambda reader, key=key: reader.ask_sources("figure_replies_of", key)
+        )
         if of_key:
             found[row.id] = len(of_key)
     return found
@@ -210,7 +265,9 @@ def calls_of(store: Store, figures: FiguresOfStore) -> int:
     return sum(model.calls for model in figures.totals().models.values())
 
 
-def test_what_replies_used_is_stored_where_two_histories_have_them(store: Store, tmp_path: Path) -> None:
+def test_what_replies_used_is_stored_where_two_histories_have_them(
+    store: Store, tmp_path: Path
+) -> None:
     """Also where records of one are events, and those of the other are not."""
     logs, names = tmp_path / "logs", ["first", "second", "alone"]
     write_logs(logs, {"first": [1, 2, 3], "second": [2, 3, 4], "alone": [5]})
@@ -229,7 +286,9 @@ def test_what_replies_used_is_stored_where_two_histories_have_them(store: Store,
     assert replies_stored(store) == {"first": 3, "second": 3}
 
 
-def test_replies_are_compared_once(store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_replies_are_compared_once(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Afterwards the hashes of conversations that changed are read, and no others."""
     read: list[int] = []
     hashes = FigureTables.hashes
@@ -247,7 +306,9 @@ def test_replies_are_compared_once(store: Store, tmp_path: Path, monkeypatch: py
     before = calls_of(store, figures)
     assert read == [3]
     histories["run-0"].append(Message(source="user", content="more"))
-    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [3]), "nothing to compare, in another process"
+    assert (calls_of(store, FiguresOfStore(store)), read) == (before, [3]), (
+        "nothing to compare, in another process"
+    )
     write_logs(logs, {"third": [5, 6]})
     histories.import_(logs)
     assert (calls_of(store, figures), read) == (before + 1, [3, 1])
@@ -257,13 +318,17 @@ def test_replies_are_compared_once(store: Store, tmp_path: Path, monkeypatch: py
     assert replies_stored(store) == {"first": 3, "second": 2, "third": 1, "fourth": 2}
 
 
-def test_replies_are_compared_again_when_figures_are_made_again(store: Store, tmp_path: Path) -> None:
+def test_replies_are_compared_again_when_figures_are_made_again(
+    store: Store, tmp_path: Path
+) -> None:
     logs = tmp_path / "logs"
     write_logs(logs, {"first": [1, 2], "second": [1, 2]})
     foldlog.Histories(store).import_(logs)
     figures = FiguresOfStore(store)
     before = calls_of(store, figures)
-    key = store.database.recorder.query(lambda reader: store.database.find(reader, "first", pending=True)).key
+    key = store.database.recorder.query(
+        lambda reader: store.database.find(reader, "first", pending=True)
+    ).key
     store.database.recorder.transact(lambda transaction: transaction.forget_figures(key))
     assert calls_of(store, figures) == before
     assert replies_stored(store) == {"first": 2, "second": 2}

@@ -1,4 +1,6 @@
-"""One figure for one thing: every command, the page and their JSON say the same of the same history."""
+"""One figure for one thing: every command, the page and their JSON say the same of the same
+history.
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,16 @@ from tests.how_many import some
 
 SAMPLE = Path(__file__).parents[2] / "foldlog" / "sample" / "tidewatch.jsonl"
 PAGE = re.compile(r'class="history"[^>]*>(.*?)</script>')
-WRITTEN = {"input_tokens": 3, "output_tokens": 5, "cache_creation_input_tokens": 1_000, "cache_read_input_tokens": 20}
-AN_HOUR = {**WRITTEN, "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 900}}
+WRITTEN = {
+    "input_tokens": 3,
+    "output_tokens": 5,
+    "cache_creation_input_tokens": 1_000,
+    "cache_read_input_tokens": 20,
+}
+AN_HOUR = {
+    **WRITTEN,
+    "cache_creation": {"ephemeral_5m_input_tokens": 100, "ephemeral_1h_input_tokens": 900},
+}
 ENTRY = {
     "input_cost_per_token": 5e-06,
     "output_cost_per_token": 2.5e-05,
@@ -49,7 +59,12 @@ def reply(usage, message="m1", request="r1", said="yes", model="m", **more):
         "content": [{"type": "text", "text": said}],
     }
     return {
-        **{"type": "assistant", "uuid": f"{message}{request}", "parentUuid": "u", "timestamp": "2026-03-01T10:00:01Z"},
+        **{
+            "type": "assistant",
+            "uuid": f"{message}{request}",
+            "parentUuid": "u",
+            "timestamp": "2026-03-01T10:00:01Z",
+        },
         **{"sessionId": "s", "requestId": request, "message": {**told, "usage": usage}, **more},
     }
 
@@ -66,7 +81,9 @@ def left_of_page(page):
     by = [each for event, each in enumerate(events.by) if event not in spans and each >= 0]
     by += [span[2] for each in spans.values() for span in each if span[2] >= 0]
     of_summaries = [span[2] for one in page.summaries for span in one.spans if span[2] >= 0]
-    return {change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes}
+    return {
+        change.id: (by.count(change.id), of_summaries.count(change.id)) for change in page.changes
+    }
 
 
 def copies_of(name):
@@ -111,25 +128,38 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     logged = foldlog("log", "c", "--json").document["events"]
     standing = [event for event in logged if "uncounted" not in event]
     assert (listed["version"], len(standing)) == (len(logged), total)
-    assert (len(standing) < len(logged)) is (len(copies) > 1 or name in ("gemini-cli", "codex"))  # which say some again
+    # which say some again
+    assert (len(standing) < len(logged)) is (len(copies) > 1 or name in ("gemini-cli", "codex"))
     shown = foldlog("log", "c", "--all").out
     assert shown.count("(not counted)") == len(logged) - total
     with closing(sqlite3.connect("audit.db")) as audited:
-        asked = "SELECT count(*), sum(kind = 'observation' AND is_error) FROM events WHERE NOT taken_back"
-        assert audited.execute(f"{asked} AND conversation = 'c'").fetchone() == (total, stats["errors"] or 0)
-        (made,) = audited.execute("SELECT count(*) FROM condensations WHERE NOT taken_back").fetchone()
+        asked = (
+            "SELECT count(*), sum(kind = 'observation' AND is_error) FROM events WHERE NOT"
+            " taken_back"
+        )
+        assert audited.execute(f"{asked} AND conversation = 'c'").fetchone() == (
+            total,
+            stats["errors"] or 0,
+        )
+        (made,) = audited.execute(
+            "SELECT count(*) FROM condensations WHERE NOT taken_back"
+        ).fetchone()
         assert made == stats["events"].get("condensation", 0)
     with open_existing("foldlog.db") as store:
         with closing(ServedConversations(store)) as served:
             assert (served.fleet("").events, of_all) == (total + 1, total + 1)
         page = Pages(store, prices=Prices()).history("c")
         assert total == page.events_counted == listed["events"]
-        events = [event for event, one in zip(store.events("c"), logged, strict=True) if one in standing]
+        events = [
+            event for event, one in zip(store.events("c"), logged, strict=True) if one in standing
+        ]
         views, log = Views(store), {e.id: e for e in events if isinstance(e, CondensationAction)}
         left = {each: views.difference("c", each, each + 1).left for each in log}
     assert listed["spent"] == run["spent"] == stats["spent"]
     for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens"):
-        assert sum(getattr(model, field) or 0 for model in page.models) == (stats["spent"][field] or 0), field
+        assert sum(getattr(model, field) or 0 for model in page.models) == (
+            stats["spent"][field] or 0
+        ), field
     tools = {tool: one["calls"] for tool, one in stats["tools"].items() if one["calls"]}
     assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
     assert run["errors"] == listed["errors"] == stats["errors"]
@@ -137,31 +167,59 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     is_unknown = may_fail and format_named(format).marks_errors is False
     assert stats["errors"] == stats["events"].get("error", None if is_unknown else 0)
     replies = run["replies"] + (name == "opencode")  # of which an answer failed
-    assert stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= replies or not run["replies"]
+    assert (
+        stats["spent"]["calls"] - stats["spent"]["condenser_calls"] <= replies or not run["replies"]
+    )
     made = sum(one["made"] for one in stats["condensations"].values())
     assert made == listed["condensations"] == page.condensations
-    counted = [(one["events_forgotten"], one["summaries_forgotten"]) for one in stats["condensations"].values()]
+    counted = [
+        (one["events_forgotten"], one["summaries_forgotten"])
+        for one in stats["condensations"].values()
+    ]
     of_page = left_of_page(page)
     for ways in (
         of_page,
-        {each: (sum(e.id >= 0 for e in gone), sum(e.id < 0 for e in gone)) for each, gone in left.items()},
+        {
+            each: (sum(e.id >= 0 for e in gone), sum(e.id < 0 for e in gone))
+            for each, gone in left.items()
+        },
     ):
         sums = [
-            sum(ways[each][place] for each in log if log[each].metadata.get("outcome") != "replaced")
+            sum(
+                ways[each][place] for each in log if log[each].metadata.get("outcome") != "replaced"
+            )
             for place in (0, 1)
         ]
         assert sums == [sum(one[place] for one in counted) for place in (0, 1)]
 
 
 @pytest.mark.parametrize("is_redacted", [False, True])
-def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(foldlog, is_redacted):
-    said = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "list the files"}]}
+def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(
+    foldlog, is_redacted
+):
+    said = {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "list the files"}],
+    }
     call = {"type": "function_call", "name": "shell", "arguments": "{}", "call_id": "k"}
-    result = {"type": "function_call_output", "call_id": "k", "output": {"content": "no", "success": False}}
+    result = {
+        "type": "function_call_output",
+        "call_id": "k",
+        "output": {"content": "no", "success": False},
+    }
     items = [said, call, result]
     lines = [("session_meta", {"id": "c"}), *(("response_item", each) for each in items)]
-    lines += [("compacted", {"message": "So far", "replacement_history": [*items, {**said, "role": "assistant"}]})]
-    rows = [json.dumps({"timestamp": "2026-03-05T10:00:00Z", "type": kind, "payload": told}) for kind, told in lines]
+    lines += [
+        (
+            "compacted",
+            {"message": "So far", "replacement_history": [*items, {**said, "role": "assistant"}]},
+        )
+    ]
+    rows = [
+        json.dumps({"timestamp": "2026-03-05T10:00:00Z", "type": kind, "payload": told})
+        for kind, told in lines
+    ]
     Path("c.jsonl").write_text("\n".join(rows) + "\n")
     assert foldlog("import", "c.jsonl", "--format", "codex").status == 0
     with library.open("foldlog.db") as histories:
@@ -171,7 +229,14 @@ def test_the_copies_in_a_compaction_of_codex_are_shown_and_count_as_nothing_new(
         assert foldlog("store", "redact", "c", 4, "--reason", "asked to", "--yes").status == 0
     stats = foldlog("stats", "c", "--json").document
     told = {name: count for name, count in stats["events"].items() if name != "redaction"}
-    assert told == {"total": 5 + is_redacted, "annotation": 1, "user": 1, "action": 1, "error": 1, "condensation": 1}
+    assert told == {
+        "total": 5 + is_redacted,
+        "annotation": 1,
+        "user": 1,
+        "action": 1,
+        "error": 1,
+        "condensation": 1,
+    }
     assert stats["tools"] == {"shell": {"calls": 1, "errors": 1}}
     (listed,) = foldlog("list", "--long", "--json").document["conversations"]
     assert (listed["events"], listed["errors"]) == (5 + is_redacted, 1)
@@ -186,12 +251,16 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
     records = [
         asked("fix it"),
         reply(WRITTEN),
-        {**asked("<command-name>/exit</command-name>\n<command-args></command-args>", "v"), "parentUuid": "m1r1"},
+        {
+            **asked("<command-name>/exit</command-name>\n<command-args></command-args>", "v"),
+            "parentUuid": "m1r1",
+        },
         {**asked("<local-command-stdout>Goodbye!</local-command-stdout>", "w"), "parentUuid": "v"},
         {**asked("<local-command-stdout></local-command-stdout>", "e"), "parentUuid": "w"},
         reply(silent, "m2", "r2", model="<synthetic>", parentUuid="e"),
         {**asked("push", "x"), "parentUuid": "m2r2"},
-        {**asked("look for it", "s"), "parentUuid": None, "isSidechain": True},  # the agent wrote it for a sub-agent
+        # the agent wrote it for a sub-agent
+        {**asked("look for it", "s"), "parentUuid": None, "isSidechain": True},
         reply(WRITTEN, "m3", "r3", said="no", parentUuid="x"),
     ]
     write("c.jsonl", records)
@@ -200,9 +269,22 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
     message = {"action": "message", "source": "user"}
     delegated = [
         {**message, "id": 1, "args": {"content": "find it"}},
-        {"id": 2, "source": "agent", "action": "delegate", "args": {"agent": "BrowsingAgent", "inputs": {}}},
-        {**message, "id": 3, "args": {"content": "TASK: look for it"}},  # as OpenHands V0 tells a delegate what to do
-        {"id": 4, "source": "agent", "observation": "delegate", "cause": 2, "content": "", "extras": {"outputs": {}}},
+        {
+            "id": 2,
+            "source": "agent",
+            "action": "delegate",
+            "args": {"agent": "BrowsingAgent", "inputs": {}},
+        },
+        # as OpenHands V0 tells a delegate what to do
+        {**message, "id": 3, "args": {"content": "TASK: look for it"}},
+        {
+            "id": 4,
+            "source": "agent",
+            "observation": "delegate",
+            "cause": 2,
+            "content": "",
+            "extras": {"outputs": {}},
+        },
     ]
     write("d.jsonl", delegated)
     assert foldlog("import", "d.jsonl", "--conversation", "d").status == 0
@@ -210,9 +292,20 @@ def test_a_reply_of_the_program_is_no_call_and_what_a_user_types_for_it_no_reque
     assert (run["requests"], run["replies"], run["spent"]["calls"]) == (2, 2, 2)
     assert other["requests"] == 1
     said = {"role": "assistant", "content": [{"type": "text", "text": "I look"}]}
-    called = {"tool_call_id": "c", "tool_name": "ls", "thought": said["content"], "llm_response_id": "r"}
-    kinds = [("MessageEvent", {"llm_message": {**said, "tool_calls": [{"id": "c"}]}}), ("ActionEvent", called)]
-    kinds += [("AgentErrorEvent", {"tool_call_id": "c", "error": "gone"}), ("MessageEvent", {"llm_message": said})]
+    called = {
+        "tool_call_id": "c",
+        "tool_name": "ls",
+        "thought": said["content"],
+        "llm_response_id": "r",
+    }
+    kinds = [
+        ("MessageEvent", {"llm_message": {**said, "tool_calls": [{"id": "c"}]}}),
+        ("ActionEvent", called),
+    ]
+    kinds += [
+        ("AgentErrorEvent", {"tool_call_id": "c", "error": "gone"}),
+        ("MessageEvent", {"llm_message": said}),
+    ]
     words = []
     for kind, more in kinds:  # as OpenHands-Tab writes them
         with library.open("foldlog.db") as histories:
@@ -233,10 +326,16 @@ def test_calls_of_condensers_are_counted_apart(foldlog):
         history = histories["c"]
         history.append([Message(source="user", content=f"I am {n}") for n in range(4)])
         history.append(Message(source="agent", content="yes", meta={"model": "m", "cost": 0.5}))
-        history.append(CondensationAction(forgotten_event_ids=[1], metadata={"condenser_meta": [report]}))
+        history.append(
+            CondensationAction(forgotten_event_ids=[1], metadata={"condenser_meta": [report]})
+        )
         history.append(Action(tool="ls", source="user"))
     document = foldlog("stats", "c", "--json").document
-    assert (document["spent"]["calls"], document["spent"]["condenser_calls"], document["tools"]) == (3, 2, {})
+    assert (
+        document["spent"]["calls"],
+        document["spent"]["condenser_calls"],
+        document["tools"],
+    ) == (3, 2, {})
     assert "in all" not in (out := foldlog("stats", "c").out)
     assert ("  1 + 2  " in out, "calls + those of condensers" in out) == (True, True)
 
@@ -259,14 +358,20 @@ def test_tokens_that_stay_in_the_cache_for_an_hour_have_their_price(foldlog, wri
 
 def test_each_key_of_a_price_is_used(tmp_path):
     usage = {"prompt_tokens": 10, "completion_tokens": 4, "reasoning_tokens": 3}
-    long = {"input_cost_per_token_above_200k_tokens": 2.0, "output_cost_per_token_above_200k_tokens": 3.0}
+    long = {
+        "input_cost_per_token_above_200k_tokens": 2.0,
+        "output_cost_per_token_above_200k_tokens": 3.0,
+    }
     tiers = [
         {"range": [0, 32_000], "input_cost_per_token": 1.0, "output_cost_per_token": 1.0},
         {"range": [32_000, 128_000], "input_cost_per_token": 5.0, "output_cost_per_token": 1.0},
     ]
     path = tmp_path / "prices.json"
     plain = {"input_cost_per_token": 1.0, "output_cost_per_token": 1.0}
-    entries = {"long": {**plain, **long}, "think": {**plain, "output_cost_per_reasoning_token": 9.0}}
+    entries = {
+        "long": {**plain, **long},
+        "think": {**plain, "output_cost_per_reasoning_token": 9.0},
+    }
     path.write_text(json.dumps({**entries, "tiers": {"tiered_pricing": tiers}}))
     prices = Prices(path)
     for model, above, cost in [
@@ -278,11 +383,19 @@ def test_each_key_of_a_price_is_used(tmp_path):
 
 def test_the_borders_of_prices_are_those_of_the_table():
     found = find_spec("litellm")
-    table = json.loads(Path(found.origin).with_name("model_prices_and_context_window_backup.json").read_text())
+    table = json.loads(
+        Path(found.origin).with_name("model_prices_and_context_window_backup.json").read_text()
+    )
     borders = {
-        int(size) * 1_000 for each in table.values() for size in re.findall(r"_above_(\d+)k_tokens", " ".join(each))
+        int(size) * 1_000
+        for each in table.values()
+        for size in re.findall(r"_above_(\d+)k_tokens", " ".join(each))
     }
-    ranges = {tier.get("range", [0])[0] for each in table.values() for tier in each.get("tiered_pricing", ())}
+    ranges = {
+        tier.get("range", [0])[0]
+        for each in table.values()
+        for tier in each.get("tiered_pricing", ())
+    }
     assert {1_000, *borders, *ranges} - {*PRICED_FROM} == {1_000}
     prices = Prices()
     for model in table:
@@ -314,7 +427,14 @@ TELLS_CALLS = {format: records_of(format) for format in FORMATS} | {
     "openhands-v1": [v1("ConversationStateUpdateEvent", n, **told) for n, told in enumerate(V1)],
 }
 """Records that tell the usage of calls."""
-TELLS_NO_CALLS = {"openai-responses", "openai-chat", "swe-agent", "agent-framework", "chatgpt", "claude-ai"}
+TELLS_NO_CALLS = {
+    "openai-responses",
+    "openai-chat",
+    "swe-agent",
+    "agent-framework",
+    "chatgpt",
+    "claude-ai",
+}
 OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
 """How many replies of these records have no id."""
 
@@ -322,14 +442,20 @@ OF_NO_REPLY = {"aider": 1, "anthropic-messages": 1, "pydantic-ai": 1}
 @pytest.mark.parametrize("format", sorted({*FORMATS} - TELLS_NO_CALLS))
 def test_copies_of_a_history_count_each_reply_once(format):
     records = TELLS_CALLS[format]
-    growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records  # which ends with a sum
+    # which ends with a sum
+    growing = records[: len(records) * 2 // 3] if format != "copilot-cli" else records
     with library.open("memory:") as histories:
         for name, told in (("whole", records), ("copy", records), ("growing", growing)):
             histories.store.ingest(name, decode(told, format))
         spent = [
-            {(model.model, model.day): (model.calls, model.prompt_tokens, model.cost) for model in figures.values()}
+            {
+                (model.model, model.day): (model.calls, model.prompt_tokens, model.cost)
+                for model in figures.values()
+            }
             for names in (["whole"], ["whole", "copy"], ["whole", "copy", "growing"])
-            for figures in [collect_stats(histories.store, names, views=Views(histories.store)).models]
+            for figures in [
+                collect_stats(histories.store, names, views=Views(histories.store)).models
+            ]
         ]
     calls = [sum(figures[0] for figures in each.values()) for each in spent]
     assert calls[0] > 0
@@ -344,14 +470,25 @@ def opencode_steps(**message):
     used = {"input": 50_000, "output": 100, "cache": {"read": 10_000}}
     told = {"tool": "ls", "type": "tool", "state": {"status": "completed", "output": "a.py"}}
     parts = [{"type": "step-start"}, told, {"type": "step-finish", "tokens": used}]
-    info = {"id": "msg_1", "sessionID": "c", "role": "assistant", "modelID": "m", "tokens": used, **message}
+    info = {
+        "id": "msg_1",
+        "sessionID": "c",
+        "role": "assistant",
+        "modelID": "m",
+        "tokens": used,
+        **message,
+    }
     return [{"info": info, "parts": parts * 5}, {"info": {"id": "c", "projectID": "p"}}]
 
 
 def atif_steps(**step):
     """A trajectory with a step of five calls."""
     used = {"prompt_tokens": 300_000, "completion_tokens": 500, **step}
-    about = {"schema_version": "ATIF-v1.7", "session_id": "c", "agent": {"name": "a", "version": "1"}}
+    about = {
+        "schema_version": "ATIF-v1.7",
+        "session_id": "c",
+        "agent": {"name": "a", "version": "1"},
+    }
     told = {"step_id": 1, "source": "agent", "model_name": "m", "message": "yes", "metrics": used}
     return [about, {**told, "llm_call_count": 5}]
 
@@ -375,7 +512,13 @@ def agent_span():
         {"key": key, "value": {"stringValue" if type(value) is str else "intValue": value}}
         for key, value in attributes.items()
     ]
-    span = {"traceId": "t", "spanId": "s", "name": "a", "startTimeUnixNano": "1", "endTimeUnixNano": "2"}
+    span = {
+        "traceId": "t",
+        "spanId": "s",
+        "name": "a",
+        "startTimeUnixNano": "1",
+        "endTimeUnixNano": "2",
+    }
     return [{"resourceSpans": [{"scopeSpans": [{"spans": [{**span, "attributes": pairs}]}]}]}]
 
 
@@ -401,7 +544,11 @@ def test_several_calls_of_one_record_are_not_one_long_prompt(foldlog, format, re
             histories.store.ingest(name, decode(records, format))
     for options in ((), ("c",)):
         spent = foldlog("stats", *options, "--prices", "prices.json", "--json").document["spent"]
-        assert (spent["calls"], spent["prompt_tokens"], spent["completion_tokens"]) == (calls, 300_000, 500)
+        assert (spent["calls"], spent["prompt_tokens"], spent["completion_tokens"]) == (
+            calls,
+            300_000,
+            500,
+        )
         assert spent["cost"] == pytest.approx(cost)
 
 
@@ -410,19 +557,35 @@ def test_what_a_source_names_and_no_view_had_is_not_forgotten(foldlog, write):
     records = [
         {"id": 0, "source": "user", "action": "message", "args": {"content": "hello"}, **time},
         *(
-            {"id": n, "source": "environment", "observation": "agent_state_changed", "extras": {}, **time}
+            {
+                "id": n,
+                "source": "environment",
+                "observation": "agent_state_changed",
+                "extras": {},
+                **time,
+            }
             for n in (1, 2)
         ),
         {"id": 3, "source": "agent", "action": "message", "args": {"content": "yes"}, **time},
         {
             **{"id": 4, "source": "agent", "action": "condensation", **time},
-            "args": {"forgotten_events_start_id": 0, "forgotten_events_end_id": 2, "summary": "s", "summary_offset": 0},
+            "args": {
+                "forgotten_events_start_id": 0,
+                "forgotten_events_end_id": 2,
+                "summary": "s",
+                "summary_offset": 0,
+            },
         },
         {"id": 5, "source": "user", "action": "message", "args": {"content": "more"}, **time},
     ]
     Path("c.json").write_text(json.dumps(records))
-    assert foldlog("import", "c.json", "--conversation", "c", "--format", "openhands-v0").status == 0
+    assert (
+        foldlog("import", "c.json", "--conversation", "c", "--format", "openhands-v0").status == 0
+    )
     (one,) = foldlog("stats", "c", "--json").document["condensations"].values()
     with library.open("foldlog.db") as histories:
         (made,) = (e for e in histories["c"].events() if isinstance(e, CondensationAction))
-    assert (sum(last - first + 1 for first, last in made.forgotten.intervals), one["events_forgotten"]) == (3, 1)
+    assert (
+        sum(last - first + 1 for first, last in made.forgotten.intervals),
+        one["events_forgotten"],
+    ) == (3, 1)

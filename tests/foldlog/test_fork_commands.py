@@ -18,8 +18,8 @@ def said(*texts):
 
 @pytest.fixture
 def forks(tmp_path):
-    """``c`` of four events; ``f``, its fork at 3, with events 3 and 4; ``g``, a fork of ``f`` at 4, with event 4; and
-    ``empty``, a fork of ``f`` at 5 without events of its own.
+    """``c`` of four events; ``f``, its fork at 3, with events 3 and 4; ``g``, a fork of ``f`` at 4,
+    with event 4; and ``empty``, a fork of ``f`` at 5 without events of its own.
     """
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append("c", said("c0", "c1", "c2", "c3"), expected_version=0)
@@ -32,11 +32,18 @@ def forks(tmp_path):
 
 
 def borders(ran):
-    """The lines of borders, each with the line before it and the line after it, by the last word."""
+    """The lines of borders, each with the line before it and the line after it, by the last
+    word.
+    """
     lines = ["", *ran.out.splitlines(), ""]
     found = [place for place, line in enumerate(lines) if line.strip().startswith("fork of")]
     return [
-        ((lines[at - 1].split() or [""])[-1], lines[at].strip(), (lines[at + 1].split() or [""])[-1]) for at in found
+        (
+            (lines[at - 1].split() or [""])[-1],
+            lines[at].strip(),
+            (lines[at + 1].split() or [""])[-1],
+        )
+        for at in found
     ]
 
 
@@ -65,12 +72,15 @@ def test_a_log_says_where_forks_begin(foldlog, forks):
 
 def test_the_export_of_a_fork_is_its_whole_history(foldlog, forks):
     records = foldlog("export", "g", "--json").document["records"]
-    assert [text for text in ("c0", "c1", "c2", "c3", "f3", "f4", "g4") if text in str(records)] == [
-        "c0", "c1", "c2", "f3", "g4"
-    ]  # fmt: skip
+    assert [
+        text for text in ("c0", "c1", "c2", "c3", "f3", "f4", "g4") if text in str(records)
+    ] == ["c0", "c1", "c2", "f3", "g4"]
     foldlog("export", "g", "--output", "g.jsonl")
     assert foldlog("import", "g.jsonl", "--db", "other.db").status == 0
-    (name,) = (row["conversation"] for row in foldlog("list", "--db", "other.db", "--json").document["conversations"])
+    (name,) = (
+        row["conversation"]
+        for row in foldlog("list", "--db", "other.db", "--json").document["conversations"]
+    )
     again = foldlog("log", name, "--db", "other.db", "--json").document
     assert [event["content"] for event in again["events"]] == ["c0", "c1", "c2", "f3", "g4"]
 
@@ -88,14 +98,30 @@ def test_two_forks_are_compared_since_their_common_past(foldlog, forks):
     assert divergence(foldlog, "f", "empty") == (5, None, None, None)
     forks.fork("c", 2, "h")
     assert divergence(foldlog, "h", "g") == (2, 2, None, "c2")
-    assert foldlog("diff", "g", "c").out.splitlines()[0] == "g and c share 3 events; the first divergent event is 3"
+    assert (
+        foldlog("diff", "g", "c").out.splitlines()[0]
+        == "g and c share 3 events; the first divergent event is 3"
+    )
     table, differing = foldlog("diff", "g", "c").out.split("the events that differ")
-    assert [line.split()[-1] for line in differing.splitlines() if line[1:6].isspace()] == ["f3", "g4", "c3"]
+    assert [line.split()[-1] for line in differing.splitlines() if line[1:6].isspace()] == [
+        "f3",
+        "g4",
+        "c3",
+    ]
     assert {line.split()[0]: line.split()[1:] for line in table.splitlines()[2:6]} == {
-        "requests": ["5", "4"], "replies": ["0", "0"], "calls": ["0", "0"], "errors": ["0", "0"]
-    }  # fmt: skip
-    assert [run["requests"] for run in foldlog("diff", "g", "c", "--json").document["runs"]] == [5, 4]
-    assert foldlog("diff", "f", "empty").out == "f and empty share 5 events; neither has another event\n"
+        "requests": ["5", "4"],
+        "replies": ["0", "0"],
+        "calls": ["0", "0"],
+        "errors": ["0", "0"],
+    }
+    assert [run["requests"] for run in foldlog("diff", "g", "c", "--json").document["runs"]] == [
+        5,
+        4,
+    ]
+    assert (
+        foldlog("diff", "f", "empty").out
+        == "f and empty share 5 events; neither has another event\n"
+    )
     forks.append("empty", said("same", "one"), expected_version=5)
     forks.append("f", said("same", "other"), expected_version=5)
     assert divergence(foldlog, "empty", "f") == (5, 6, "one", "other")
@@ -113,7 +139,9 @@ def test_two_imports_of_one_source_have_equal_events(foldlog):
         foldlog("import", path, "--conversation", name)
     equal = "a and {} share no stored event, but have {} equal events each; {}\n"
     assert foldlog("diff", "a", "b").out == equal.format("b", 286, "neither has another event")
-    assert foldlog("diff", "a", "c").out.startswith(equal.format("c", 100, "the first divergent event is 100"))
+    assert foldlog("diff", "a", "c").out.startswith(
+        equal.format("c", 100, "the first divergent event is 100")
+    )
 
 
 def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(foldlog, forks):
@@ -130,7 +158,10 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
     forks.fork("c", 1, "b")
 
     def names(*options):
-        return [re.match(" *[^ ]+", line)[0] for line in foldlog("list", "--short", *options).out.splitlines()[1:]]
+        return [
+            re.match(" *[^ ]+", line)[0]
+            for line in foldlog("list", "--short", *options).out.splitlines()[1:]
+        ]
 
     assert names() == ["c", "  b", "  f", "    empty", "    g", "d", "  a"]
     assert names("--reverse") == ["g", "f", "empty", "d", "c", "b", "a"]
@@ -149,7 +180,9 @@ def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks
     note = "foldlog: note: 3 forks are copied as conversations of their own, with all events\n"
     assert foldlog("store", "copy", "foldlog.db", "copy.db").err == note
     assert foldlog("store", "copy", "foldlog.db", "one.db", "c").err == ""
-    assert foldlog("store", "copy", "foldlog.db", "one.db", "c", "f").err.startswith("foldlog: note: 1 fork is copied")
+    assert foldlog("store", "copy", "foldlog.db", "one.db", "c", "f").err.startswith(
+        "foldlog: note: 1 fork is copied"
+    )
 
 
 def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):

@@ -43,7 +43,11 @@ def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories
     for number in range(1, 14):
         above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["uuid"]
         name = f"n{number}"
-        said = replied(name, above, text(name), response=f"m{number}") if number % 2 else asked(name, above, name)
+        said = (
+            replied(name, above, text(name), response=f"m{number}")
+            if number % 2
+            else asked(name, above, name)
+        )
         records.append(said)
     history = imported(histories, "tree", records)
     for record in records:
@@ -55,13 +59,17 @@ def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories
 
 
 def in_view(view):
-    """The source ids of a View's events, the texts of its summaries, and whether a condensation is requested."""
+    """The source ids of a View's events, the texts of its summaries, and whether a condensation is
+    requested.
+    """
     shown = [event.content if event.id < 0 else event.origin.id for event in view]
     return shown, view.unhandled_condensation_request
 
 
 @pytest.mark.parametrize("seed", some(range(12), 4))
-def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_there(histories, seed):
+def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_there(
+    histories, seed
+):
     chance = random.Random(seed)
     records = [v1.message("n0", parent_id=None)]
     for number in range(1, 16):
@@ -70,7 +78,12 @@ def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_th
         forgets = v1.condensation(name, *chance.sample(before, min(3, number)), parent_id=above)
         if chance.random() < 0.5:
             forgets |= {"summary": f"{name}: summary", "summary_offset": 0}
-        asks = {"kind": "CondensationRequest", "id": name, "source": "environment", "parent_id": above}
+        asks = {
+            "kind": "CondensationRequest",
+            "id": name,
+            "source": "environment",
+            "parent_id": above,
+        }
         records.append(chance.choice([v1.message(name, parent_id=above)] * 3 + [forgets, asks]))
     above = {record["id"]: record["parent_id"] for record in records}
     history = imported(histories, "tree", records, "openhands-v1")
@@ -90,7 +103,11 @@ def test_a_fork_at_any_step_of_a_tree_of_openhands_shows_the_branch_that_ends_th
 def test_a_fork_at_a_call_or_a_result_has_the_whole_response_and_all_its_results(histories):
     calls = [replied("b", "a", use("c1")), replied("c", "b", use("c2"))]
     results = [result("d", "b", "c1"), result("e", "c", "c2")]
-    later = [asked("f", "e", "other"), replied("g", "f", use("c3"), response="m2"), asked("h", "a", "no")]
+    later = [
+        asked("f", "e", "other"),
+        replied("g", "f", use("c3"), response="m2"),
+        asked("h", "a", "no"),
+    ]
     history = imported(histories, "c1", [asked("a", None), *calls, *results, *later])
     for name in "bcde":
         fork = history.fork(at_source=name)
@@ -117,11 +134,16 @@ def test_a_fork_at_a_record_of_several_events_has_only_whole_records(histories, 
     ids = dict.fromkeys(event.origin.id for event in history.events() if event.origin.id)
     forks = [list(history.fork(at_source=each).export()) for each in ids]
     assert forks == [records[: len(fork)] for fork in forks]
-    assert [len(fork) for fork in forks[:3]] == {"otlp-genai": [1, 2, 3], "pydantic-ai": [1, 3, 3]}[format]
+    assert [len(fork) for fork in forks[:3]] == {"otlp-genai": [1, 2, 3], "pydantic-ai": [1, 3, 3]}[
+        format
+    ]
 
 
 def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_counts(histories):
-    records = [{"id": n, "source": "user", "action": "message", "args": {"content": str(n)}} for n in (4, 7, 4, 9)]
+    records = [
+        {"id": n, "source": "user", "action": "message", "args": {"content": str(n)}}
+        for n in (4, 7, 4, 9)
+    ]
     history = imported(histories, "v0", records, "openhands-v0")
     for name in (7, "7"):
         assert shown(history.fork(at_source=name)) == [4, 7]
@@ -130,7 +152,9 @@ def test_ids_that_are_numbers_are_found_as_texts_too_and_the_last_of_equal_ids_c
 
 def test_an_id_that_no_event_has_and_a_version_beside_it_are_refused(histories):
     history = imported(histories, "c1", [asked("a", None)])
-    with pytest.raises(InvalidArgument, match="'c1' has no event with the source id 'z' among its 1 event"):
+    with pytest.raises(
+        InvalidArgument, match="'c1' has no event with the source id 'z' among its 1 event"
+    ):
         history.fork(at_source="z")
     with pytest.raises(InvalidArgument, match="not both"):
         history.fork(at=1, at_source="a")
@@ -143,7 +167,9 @@ def test_the_async_face_forks_at_a_source_id_too(tmp_path):
     async def forked():
         async with aio.open(tmp_path / "s.db") as histories:
             history = histories["c1"]
-            await history.append_records([asked("a", None), asked("b", "a"), asked("c", "a")], format=CLAUDE_CODE)
+            await history.append_records(
+                [asked("a", None), asked("b", "a"), asked("c", "a")], format=CLAUDE_CODE
+            )
             fork = await history.fork(at_source="b")
             return [event.origin.id for event in await fork.view()]
 
@@ -165,7 +191,12 @@ def test_the_command_forks_at_a_source_id(foldlog, write):
 
 
 def test_results_that_others_part_from_their_response_are_not_gathered(histories):
-    records = [asked("a", None), replied("b", "a", use("c1")), asked("x", "b", "wait"), result("d", "x", "c1")]
+    records = [
+        asked("a", None),
+        replied("b", "a", use("c1")),
+        asked("x", "b", "wait"),
+        result("d", "x", "c1"),
+    ]
     history = imported(histories, "c1", records)
     assert shown(history.fork(at_source="b")) == ["a", "b"]
     assert isinstance(history.fork(at_source="d").view().events[-1], Observation)

@@ -1,4 +1,6 @@
-"""Commands that messages tell a person to run: each works as printed, for the store that was given."""
+"""Commands that messages tell a person to run: each works as printed, for the store that was
+given.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def _no_store():
 def store(tmp_path):
     """A store that is not the default one, with a conversation whose id a shell would part."""
     with open_store(tmp_path / "my store.db") as store:
-        store.append("my $id", [Message(source="user", content=str(n)) for n in range(3)], expected_version=0)
+        store.append(
+            "my $id", [Message(source="user", content=str(n)) for n in range(3)], expected_version=0
+        )
     return "my store.db"
 
 
@@ -73,9 +77,15 @@ def test_an_error_names_the_store_that_was_given(foldlog, store, run_hint, monke
 def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
     for recorded, typed in [
         (None, "pip install 'foldlog[llm]'"),
-        ({"url": "file:///my%20code", "dir_info": {"editable": True}}, "pip install -e '/my code[llm]'"),
+        (
+            {"url": "file:///my%20code", "dir_info": {"editable": True}},
+            "pip install -e '/my code[llm]'",
+        ),
         ({"url": "file:///code", "dir_info": {}}, "pip install '/code[llm]'"),
-        ({"url": "file:///f-0.1-py3-none-any.whl", "archive_info": {}}, "pip install '/f-0.1-py3-none-any.whl[llm]'"),
+        (
+            {"url": "file:///f-0.1-py3-none-any.whl", "archive_info": {}},
+            "pip install '/f-0.1-py3-none-any.whl[llm]'",
+        ),
         ({"url": "https://host/foldlog.git", "vcs_info": {}}, "pip install 'foldlog[llm]'"),
     ]:
         (tmp_path / "METADATA").write_text("Name: foldlog\n")
@@ -86,10 +96,14 @@ def test_an_extra_is_installed_from_where_foldlog_was(tmp_path, monkeypatch):
 
 
 def test_every_text_about_an_extra_follows_one_rule():
-    """The product asks where foldlog was installed from; the documents say how it is done in a checkout."""
+    """The product asks where foldlog was installed from; the documents say how it is done in a
+    checkout.
+    """
     told = [*ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/*.py"), ROOT / "README.md"]
     sources = [
-        path for room in ("eventstore", "projections", "condensers", "foldlog") for path in ROOT.glob(f"{room}/**/*.py")
+        path
+        for room in ("eventstore", "projections", "condensers", "foldlog")
+        for path in ROOT.glob(f"{room}/**/*.py")
     ]
     assert [path for path in (*told, *sources) if "install 'foldlog[" in path.read_text()] == []
 
@@ -112,10 +126,17 @@ def texts(path: Path) -> list[str]:
         and node.body
         and isinstance(node.body[0], ast.Expr)
     }
-    documented |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.keyword) and node.arg == "help"}
+    documented |= {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.keyword) and node.arg == "help"
+    }
     joined = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
     parts = {id(part) for node in joined for part in node.values}
-    found = ["".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values) for node in joined]
+    found = [
+        "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+        for node in joined
+    ]
     return found + [
         node.value
         for node in ast.walk(tree)
@@ -130,14 +151,20 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
     monkeypatch.delenv("FOLDLOG_DB", raising=False)
     hints.use_store("my store.db")
     seen = 0
-    paths = (path for room in ("foldlog", "eventstore", "projections") for path in (ROOT / room).rglob("*.py"))
+    paths = (
+        path
+        for room in ("foldlog", "eventstore", "projections")
+        for path in (ROOT / room).rglob("*.py")
+    )
     for path in (path for path in paths if "'foldlog " in path.read_text()):
         for text in (each for each in texts(path) if "foldlog " in each):
             for typed in HINT.findall(hints.completed(text)):
                 name = next((name for name in NAMES if f"{typed} ".startswith(f"{name} ")), "")
                 arguments = shlex.split(typed)[len(name.split()) :]
                 if name and "--help" not in arguments:
-                    numbered = ["1" if word in ("A", "B", "V", "EVENT") else word for word in arguments]
+                    numbered = [
+                        "1" if word in ("A", "B", "V", "EVENT") else word for word in arguments
+                    ]
                     command_named(name).make_context(name, numbered)
                     assert {"my store.db", "STORE", "X"} & {*arguments}, f"{path}: {text}"
                     seen += 1

@@ -8,7 +8,14 @@ from datetime import timedelta
 import pytest
 
 import foldlog
-from foldlog import Action, Annotation, ConversationErased, Message, NoCondensationAvailable, Observation
+from foldlog import (
+    Action,
+    Annotation,
+    ConversationErased,
+    Message,
+    NoCondensationAvailable,
+    Observation,
+)
 from foldlog._formats.conversion import written
 from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
@@ -30,22 +37,38 @@ def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, mon
         with pytest.raises(foldlog.errors.InvalidOption, match=f"options need a URL: {url}$"):
             foldlog.open(path)
     assert list(tmp_path.iterdir()) == []
-    for name in (tmp_path / "new.db?mode=rwc", f"{tmp_path}/new.db?why=rwc"):  # part of the name of a file
+    # part of the name of a file
+    for name in (tmp_path / "new.db?mode=rwc", f"{tmp_path}/new.db?why=rwc"):
         foldlog.open(name).close()
         assert pathlib.Path(name).exists()
 
 
 def test_a_history_without_events_is_empty_in_every_method(histories):
     history = histories["c1"]
-    assert (len(history), history.version(), len(history.view()), history.view().to_messages()) == (0, 0, 0, [])
+    assert (len(history), history.version(), len(history.view()), history.view().to_messages()) == (
+        0,
+        0,
+        0,
+        [],
+    )
     assert (len(history.sent()), len(history.sent(0))) == (0, 0)
-    assert (list(history.events()), history.tail(3), history.open_calls(), history.close_open_calls()) == (
+    assert (
+        list(history.events()),
+        history.tail(3),
+        history.open_calls(),
+        history.close_open_calls(),
+    ) == (
         [],
         (),
         (),
         (),
     )
-    assert (len(history.at(0)), len(history.prepare()), history.pop(), history.lifetimes().events) == (0, 0, (), ())
+    assert (
+        len(history.at(0)),
+        len(history.prepare()),
+        history.pop(),
+        history.lifetimes().events,
+    ) == (0, 0, (), ())
     assert history.difference(0, 0).entered == ()
     for ask in (lambda: history.at(1), lambda: history.difference(0, 1)):
         with pytest.raises(NoSuchVersion, match="has no version 1; it is at version 0"):
@@ -64,7 +87,12 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
     history.append(messages("one"))
     assert histories.erase("c1", reason="asked").version == 1
     asked = [
-        *(lambda: history.version(), lambda: history.view(), lambda: history.at(0), lambda: list(history.events())),
+        *(
+            lambda: history.version(),
+            lambda: history.view(),
+            lambda: history.at(0),
+            lambda: list(history.events()),
+        ),
         *(
             lambda: history.tail(1),
             lambda: history.open_calls(),
@@ -73,7 +101,11 @@ def test_an_erased_history_is_an_error_in_every_method(histories):
             history.condense,
         ),
         *(lambda: history.why(0), lambda: history.difference(0, 0), history.lifetimes, history.pop),
-        *(lambda: history.append(messages("two")), lambda: history.append_tool_result("k", "x"), lambda: len(history)),
+        *(
+            lambda: history.append(messages("two")),
+            lambda: history.append_tool_result("k", "x"),
+            lambda: len(history),
+        ),
     ]
     for ask in asked:
         with pytest.raises(ConversationErased):
@@ -91,19 +123,26 @@ def test_a_tool_may_change_the_arguments_of_a_call_that_it_is_given(histories):
         assert [each.arguments for each in calls()] == [{"command": "ls", "env": {"A": "1"}}]
     history.append_tool_result(call, "done")
     assert history.view()[1].arguments == {"command": "ls", "env": {"A": "1"}}
-    assert history.view().to_messages("anthropic")[1]["content"][0]["input"] == {"command": "ls", "env": {"A": "1"}}
+    assert history.view().to_messages("anthropic")[1]["content"][0]["input"] == {
+        "command": "ls",
+        "env": {"A": "1"},
+    }
 
 
 @pytest.mark.parametrize("range", [(-2,), (0, -1)], ids=str)
 def test_a_negative_end_of_a_range_is_refused(histories, range):
     histories["c1"].append(messages("one", "two"))
-    with pytest.raises(foldlog.errors.InvalidArgument, match=r"is -[12]; use a whole number from 0 to"):
+    with pytest.raises(
+        foldlog.errors.InvalidArgument, match=r"is -[12]; use a whole number from 0 to"
+    ):
         histories["c1"].events(*range)
 
 
 def test_an_open_call_without_an_id_is_named_by_its_event(histories):
     histories["c1"].append([*messages("one"), Action(tool="run", arguments={})])
-    with pytest.raises(InvalidEvent, match="no action opened a call 'k'; the open calls are event 1; nothing was"):
+    with pytest.raises(
+        InvalidEvent, match="no action opened a call 'k'; the open calls are event 1; nothing was"
+    ):
         histories["c1"].append_tool_result("k", "done")
 
 
@@ -117,14 +156,19 @@ def test_the_module_has_no_other_names():
 
 def test_a_version_or_an_id_that_is_no_number_is_named(history):
     history.append(messages("one"))
-    for ask in (lambda: history.at("1"), lambda: history.why("1"), lambda: history.difference(0, "1")):
+    for ask in (
+        lambda: history.at("1"),
+        lambda: history.why("1"),
+        lambda: history.difference(0, "1"),
+    ):
         with pytest.raises(TypeError, match="is a whole number, not '1'"):
             ask()
 
 
 def test_histories_are_counted_and_always_true(histories):
     assert (len(histories), bool(histories)) == (0, True)
-    assert (len(histories["a"]), bool(histories["a"])) == (0, True)  # "history or another" is this one
+    # "history or another" is this one
+    assert (len(histories["a"]), bool(histories["a"])) == (0, True)
     for name in ("a", "b"):
         histories[name].append(Message(source="user", content="hi"))
     histories.erase("a", reason="asked to")
@@ -132,7 +176,8 @@ def test_histories_are_counted_and_always_true(histories):
     assert " object at 0x" not in f"{histories!r} {histories['b']!r} {histories.maintenance!r}"
 
 
-# -- export: the conversation as it stands, and the View ---------------------------------------------------------------
+# -- export: the conversation as it stands, and the View
+# ---------------------------------------------------------------
 
 
 def exported(history, format=None, **how):
@@ -178,9 +223,16 @@ def test_an_export_is_the_conversation_as_it_stands():
 
 def test_branches_of_a_source_are_exported_as_it_wrote_them_and_a_retraction_takes_parts_of_a_record():
     def line(uuid, parent, content, kind="user"):
-        return {"type": kind, "uuid": uuid, "parentUuid": parent, "message": {"role": kind, "content": content}}
+        return {
+            "type": kind,
+            "uuid": uuid,
+            "parentUuid": parent,
+            "message": {"role": kind, "content": content},
+        }
 
-    result = [{"type": "tool_result", "tool_use_id": call, "content": f"of {call}"} for call in ("x", "y")]
+    result = [
+        {"type": "tool_result", "tool_use_id": call, "content": f"of {call}"} for call in ("x", "y")
+    ]
     calls = [{"type": "tool_use", "id": call, "name": "look", "input": {}} for call in ("x", "y")]
     records = [
         line("1", None, "first"),
@@ -212,14 +264,18 @@ def test_the_format_of_an_export_is_that_of_the_first_record_also_after_document
 
 
 def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
-    with foldlog.open("memory:", condenser={"type": "observation_masking", "attention_window": 1}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "observation_masking", "attention_window": 1}
+    ) as histories:
         history = histories["c"]
-        history.append_records(map(json.loads, SAMPLE.read_text().splitlines()), format="openhands-v1")
+        history.append_records(
+            map(json.loads, SAMPLE.read_text().splitlines()), format="openhands-v1"
+        )
         sent = history.prepare().to_messages("openai")
         assert "<MASKED>" in str(sent)
         assert list(history.export(view=True)) == sent
         for name in written():
-            (*_, last) = map(json.dumps, history.export(name, view=True))
+            *_, last = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
         assert list(histories["nobody"].export(view=True)) == []
 
@@ -232,19 +288,36 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         ("atif", ["hm", "ok"]),
     ],
 )
-def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(format: str, kept: list[str]):
-    thought = [{"type": "thinking", "thinking": text, "signature": "s"} for text in ("old", "hm", "ok")]
+def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(
+    format: str, kept: list[str]
+):
+    thought = [
+        {"type": "thinking", "thinking": text, "signature": "s"} for text in ("old", "hm", "ok")
+    ]
     reasoning = {"summary": [{"type": "summary_text", "text": "so"}]}
     notes: list[str] = []
     with foldlog.open("memory:", condenser={"type": "clear_thinking", "keep": 2}) as histories:
         history = histories["c"]
         for thinking in ([thought[0]], [thought[1]]):
             history.append(
-                [Message(source="user", content="a"), Message(source="agent", content="b", thinking=thinking)]
+                [
+                    Message(source="user", content="a"),
+                    Message(source="agent", content="b", thinking=thinking),
+                ]
             )
         call = Action(tool="t", call_id="k", thinking=[thought[2]])
-        history.append([Message(source="user", content="a"), call, Observation(content="c", call_id="k", cause=5)])
-        told = {"origin": Origin(format="openai-responses", id="rs"), "data": reasoning, "shown": True}
+        history.append(
+            [
+                Message(source="user", content="a"),
+                call,
+                Observation(content="c", call_id="k", cause=5),
+            ]
+        )
+        told = {
+            "origin": Origin(format="openai-responses", id="rs"),
+            "data": reasoning,
+            "shown": True,
+        }
         history.append(Annotation(name="reasoning", stays_with_next=True, **told))
         history.append(Message(source="agent", content="d"))
         history.prepare()
@@ -256,33 +329,51 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(forma
 @pytest.mark.parametrize("given", [["a"], "user"])
 def test_values_without_names_are_refused_with_what_is_expected(histories, given):
     history = histories["c"]
-    with pytest.raises(foldlog.errors.InvalidArgument, match=r"^documents is a dict of values by name, not ."):
+    with pytest.raises(
+        foldlog.errors.InvalidArgument, match=r"^documents is a dict of values by name, not ."
+    ):
         history.append(messages("hi"), documents=given)
     for call in (lambda: histories.list(given), lambda: histories.create("c", given)):
-        with pytest.raises(foldlog.errors.InvalidArgument, match=r"^attributes is a dict of values by name, not ."):
+        with pytest.raises(
+            foldlog.errors.InvalidArgument, match=r"^attributes is a dict of values by name, not ."
+        ):
             call()
-    with pytest.raises(foldlog.errors.InvalidArgument, match=r"^meta is a dict of values by name, not ."):
+    with pytest.raises(
+        foldlog.errors.InvalidArgument, match=r"^meta is a dict of values by name, not ."
+    ):
         history.append_reply({"role": "assistant", "content": "hi"}, meta=given)
     assert history.version() == 0
 
 
 WRONG = {
-    "append takes one event or chat message, or several, not of type int": lambda history: history.append(
-        [*messages("hi"), 5]
+    "append takes one event or chat message, or several, not of type int": lambda history: (
+        history.append([*messages("hi"), 5])
     ),
     "a View is made of events, not of 1; ": lambda history: foldlog.View.from_events([1]),
-    "a View is made of events, not of {'role': ": lambda history: history.view().then([{"role": "user"}]),
+    "a View is made of events, not of {'role': ": (
+        lambda history: history.view().then([{"role": "user"}])
+    ),
     "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
     "records are a list": lambda history: history.append_records(None, format="openai-chat"),
-    "source is what foldlog.open": lambda history: list(history._histories.maintenance.copy_from("s.db")),
-    "foldlog.open(URL) returns": lambda history: list(history._histories.maintenance.differences_from("s.db")),
+    "source is what foldlog.open": lambda history: list(
+        history._histories.maintenance.copy_from("s.db")
+    ),
+    "foldlog.open(URL) returns": lambda history: list(
+        history._histories.maintenance.differences_from("s.db")
+    ),
     "older_than is a datetime.timedelta": lambda history: history.close_open_calls(older_than=5),
     "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
         messages("hi"), expected_version=-1
     ),
-    "attribute 'share' is 1.5; attributes are a map": lambda history: history.set_attributes(user="u", share=1.5),
-    "attribute 'tags' is ['a', 1]; attributes are": lambda history: history.set_attributes(done=True, tags=["a", 1]),
-    "5 is not a map; attributes are": lambda history: history.append(messages("hi"), documents={"attributes": 5}),
+    "attribute 'share' is 1.5; attributes are a map": lambda history: history.set_attributes(
+        user="u", share=1.5
+    ),
+    "attribute 'tags' is ['a', 1]; attributes are": lambda history: history.set_attributes(
+        done=True, tags=["a", 1]
+    ),
+    "5 is not a map; attributes are": lambda history: history.append(
+        messages("hi"), documents={"attributes": 5}
+    ),
 }
 
 
@@ -290,7 +381,9 @@ def test_an_argument_of_a_wrong_type_or_value_is_named(histories):
     history = histories["c"]
     history.append(messages("before"))
     for said, call in WRONG.items():
-        with pytest.raises((TypeError, foldlog.errors.InvalidArgument, InvalidEvent), match=re.escape(said)):
+        with pytest.raises(
+            (TypeError, foldlog.errors.InvalidArgument, InvalidEvent), match=re.escape(said)
+        ):
             call(history)
     assert history.version() == 1
 

@@ -23,8 +23,13 @@ def installed(foldlog, tmp_path, monkeypatch):
     [entry] = re.findall(r"```toml\n.*?\]\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (tmp_path / "site/hello-1.dist-info").mkdir(parents=True)
     (tmp_path / "site/hello.py").write_text(code)
-    (tmp_path / "site/hello-1.dist-info/METADATA").write_text("Metadata-Version: 2.1\nName: hello\nVersion: 1\n")
-    entries = f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken = nothing:there\n"
+    (tmp_path / "site/hello-1.dist-info/METADATA").write_text(
+        "Metadata-Version: 2.1\nName: hello\nVersion: 1\n"
+    )
+    entries = (
+        f"[foldlog.commands]\n{entry.replace(chr(34), '')}list = hello:hello\nbroken ="
+        " nothing:there\n"
+    )
     entries += "shout = shout:run\n"
     (tmp_path / "site/shout.py").write_text(SHOUT)
     (tmp_path / "site/hello-1.dist-info/entry_points.txt").write_text(entries)
@@ -48,7 +53,10 @@ def test_the_command_of_a_package_runs_and_is_listed(installed):
 def test_a_command_that_cannot_be_loaded_is_named(installed):
     ran = installed("broken")
     assert ran.status == 2
-    assert "the command 'broken' of hello cannot be loaded: No module named 'nothing'; correct or uninstall" in ran.err
+    assert (
+        "the command 'broken' of hello cannot be loaded: No module named 'nothing'; correct or"
+        " uninstall" in ran.err
+    )
 
 
 def test_the_options_of_a_command_are_of_their_types(installed):

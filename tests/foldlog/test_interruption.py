@@ -17,7 +17,9 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "agent_loop.py"
 
 
 def call(name, *, response="r1", **fields):
-    return Action(tool="run", arguments={"command": name}, call_id=name, response_id=response, **fields)
+    return Action(
+        tool="run", arguments={"command": name}, call_id=name, response_id=response, **fields
+    )
 
 
 def result(name, content="done"):
@@ -30,11 +32,15 @@ def waiting(history):
 
 def shown(history):
     """What the model is told of each call."""
-    return {m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"}
+    return {
+        m["tool_call_id"]: m["content"] for m in history.view().to_messages() if m["role"] == "tool"
+    }
 
 
 def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_shows_both(history):
-    history.append([Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")])
+    history.append(
+        [Message(source="user", content="go"), call("a"), call("b"), result("a", "it is done")]
+    )
     assert shown(history) == {}
     (recorded,) = history.close_open_calls("the power failed")
     assert recorded.event == Observation(
@@ -51,7 +57,9 @@ def test_an_answered_call_is_hidden_while_its_sibling_waits_and_interrupting_sho
 
 
 def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
-    history.append([Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")])
+    history.append(
+        [Action(tool="run"), Action(tool="run"), call("a"), result("a"), call("a", response="r2")]
+    )
     assert [action.id for action in history.open_calls()] == [0, 1, 4]
     history.close_open_calls()
     assert history.open_calls() == ()
@@ -61,7 +69,9 @@ def test_calls_without_an_id_or_with_the_same_one_are_answered_each(history):
 def overtake(history, monkeypatch, before):
     """Make the next View that ``history`` reads an older one, as if others had been quicker."""
     views, current = [before], history._views.current
-    monkeypatch.setattr(history._views, "current", lambda name: views.pop() if views else current(name))
+    monkeypatch.setattr(
+        history._views, "current", lambda name: views.pop() if views else current(name)
+    )
 
 
 def test_a_call_that_another_program_answers_first_gets_no_second_observation(history, monkeypatch):
@@ -74,11 +84,15 @@ def test_a_call_that_another_program_answers_first_gets_no_second_observation(hi
 
 
 def test_a_retraction_of_another_program_is_read_before_calls_are_interrupted(history, monkeypatch):
-    history.append([Message(source="user", content="go"), CondensationAction(forgotten_event_ids=[0])])
+    history.append(
+        [Message(source="user", content="go"), CondensationAction(forgotten_event_ids=[0])]
+    )
     history.append([call("a"), call("b"), Message(source="user", content="no")])
     before = history.view()
     history.retract(4)
-    history._store.project(history.id, lambda writing: writing.put_records(PROJECTION, (), replace_all=True))
+    history._store.project(
+        history.id, lambda writing: writing.put_records(PROJECTION, (), replace_all=True)
+    )
     overtake(history, monkeypatch, before)
     assert [recorded.event.call_id for recorded in history.close_open_calls()] == ["a", "b"]
 
@@ -97,19 +111,25 @@ def test_open_are_the_calls_that_no_observation_answers_in_order_at_each_version
     waiting_at = [[], ["a"], ["a", "b"], ["b"], ["b"], ["b", "c"], ["b"], [], []]
     for version, expected in enumerate(waiting_at):
         assert [action.call_id for action in history.at(version).open_calls] == expected
-        assert history.at(version).open_calls == View.from_events(list(history.events(0, version))).open_calls
+        assert (
+            history.at(version).open_calls
+            == View.from_events(list(history.events(0, version))).open_calls
+        )
     history.append(call("d"))
     assert waiting(history) == ["d"]
     for reason in ("", " \n"):
         history.append(call(f"e{reason}"))
         history.close_open_calls(reason)
-        assert shown(history)[f"e{reason}"].startswith("interrupted: the program stopped before it recorded a result")
+        assert shown(history)[f"e{reason}"].startswith(
+            "interrupted: the program stopped before it recorded a result"
+        )
     history.append(call("f"))
     history.append(CondensationAction(forgotten_event_ids=[history.version() - 1]))
     assert waiting(history) == []
 
 
-# -- a crash ----------------------------------------------------------------------------------------------------------
+# -- a crash
+# --------------------------------------------------------------------------------------------------
 
 AGENT = """
 import importlib.util, json, sys
@@ -154,14 +174,18 @@ def run_agent(store: Path, *commands: str) -> subprocess.CompletedProcess[str]:
 
 def test_an_agent_that_is_killed_in_a_call_runs_what_had_not_begun_and_repeats_nothing(tmp_path):
     store = tmp_path / "agent.db"
-    killed = run_agent(store, "echo one | tee one.txt", "kill -KILL $PPID", "echo three > three.txt")
+    killed = run_agent(
+        store, "echo one | tee one.txt", "kill -KILL $PPID", "echo three > three.txt"
+    )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert (tmp_path / "one.txt").exists()
     assert not (tmp_path / "three.txt").exists()
     with foldlog.open(f"sqlite:///{store}") as histories:
         history = histories["agent"]
         assert waiting(history) == ["call-1", "call-2"]
-        assert shown(history) == {}, "the model would be told of none, not even of the one that was done"
+        assert shown(history) == {}, (
+            "the model would be told of none, not even of the one that was done"
+        )
 
     again = run_agent(store)
     assert again.returncode == 0, again.stderr
@@ -175,6 +199,15 @@ def test_an_agent_that_is_killed_in_a_call_runs_what_had_not_begun_and_repeats_n
         assert told["call-1"].startswith("unknown: this call may have run, key ")
         assert told["call-2"] == "(no output)"
         assert [type(event).__name__ for event in history.events()] == [
-            "Message", "Action", "Action", "Action", "Annotation", "Observation", "Annotation", "Observation",
-            "Annotation", "Observation", "Message",
-        ]  # fmt: skip
+            "Message",
+            "Action",
+            "Action",
+            "Action",
+            "Annotation",
+            "Observation",
+            "Annotation",
+            "Observation",
+            "Annotation",
+            "Observation",
+            "Message",
+        ]

@@ -1,4 +1,6 @@
-"""Commands on encrypted conversations without their key: nothing is told that cannot be known, and the key is named."""
+"""Commands on encrypted conversations without their key: nothing is told that cannot be known, and
+the key is named.
+"""
 
 from pathlib import Path
 
@@ -70,13 +72,17 @@ def test_a_backup_needs_no_key_and_says_what_it_did_not_check(locked):
     ran = locked("store", "backup", "copy.db")
     assert (ran.status, "verified" in ran.out) == (0, False)
     assert (
-        "note: conversation 'a-long-name', it could not be checked: conversation 'a-long-name' is encrypted under key"
-        in ran.err
+        "note: conversation 'a-long-name', it could not be checked: conversation 'a-long-name' is"
+        " encrypted under key" in ran.err
     )
 
 
 @pytest.mark.parametrize(
-    "how, done", [("--dry-run", "none of these holds the text."), ("--yes", "none of these holds the text now.")]
+    "how, done",
+    [
+        ("--dry-run", "none of these holds the text."),
+        ("--yes", "none of these holds the text now."),
+    ],
 )
 def test_a_redaction_names_what_it_could_not_search(locked, how, done):
     with face.open("foldlog.db", keys=KeyRing([KEY])) as histories:
@@ -90,7 +96,10 @@ def test_a_redaction_names_what_it_could_not_search(locked, how, done):
     assert "of 1 conversation; none" in ran.err
     assert "2 conversations could not be searched" in ran.err
     stay = locked(*command, "--json").document["stay"]
-    assert {each["conversation"] for each in stay if "under key" in each["problem"]} == {"a-long-name", "b"}
+    assert {each["conversation"] for each in stay if "under key" in each["problem"]} == {
+        "a-long-name",
+        "b",
+    }
 
 
 def test_figures_of_all_tell_how_many_conversations_they_lack(locked):
@@ -131,8 +140,13 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     monkeypatch.delenv("FOLDLOG_KEY")
     ran = foldlog("import", five_messages, "--conversation", "c")
     assert (ran.status, "five (openhands-v1): not imported" in ran.out) == (1, True)
-    assert f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or open" in ran.err
-    assert [one["conversation"] for one in foldlog("list", "--json").document["conversations"]] == ["b"]
+    assert (
+        f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or"
+        " open" in ran.err
+    )
+    assert [one["conversation"] for one in foldlog("list", "--json").document["conversations"]] == [
+        "b"
+    ]
     plain = "sqlite:///foldlog.db?plain=allowed"
     assert foldlog("import", five_messages, "--conversation", "c", "--db", plain).status == 0
     assert foldlog("import", five_messages, "--conversation", "c").status == 0  # it is there

@@ -23,7 +23,9 @@ from tests.how_many import some
 from tests.reading import reading
 
 
-def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding(foldlog, five_messages, tmp_path):
+def test_a_backup_is_a_store_that_answers_the_same_and_damage_in_it_is_a_finding(
+    foldlog, five_messages, tmp_path
+):
     foldlog("import", five_messages)
     done = foldlog("store", "backup", "copy.db")
     assert done.status == 0
@@ -62,9 +64,15 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
     part.touch()
     journal.touch()
     with open_store("foldlog.db") as store:
-        store.database.recorder.transact(lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part)))
+        store.database.recorder.transact(
+            lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part))
+        )
     ran = foldlog("store", "verify")
-    assert (ran.status, "'foldlog store vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (1, True, False)
+    assert (ran.status, "'foldlog store vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (
+        1,
+        True,
+        False,
+    )
     foldlog("store", "vacuum")
     assert (foldlog("store", "verify").status, part.exists(), journal.exists()) == (0, False, False)
 
@@ -89,7 +97,9 @@ def test_a_backup_is_restored_and_says_where_the_old_file_is(foldlog, five_messa
     foldlog("store", "erase", "five", "--yes", "--reason", "asked to")
     done = foldlog("store", "restore", "copy.db", "--yes")
     assert done.status == 1
-    assert "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
+    assert (
+        "restored 6 events of 1 conversation, every event verified; the former file is " in done.out
+    )
     assert "conversations that were erased exist again: 'five'; " in done.err
     assert "'foldlog store erase five --reason TEXT' erases them again" in done.err
     assert foldlog("view", "five", "--json").status == 0
@@ -128,11 +138,15 @@ REMOVALS = {
 
 
 def _full(*_: object) -> None:
-    raise StoreUnavailable(f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}", kind="full")
+    raise StoreUnavailable(
+        f"cannot write: database or disk is full; free some space{NOTHING_WRITTEN}", kind="full"
+    )
 
 
 @pytest.mark.parametrize("command", REMOVALS.values(), ids=REMOVALS)
-def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, five_messages, monkeypatch, command):
+def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(
+    foldlog, five_messages, monkeypatch, command
+):
     assert foldlog("import", five_messages).status == 0
     with monkeypatch.context() as full:
         full.setattr(SQLiteRecorder, "compact", _full)
@@ -144,7 +158,9 @@ def test_a_removal_whose_bytes_stay_on_a_full_disk_says_what_is_done(foldlog, fi
     assert foldlog(*command, "--json").document[of][0]["bytes_pending"] is False
 
 
-def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(foldlog, five_messages, monkeypatch):
+def test_an_erasure_whose_rows_stay_on_a_full_disk_is_an_erasure(
+    foldlog, five_messages, monkeypatch
+):
     assert foldlog("import", five_messages).status == 0
     with monkeypatch.context() as full:
         full.setattr(unfinished, "delete_rows", _full)
@@ -179,7 +195,9 @@ def test_an_erasure_that_ends_after_its_forks_is_unfinished(foldlog, five_messag
 
 
 @pytest.mark.parametrize("named", [(), ("one", "two")])
-def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, five_messages, monkeypatch, named):
+def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(
+    foldlog, five_messages, monkeypatch, named
+):
     for name in ("one", "two"):
         foldlog("import", five_messages, "--conversation", name)
         assert foldlog("view", name).status == 0  # which makes its events
@@ -197,7 +215,14 @@ def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(foldlog, f
 @pytest.mark.parametrize(
     "command, unbuffered",
     some(
-        [("list --short", ""), ("list --short", "1"), ("list --json", ""), ("export five", "1"), ("list --help", "")], 2
+        [
+            ("list --short", ""),
+            ("list --short", "1"),
+            ("list --json", ""),
+            ("export five", "1"),
+            ("list --help", ""),
+        ],
+        2,
     ),
 )
 def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unbuffered):
@@ -209,7 +234,9 @@ def test_a_full_disk_behind_stdout_is_named(foldlog, five_messages, command, unb
             env={**os.environ, "PYTHONUNBUFFERED": unbuffered},
         )  # fmt: skip
     assert ran.returncode == 1
-    assert "the system refused stdout: No space left on device; the output is not whole" in ran.stderr
+    assert (
+        "the system refused stdout: No space left on device; the output is not whole" in ran.stderr
+    )
     assert len(ran.stderr.splitlines()) == 1
     refused = foldlog("export", "five", "--output", "/dev/full")
     assert "the system refused /dev/full: No space left on device" in refused.err
@@ -219,7 +246,9 @@ def test_a_stdout_that_is_closed_is_refused(foldlog, five_messages):
     foldlog("import", five_messages)
     assert foldlog("view", "five").status == 0  # which makes its events
     command = [sys.executable, "-m", "foldlog", "retract", "five", "--to", "1"]
-    ran = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False)
+    ran = subprocess.run(
+        ["sh", "-c", '"$@" >&-', "sh", *command], stderr=subprocess.PIPE, text=True, check=False
+    )
     assert (ran.returncode, ran.stderr.count("\n")) == (2, 1)
     assert "stdout is closed" in ran.stderr
     assert foldlog("list", "--json").document["conversations"][0]["version"] == 6

@@ -1,4 +1,6 @@
-"""What a notebook shows: tables without markup of their texts; a repr that is short and asks no database."""
+"""What a notebook shows: tables without markup of their texts; a repr that is short and asks no
+database.
+"""
 
 from __future__ import annotations
 

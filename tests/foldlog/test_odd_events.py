@@ -1,7 +1,9 @@
-"""Events that no program should write, and some do: none of them makes a command or a method fail for a whole store.
+"""Events that no program should write, and some do: none of them makes a command or a method fail
+for a whole store.
 
-Commands and methods are found in the application and in the classes, so a new one is tried by itself. ``VALUES`` and
-``given`` have values for what they require; a method that requires another value is passed over.
+Commands and methods are found in the application and in the classes, so a new one is tried by
+itself. ``VALUES`` and ``given`` have values for what they require; a method that requires another
+value is passed over.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ def result(content: Any, **fields: Any) -> Observation:
 
 
 def unknown(body: bytes = b'{"a": 1}', **fields: Any) -> UnknownEvent:
-    return UnknownEvent(**{"stored_kind": "of.tomorrow", "stored_schema": 1, "body": body, **fields})
+    return UnknownEvent(
+        **{"stored_kind": "of.tomorrow", "stored_schema": 1, "body": body, **fields}
+    )
 
 
 def at(*moment: int, hours: int = 0) -> datetime:
@@ -75,27 +79,44 @@ def at(*moment: int, hours: int = 0) -> datetime:
 
 
 ODD: dict[str, Callable[[], Event | list[Event]]] = {
-    "retraction of all": lambda: [said(), Retraction(version=0, reason=STEERS)],  # first: it hides what is before it
+    # first: it hides what is before it
+    "retraction of all": lambda: [said(), Retraction(version=0, reason=STEERS)],
     "time of Go": lambda: said(timestamp=at(1, 1, 1)),
     "time before 1970": lambda: said(timestamp=at(1969, 12, 31, 23, 59, 59)),
     "last time": lambda: said(timestamp=at(9999, 12, 31, 23, 59, 59)),
     "time before year 1": lambda: said(timestamp=at(1, 1, 1, hours=14)),
     "time after year 9999": lambda: said(timestamp=at(9999, 12, 31, 23, hours=-14)),
-    "offset with seconds": lambda: said(timestamp=datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))),
-    "time without a zone": lambda: said(origin=Origin(format="openai-chat", time="0001-01-01T00:00:00")),
+    "offset with seconds": lambda: said(
+        timestamp=datetime(2026, 1, 1, tzinfo=timezone(timedelta(seconds=1172)))
+    ),
+    "time without a zone": lambda: said(
+        origin=Origin(format="openai-chat", time="0001-01-01T00:00:00")
+    ),
     "time that is none": lambda: said(origin=Origin(format="openai-chat", time=STEERS)),
-    "far time of a source": lambda: said(origin=Origin(format="openai-chat", time="9999-12-31T23:00:00-14:00")),
-    "not a number": lambda: called({"v": NAN, WORD: -INFINITY}, origin=Origin(format="openai-chat", id=NAN)),
+    "far time of a source": lambda: said(
+        origin=Origin(format="openai-chat", time="9999-12-31T23:00:00-14:00")
+    ),
+    "not a number": lambda: called(
+        {"v": NAN, WORD: -INFINITY}, origin=Origin(format="openai-chat", id=NAN)
+    ),
     "not a number, native": lambda: called({"v": NAN}),
     "usage of a source": lambda: said(
-        meta={"usage": {"prompt_tokens": NAN, "completion_tokens": -1}, "cost": INFINITY, "model": 7},
+        meta={
+            "usage": {"prompt_tokens": NAN, "completion_tokens": -1},
+            "cost": INFINITY,
+            "model": 7,
+        },
         origin=Origin(format="openai-chat"),
     ),
     "usage": lambda: Message(
-        source="agent", content=WORD, meta={"usage": "many", "cost": "dear", "model": [], "reply": {}}
+        source="agent",
+        content=WORD,
+        meta={"usage": "many", "cost": "dear", "model": [], "reply": {}},
     ),
     "huge usage": lambda: Message(
-        source="agent", content=WORD, meta={"usage": {"prompt_tokens": 10**30}, "cost": 1.7e308, "model": STEERS}
+        source="agent",
+        content=WORD,
+        meta={"usage": {"prompt_tokens": 10**30}, "cost": 1.7e308, "model": STEERS},
     ),
     "empty text": lambda: said(""),
     "no parts": lambda: said(()),
@@ -103,7 +124,9 @@ ODD: dict[str, Callable[[], Event | list[Event]]] = {
     "part without a type": lambda: said([{"text": WORD}, {"type": None}, {"type": 7, "text": 7}]),
     "part that steers": lambda: said([{"type": STEERS, STEERS: STEERS}]),
     "image that is none": lambda: said([{"type": "image_url", "image_url": {"url": 7}}]),
-    "image without a url": lambda: said([{"type": "image_url", "image_url": "data:,x"}, {"type": "image_url"}]),
+    "image without a url": lambda: said(
+        [{"type": "image_url", "image_url": "data:,x"}, {"type": "image_url"}]
+    ),
     "text that steers": lambda: said(f"{WORD} {STEERS}"),
     "lone surrogates": lambda: said(f"{WORD} \ud800", meta={"\udfff": "\ud800"}),
     "long line": lambda: said(f"{WORD} " + "x" * 300_000),
@@ -120,19 +143,27 @@ ODD: dict[str, Callable[[], Event | list[Event]]] = {
     "result of no call": lambda: result(
         WORD, tool=STEERS, call_id="nobody", extras={STEERS: NAN}, origin=Origin(format="x")
     ),
-    "system prompt in the middle": lambda: SystemMessage(content=WORD, tools=[7, None, {STEERS: STEERS}]),
+    "system prompt in the middle": lambda: SystemMessage(
+        content=WORD, tools=[7, None, {STEERS: STEERS}]
+    ),
     "names of an annotation": lambda: Annotation(name=STEERS, data={STEERS: {STEERS: [STEERS]}}),
-    "report of a condenser": lambda: Annotation(name="condenser", data=[{"condenser": 7, "failure": [], "cost": "x"}]),
+    "report of a condenser": lambda: Annotation(
+        name="condenser", data=[{"condenser": 7, "failure": [], "cost": "x"}]
+    ),
     "documents": lambda: DocumentChanges(changed={STEERS: {"value": nested(50)}}),
     "unknown kind": lambda: unknown(f'{{"{WORD}": 1}}'.encode()),
     "unknown kind that is shown": lambda: unknown(shown=True),
     "unknown kind that steers": lambda: unknown(stored_kind=STEERS),
     "unknown kind of no JSON": lambda: unknown(b"\xff\xfe"),
     "unknown kind of a list": lambda: unknown(b"[]"),
-    "format of tomorrow": lambda: said(origin=Origin(format=STEERS, id={"a": [STEERS]}, rest=nested(20))),
+    "format of tomorrow": lambda: said(
+        origin=Origin(format=STEERS, id={"a": [STEERS]}, rest=nested(20))
+    ),
     "rest of bytes": lambda: said(origin=Origin(format="claude-code", id=7, rest=b"\x00\xff")),
     "rest that is no record": lambda: said(origin=Origin(format="claude-code", rest=WORD)),
-    "rest of nothing": lambda: [said(origin=Origin(format="codex", rest=each)) for each in ([], [None], "", 10**9)],
+    "rest of nothing": lambda: [
+        said(origin=Origin(format="codex", rest=each)) for each in ([], [None], "", 10**9)
+    ],
     "metadata of a condensation": lambda: [
         said(),
         CondensationAction(
@@ -149,14 +180,38 @@ ODD: dict[str, Callable[[], Event | list[Event]]] = {
     "request that steers": lambda: CondensationRequest(reason=STEERS),
     "cause that is later": lambda: said(cause=10**9),
     "meta that steers": lambda: said(meta={STEERS: STEERS, "traceparent": 7, "shown_version": []}),
-    "extra": lambda: said(extra={STEERS: nested(30), "later": NAN}, origin=Origin(format="openai-chat")),
-    "thinking": lambda: Message(source="agent", content=WORD, thinking=[{"type": STEERS}, {"thinking": 7}, {}]),
+    "extra": lambda: said(
+        extra={STEERS: nested(30), "later": NAN}, origin=Origin(format="openai-chat")
+    ),
+    "thinking": lambda: Message(
+        source="agent", content=WORD, thinking=[{"type": STEERS}, {"thinking": 7}, {}]
+    ),
 }
-IDS = ["one", f"steers {STEERS}", "\ud800", "../../up", "x" * 3_000, "--help", "a b'\"$(c)", "一" * 50]
+IDS = [
+    "one",
+    f"steers {STEERS}",
+    "\ud800",
+    "../../up",
+    "x" * 3_000,
+    "--help",
+    "a b'\"$(c)",
+    "一" * 50,
+]
 """Ids of conversations that hold one message each."""
 REFUSED = {
-    *("time before year 1", "time after year 9999", "too deep", "not a number, native", "rest of bytes"),
-    *("unknown kind of no JSON", "unknown kind of a list", "cause that is later", "condensation of nothing"),
+    *(
+        "time before year 1",
+        "time after year 9999",
+        "too deep",
+        "not a number, native",
+        "rest of bytes",
+    ),
+    *(
+        "unknown kind of no JSON",
+        "unknown kind of a list",
+        "cause that is later",
+        "condensation of nothing",
+    ),
 }
 """What is refused when it is appended."""
 STRUCTURAL = "unknown structural kind"
@@ -165,7 +220,9 @@ ALL = "all"
 
 
 def fill(path: str | Path, names: Sequence[str]) -> list[str]:
-    """Append each odd event between others to a conversation of its own, and to one with all. Return what is taken."""
+    """Append each odd event between others to a conversation of its own, and to one with all.
+    Return what is taken.
+    """
     taken = []
     with api.open(path) as histories:
         for number, name in enumerate(names):
@@ -183,7 +240,8 @@ def fill(path: str | Path, names: Sequence[str]) -> list[str]:
     return taken
 
 
-# -- commands ---------------------------------------------------------------------------------------------------------
+# -- commands
+# --------------------------------------------------------------------------------------------------
 
 NO_STORE = {"demo", "serve"}
 """``serve`` waits: see ``test_no_page_fails_because_of_one_event``."""
@@ -198,22 +256,46 @@ MORE: Mapping[str, Sequence[str]] = {
     "list": ["--long", "--sort tokens", "user=one"],
     "log": ["all --full", "all --all", "all --since 1969-01-01"],
     "search": [f"{WORD} --in all", f"{WORD} --since 0001-01-01"],
-    "store redact": [f"--matching {WORD} --dry-run --reason r --yes", "--matching nothing --reason r --yes"],
-    "export": ["--to audit.db", "all --view --format openai-chat", "all --view --format anthropic-messages"],
+    "store redact": [
+        f"--matching {WORD} --dry-run --reason r --yes",
+        "--matching nothing --reason r --yes",
+    ],
+    "export": [
+        "--to audit.db",
+        "all --view --format openai-chat",
+        "all --view --format anthropic-messages",
+    ],
     "store verify": ["--print-heads", "--views", "--views --repair"],
     "show": ["all --documents"],
 }
 """Lines with options, without the name of the command."""
 VALUES: Mapping[str, str | None] = {
-    "ID": ALL, "EVENT": "1", "A": "1", "B": "3", "NEW": "fork", "WORDS": WORD, "PATH": "chat.jsonl", "FILE": "copy.db",
-    "BACKUP": "good.db", "FROM": "foldlog.db", "TO": "target.db", "NAME": None, "NAME=VALUE": None,
-    "TEXT": "asked for", "V": "40", "TIME": "9d",
-}  # fmt: skip
-"""A value for each argument and each required option, by the name that the help gives it; None leaves it out."""
+    "ID": ALL,
+    "EVENT": "1",
+    "A": "1",
+    "B": "3",
+    "NEW": "fork",
+    "WORDS": WORD,
+    "PATH": "chat.jsonl",
+    "FILE": "copy.db",
+    "BACKUP": "good.db",
+    "FROM": "foldlog.db",
+    "TO": "target.db",
+    "NAME": None,
+    "NAME=VALUE": None,
+    "TEXT": "asked for",
+    "V": "40",
+    "TIME": "9d",
+}
+"""A value for each argument and each required option, by the name that the help gives it; None
+leaves it out.
+"""
 
 
 def lines_of(name: str) -> Iterator[str]:
-    """Yield the lines that try a command: for the whole store if it can, for one conversation, and with options."""
+    """Yield the lines that try a command: for the whole store if it can, for one conversation, and
+    with options.
+    """
     parameters = command_named(name).params
     words = []
     for parameter in parameters:
@@ -263,7 +345,8 @@ def add_other_files() -> None:
 
 
 COMMAND_NAMES = sorted(
-    (name for names in COMMANDS.values() for name in names if name not in NO_STORE), key=lambda name: name in LAST
+    (name for names in COMMANDS.values() for name in names if name not in NO_STORE),
+    key=lambda name: name in LAST,
 )
 
 
@@ -282,31 +365,61 @@ def test_no_command_fails_because_of_one_event(foldlog, odd):
     assert failures(foldlog, COMMAND_NAMES, "", "--json") == []
 
 
-# -- methods ----------------------------------------------------------------------------------------------------------
+# -- methods
+# --------------------------------------------------------------------------------------------------
 
 CHANGES = {
-    *("retract", "pop", "condense", "request_condensation", "close_open_calls", "redact", "erase", "expire", "rekey"),
+    *(
+        "retract",
+        "pop",
+        "condense",
+        "request_condensation",
+        "close_open_calls",
+        "redact",
+        "erase",
+        "expire",
+        "rekey",
+    ),
     *("vacuum", "fork", "create", "import_", "copy_from", "back_up"),
 }
 """Called after those that read."""
 BY_A_CALLER = {"register", "lease", "close"}
 """What takes functions of the caller, or ends the test."""
 NOT_OF_AN_EVENT: Mapping[str, tuple[type[Exception], ...]] = {
-    "step": (NoCondensationAvailable,), "prepare": (NoCondensationAvailable,),
-    "condense": (NoCondensationAvailable,), "export": (OtherFormat, NotWritten),
-}  # fmt: skip
+    "step": (NoCondensationAvailable,),
+    "prepare": (NoCondensationAvailable,),
+    "condense": (NoCondensationAvailable,),
+    "export": (OtherFormat, NotWritten),
+}
 """What a method raises of a sound conversation too."""
 
 
 def given(folder: Path, other: Store) -> Mapping[str, Any]:
-    """A value for each required parameter, by its name, or by the names of its method and its own."""
+    """A value for each required parameter, by its name, or by the names of its method and its
+    own.
+    """
     return {
-        "conversation": ALL, "words": WORD, "source_id": 7, "format": "openai-chat", "path": str(folder / "backup.db"),
-        "import_ path": str(folder / "chat.jsonl"), "create conversation": "created", "erase conversation": "odd 0",
-
-        "source": other, "age": timedelta(days=9_999), "reason": "asked for", "version": 40, "event_id": 1,
-        "before": 1, "after": 3, "at": 3, "new_id": "fork of methods", "name": "attributes", "event": 1, "count": 3,
-    }  # fmt: skip
+        "conversation": ALL,
+        "words": WORD,
+        "source_id": 7,
+        "format": "openai-chat",
+        "path": str(folder / "backup.db"),
+        "import_ path": str(folder / "chat.jsonl"),
+        "create conversation": "created",
+        "erase conversation": "odd 0",
+        "source": other,
+        "age": timedelta(days=9_999),
+        "reason": "asked for",
+        "version": 40,
+        "event_id": 1,
+        "before": 1,
+        "after": 3,
+        "at": 3,
+        "new_id": "fork of methods",
+        "name": "attributes",
+        "event": 1,
+        "count": 3,
+    }
 
 
 def methods(of: type) -> list[str]:
@@ -360,22 +473,36 @@ DOORS: Mapping[str, Callable[[Any, Any], object]] = {
     "arguments": lambda history, value: history.append(called({"v": value})),
     "meta": lambda history, value: history.append(said(meta={"v": value})),
     "content": lambda history, value: history.append(said(value)),
-    "part": lambda history, value: history.append(said([{"type": "text", "text": "x", "v": value}])),
+    "part": lambda history, value: history.append(
+        said([{"type": "text", "text": "x", "v": value}])
+    ),
     "document": lambda history, value: history.append((), documents={"d": {"v": value}}),
     "attribute": lambda history, value: history.set_attributes(v=value),
     "record": lambda history, value: history.append_records(
         [{"role": "user", "content": "x", "v": value}], format="openai-chat"
     ),
-    "reply": lambda history, value: history.append_reply({"role": "assistant", "content": "x", "v": value}),
-    "arguments of a reply": lambda history, value: history.append_reply(
-        {"role": "assistant", "tool_calls": [{"id": "1", "function": {"name": "t", "arguments": value}}]}
+    "reply": lambda history, value: history.append_reply(
+        {"role": "assistant", "content": "x", "v": value}
     ),
-    "cost": lambda history, value: history.append_reply({"role": "assistant", "content": "x"}, cost=value),
-    "time": lambda history, value: history.append_reply({"role": "assistant", "content": "x"}, timestamp=value),
+    "arguments of a reply": lambda history, value: history.append_reply(
+        {
+            "role": "assistant",
+            "tool_calls": [{"id": "1", "function": {"name": "t", "arguments": value}}],
+        }
+    ),
+    "cost": lambda history, value: history.append_reply(
+        {"role": "assistant", "content": "x"}, cost=value
+    ),
+    "time": lambda history, value: history.append_reply(
+        {"role": "assistant", "content": "x"}, timestamp=value
+    ),
     "meta of a reply": lambda history, value: history.append_reply(
         {"role": "assistant", "content": "x"}, meta={"v": value}
     ),
-    "result": lambda history, value: (history.append(called({})), history.append_tool_result("1", {"v": value})),
+    "result": lambda history, value: (
+        history.append(called({})),
+        history.append_tool_result("1", {"v": value}),
+    ),
     "extras": lambda history, value: (
         history.append(called({})),
         history.append_tool_result("1", "x", extras={"v": value}),
@@ -397,20 +524,35 @@ def test_no_export_fails_because_of_one_event(odd, view):
     with api.open(odd[0]) as histories:
         for format in formats().values():
             with suppress(OtherFormat, NotWritten):
-                records = list(histories[ALL].export(format.name, view=view, notes=lambda note: None))
-                json_text(records if format.document is None else format.document(records), exact=True)
+                records = list(
+                    histories[ALL].export(format.name, view=view, notes=lambda note: None)
+                )
+                json_text(
+                    records if format.document is None else format.document(records), exact=True
+                )
 
 
 def test_no_page_fails_because_of_one_event(tmp_path, odd):
     shutil.copy(odd[0], tmp_path / "odd.db")
-    with open_store(f"sqlite:///{tmp_path}/odd.db") as store, asking(application(store, token=None)) as client:
-        rows = [row for row in store.iter_conversations() if row.id != STRUCTURAL and row.id.isprintable()]
+    with (
+        open_store(f"sqlite:///{tmp_path}/odd.db") as store,
+        asking(application(store, token=None)) as client,
+    ):
+        rows = [
+            row
+            for row in store.iter_conversations()
+            if row.id != STRUCTURAL and row.id.isprintable()
+        ]
         asked = [("conversations", {}), ("search", {"words": WORD})]
         for row in rows:
             asked += [("history", {"id": row.id}), ("gists", {"id": row.id, "start": 0})]
         asked += [("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))]
         answers = [(path, given, client.get(f"/api/{path}", params=given)) for path, given in asked]
-        assert [(path, given, answer.text[:300]) for path, given, answer in answers if answer.status != 200] == []
+        assert [
+            (path, given, answer.text[:300])
+            for path, given, answer in answers
+            if answer.status != 200
+        ] == []
         assert client.get("/metrics").status == 200
 
 

@@ -47,7 +47,9 @@ def write_over(histories, path):
 @pytest.mark.parametrize("read", [import_folder, import_files, write_over])
 def test_another_process_does_not_take_itself_for_the_last_one(tmp_path, read):
     path = tmp_path / "history.db"
-    (tmp_path / "chat.jsonl").write_text('{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n')
+    (tmp_path / "chat.jsonl").write_text(
+        '{"role": "user", "content": "a"}\n{"role": "assistant", "content": "b"}\n'
+    )
     with foldlog.open(path) as histories:
         histories["c1"].append(HELLO)
         assert histories.search("hello")

@@ -1,4 +1,6 @@
-"""Traces and metrics, by the real SDK with exporters in memory: from an event to its trace and back."""
+"""Traces and metrics, by the real SDK with exporters in memory: from an event to its trace and
+back.
+"""
 
 import asyncio
 import gzip
@@ -79,7 +81,9 @@ def parent_of(event):
     return int(trace_id, 16), int(span_id, 16)
 
 
-@pytest.mark.parametrize("keys", [None, KeyRing(b64encode(bytes(range(32))).decode())], ids=["plain", "encrypted"])
+@pytest.mark.parametrize(
+    "keys", [None, KeyRing(b64encode(bytes(range(32))).decode())], ids=["plain", "encrypted"]
+)
 def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
     with foldlog.open(tmp_path / "s.db", keys=keys) as histories:
         with seen.provider.get_tracer("app").start_as_current_span("request") as request:
@@ -92,7 +96,11 @@ def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
     assert len(seen.spans("foldlog.open")) == 2
     for event in events:
         span = places[parent_of(event)]
-        assert span.attributes["foldlog.event.first"] <= event.id <= span.attributes["foldlog.event.last"]
+        assert (
+            span.attributes["foldlog.event.first"]
+            <= event.id
+            <= span.attributes["foldlog.event.last"]
+        )
         assert span.attributes["foldlog.conversation"] == "c1"
     assert appends[0].parent.span_id == request.get_span_context().span_id
     told = seen.metrics()
@@ -104,7 +112,9 @@ def test_an_event_leads_to_its_trace_and_back(seen, tmp_path, keys):
 @pytest.mark.parametrize("database", ["sqlite", "encrypted", "postgresql"])
 def test_a_repeated_append_is_the_same_one_whoever_traces(request, tmp_path, database):
     keys = KeyRing(b64encode(bytes(32)).decode()) if database == "encrypted" else None
-    url = request.getfixturevalue("postgres_url")() if database == "postgresql" else tmp_path / "s.db"
+    url = (
+        request.getfixturevalue("postgres_url")() if database == "postgresql" else tmp_path / "s.db"
+    )
     own = Message(source="agent", content="with a meta", meta={"mine": 1})
 
     def opened(traced):
@@ -152,7 +162,10 @@ def test_an_append_that_fails_says_so_without_its_message(seen):
     with foldlog.open("memory:") as histories, pytest.raises(VersionConflict):
         histories["c1"].append(said(), expected_version=7)
     [span] = seen.spans("foldlog.append")
-    assert (span.status.status_code, span.attributes["error.type"]) == (trace.StatusCode.ERROR, "VersionConflict")
+    assert (span.status.status_code, span.attributes["error.type"]) == (
+        trace.StatusCode.ERROR,
+        "VersionConflict",
+    )
     assert seen.metrics()["foldlog.conflicts"] == 1
     assert "foldlog.appends" not in seen.metrics()
 
@@ -162,7 +175,9 @@ def test_the_async_face_has_the_trace_of_its_caller(seen, tmp_path):
         async with foldlog.aio.open(tmp_path / "s.db") as histories:
 
             async def one(number):
-                with seen.provider.get_tracer("app").start_as_current_span(f"request {number}") as request:
+                with seen.provider.get_tracer("app").start_as_current_span(
+                    f"request {number}"
+                ) as request:
                     [recorded] = await histories["c1"].append([said()])
                     await histories["c1"].prepare()
                 assert parent_of(recorded.event)[0] == request.get_span_context().trace_id
@@ -173,7 +188,10 @@ def test_the_async_face_has_the_trace_of_its_caller(seen, tmp_path):
     spans = {span.context.span_id: span for span in seen.spans()}
     assert len(seen.spans("foldlog.append")) == len(seen.spans("foldlog.prepare")) == 20
     assert not any("gen_ai.conversation.compacted" in span.attributes for span in seen.spans())
-    assert all(spans[span.parent.span_id].name.startswith("request") for span in seen.spans("foldlog.append"))
+    assert all(
+        spans[span.parent.span_id].name.startswith("request")
+        for span in seen.spans("foldlog.append")
+    )
 
 
 @pytest.mark.parametrize("contents", [False, True])
@@ -181,11 +199,18 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     seen = Seen(contents=contents)
     try:
         with OpenAIServer(Text("a summary")) as server:
-            model = LLM(LLMConfig(model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0))
+            model = LLM(
+                LLMConfig(
+                    model="openai/gpt-4o-mini", base_url=server.url, api_key="sk-secret", retries=0
+                )
+            )
             condenser = LLMSummarizingCondenser(model, max_size=10, keep_first=1)
             with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
                 histories["c1"].append(
-                    [Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}") for n in range(11)]
+                    [
+                        Message(source=("user", "agent")[n % 2], content=f"{SECRET} {n}")
+                        for n in range(11)
+                    ]
                 )
                 histories["c1"].prepare()
                 action = list(histories["c1"].events())[-1]
@@ -207,16 +232,22 @@ def test_a_condensation_has_its_calls_of_a_model_below_it(contents, tmp_path):
     assert "sk-secret" not in seen.everything()
     told = seen.metrics()
     assert told["foldlog.condensations", "events"] == told["foldlog.condensations", "made"] == 1
-    assert told["gen_ai.client.token.usage", "input"] == call.attributes["gen_ai.usage.input_tokens"]
+    assert (
+        told["gen_ai.client.token.usage", "input"] == call.attributes["gen_ai.usage.input_tokens"]
+    )
     assert told["foldlog.view.events"] < 11
     assert told["foldlog.view.tokens"] > 0
     assert "foldlog.tokens.saved" in told
 
 
 def test_a_model_that_fails_is_counted(seen, tmp_path):
-    condenser = LLMSummarizingCondenser(Scripted(failed("timeout", SECRET)), max_size=10, keep_first=1)
+    condenser = LLMSummarizingCondenser(
+        Scripted(failed("timeout", SECRET)), max_size=10, keep_first=1
+    )
     with foldlog.open(tmp_path / "s.db", condenser=condenser) as histories:
-        histories["c1"].append([Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)])
+        histories["c1"].append(
+            [Message(source=("user", "agent")[n % 2], content=SECRET) for n in range(11)]
+        )
         histories["c1"].prepare()
     assert seen.metrics()["foldlog.condensations", "failed"] == 1
     assert SECRET not in seen.everything()
@@ -263,7 +294,10 @@ def test_a_collector_is_sent_the_spans_and_metrics_that_the_page_lists(tmp_path)
     with ThreadingHTTPServer(("127.0.0.1", 0), Collector) as collector:
         threading.Thread(target=collector.serve_forever, daemon=True).start()
         url = f"http://127.0.0.1:{collector.server_port}/v1"
-        traces, reader = TracerProvider(), PeriodicExportingMetricReader(OTLPMetricExporter(f"{url}/metrics"))
+        traces, reader = (
+            TracerProvider(),
+            PeriodicExportingMetricReader(OTLPMetricExporter(f"{url}/metrics")),
+        )
         traces.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(f"{url}/traces")))
         meters = MeterProvider([reader])
         otel.instrument(traces, meters)
@@ -292,6 +326,8 @@ def test_a_collector_is_sent_the_spans_and_metrics_that_the_page_lists(tmp_path)
     }
     assert spans == {"foldlog.open", "foldlog.append", "foldlog.prepare", "foldlog.condense"}
     assert {"foldlog.appends", "foldlog.append.bytes", "foldlog.view.tokens"} <= sums
-    listed = set(re.findall(r"`((?:foldlog|gen_ai)\.[\w.]+)`", PAGE.partition("## OpenTelemetry")[2]))
+    listed = set(
+        re.findall(r"`((?:foldlog|gen_ai)\.[\w.]+)`", PAGE.partition("## OpenTelemetry")[2])
+    )
     assert spans | sums | otel._COUNTERS.keys() | otel._HISTOGRAMS.keys() <= listed
     assert not any(SECRET.encode() in body for bodies in received.values() for body in bodies)

@@ -1,4 +1,6 @@
-"""Each command prints what its golden file has; ``python -m tests.golden.outputs`` makes the files again."""
+"""Each command prints what its golden file has; ``python -m tests.golden.outputs`` makes the files
+again.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,16 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 CASES = [pytest.param(name, marks=pytest.mark.long) if name == "demo" else name for name in NAMES]
-"""Shorter than the demo: test_cli.py, test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work."""
+"""Shorter than the demo: test_cli.py,
+test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work.
+"""
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_command_prints_what_its_file_has(name: str, folder: Path):
-    assert output_of(name, folder) == file_of(name).read_text(encoding="utf-8"), "python -m tests.golden.outputs"
+    assert output_of(name, folder) == file_of(name).read_text(encoding="utf-8"), (
+        "python -m tests.golden.outputs"
+    )
 
 
 def test_each_file_is_of_a_command():

@@ -1,4 +1,6 @@
-"""What the server tells of one run beside its columns: texts, what was needed again, notes, progress, and one file."""
+"""What the server tells of one run beside its columns: texts, what was needed again, notes,
+progress, and one file.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,11 @@ def test_events_come_in_full_and_a_part_at_a_time(client, monkeypatch):
 
 def test_what_was_dropped_and_needed_again_is_told_with_its_places(client):
     (condensation,) = client.get("/api/dropped", {"id": "c"}).json()["condensations"]
-    assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (2, 2, 3)
+    assert (condensation["condensation"], condensation["events"], condensation["dropped"]) == (
+        2,
+        2,
+        3,
+    )
     assert condensation["terms"] == [{"term": "src/alpha.py", "event": 0, "needed_in": 3}]
 
 
@@ -81,20 +87,34 @@ def test_one_pass_finds_what_a_look_at_each_condensation_finds(tmp_path):
             store.ingest(f"sample-{number}", iter(history.events))
         for row in store.iter_conversations():
             views = Views(store)
-            each = [dropped_by(store, views, row.id, action.id) for action in condensations(store, row.id)]
+            each = [
+                dropped_by(store, views, row.id, action.id)
+                for action in condensations(store, row.id)
+            ]
             wanted = [
-                (one.condensation.id, len(one.events), {(term.term, term.event, term.needed_in) for term in one.needed})
+                (
+                    one.condensation.id,
+                    len(one.events),
+                    {(term.term, term.event, term.needed_in) for term in one.needed},
+                )
                 for one in each
                 if one is not None
             ]
             assert [
-                (one.condensation, one.events, {(term.term, term.event, term.needed_in) for term in one.terms})
+                (
+                    one.condensation,
+                    one.events,
+                    {(term.term, term.event, term.needed_in) for term in one.terms},
+                )
                 for one in needed_again(store, row.id)
             ] == wanted
 
 
 def test_a_term_that_two_condensations_dropped_was_needed_again_by_both(store):
-    more = [CondensationAction(forgotten_event_ids=[3, 4]), Message(source="agent", content="src/alpha.py, please")]
+    more = [
+        CondensationAction(forgotten_event_ids=[3, 4]),
+        Message(source="agent", content="src/alpha.py, please"),
+    ]
     store.ingest("d", iter([*needing(), *more]))
     assert [one.terms for one in needed_again(store, "d")] == [
         (DroppedTermDocument("src/alpha.py", 0, 3),),
@@ -108,7 +128,10 @@ def test_a_note_is_kept_beside_the_events_changed_and_removed(client, store):
     note(client, None, "a run to remember")
     note(client, 3, "")
     told = client.get("/api/notes", {"id": "c"}).json()["notes"]
-    assert [(each["event"], each["text"]) for each in told] == [(None, "a run to remember"), (3, "")]
+    assert [(each["event"], each["text"]) for each in told] == [
+        (None, "a run to remember"),
+        (3, ""),
+    ]
     assert note(client, 3, None).json()["notes"] == told[:1]
     assert store.conversation("c") == head
     store.append("c", [Message(source="user", content="more")], expected_version=5)
@@ -189,7 +212,10 @@ def test_progress_counts_the_events_that_are_read(client, store, monkeypatch):
 
 def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_made(monkeypatch):
     monkeypatch.setattr(pages, "_NEWEST", 3)
-    with foldlog.open("memory:") as histories, asking(application(histories.store, token=None)) as client:
+    with (
+        foldlog.open("memory:") as histories,
+        asking(application(histories.store, token=None)) as client,
+    ):
         (imported,) = histories.import_(SAMPLE)
         asked = {"id": imported.id}
         before = client.get("/api/opening", asked).json()
@@ -198,13 +224,17 @@ def test_an_import_shows_its_newest_events_and_figures_before_its_events_are_mad
         assert client.get("/api/progress", asked).json() == told
         events = list(imported.events())
         assert [event["id"] for event in before["newest"]] == [0, 1, 2]
-        assert [event["kind"] for event in before["newest"]] == [event_document(e)["kind"] for e in events[-3:]]
+        assert [event["kind"] for event in before["newest"]] == [
+            event_document(e)["kind"] for e in events[-3:]
+        ]
         assert before["history"]["events"]["answers"] == [-1, 0, -1]
         assert before["row"]["title"]
         assert before["row"]["last_event_at"]
         after = client.get("/api/opening", asked).json()
         assert [event["id"] for event in after["newest"]] == [event.id for event in events[-3:]]
-        assert [event.get("content") for event in after["newest"]] == [e.get("content") for e in before["newest"]]
+        assert [event.get("content") for event in after["newest"]] == [
+            e.get("content") for e in before["newest"]
+        ]
 
 
 def test_models_come_beside_the_columns_of_a_page(client):
@@ -218,7 +248,10 @@ def test_the_page_of_a_long_conversation_is_made_once_for_a_version(tmp_path, mo
         store.ingest("c", iter(needing()))
         with asking(application(store, token=None)) as client:
             first = client.get("/api/history", {"id": "c"}).json()
-    with open_store(f"sqlite:///{tmp_path}/long.db") as store, asking(application(store, token=None)) as client:
+    with (
+        open_store(f"sqlite:///{tmp_path}/long.db") as store,
+        asking(application(store, token=None)) as client,
+    ):
         with monkeypatch.context() as patch:
             patch.setattr(pages.Pages, "_fold", None)
             assert client.get("/api/history", {"id": "c"}).json() == first

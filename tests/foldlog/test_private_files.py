@@ -1,4 +1,6 @@
-"""Every file that a command writes is its owner's alone, written through no link, and whole or not there."""
+"""Every file that a command writes is its owner's alone, written through no link, and whole or not
+there.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,11 @@ def test_a_file_is_its_owners_and_nothing_lies_beside_it(foldlog: Any, filled: P
         ran = foldlog(*command.split(), name)
         assert ran.status == 0, ran.err
         name = name.removeprefix("sqlite:///")
-        made = {path.name: stat.S_IMODE(path.stat().st_mode) for path in filled.iterdir() if path.name not in before}
+        made = {
+            path.name: stat.S_IMODE(path.stat().st_mode)
+            for path in filled.iterdir()
+            if path.name not in before
+        }
         made = {other: mode for other, mode in made.items() if not other.startswith("foldlog.db")}
         assert made.pop(name) == 0o600
         assert made.keys() <= {f"{name}-queue", f"{name}-wal", f"{name}-shm"}
@@ -67,7 +73,13 @@ def test_no_command_writes_its_file_over_a_store(foldlog: Any, filled: Path):
     (filled / "link.png").symlink_to("other.png")
     with open_store(f"sqlite:///{filled / 'foldlog.db'}") as store:  # its log is there meanwhile
         for command in REPLACING:
-            for name in ("other.png", "link.png", "foldlog.db", "foldlog.db-wal", "foldlog.db-queue"):
+            for name in (
+                "other.png",
+                "link.png",
+                "foldlog.db",
+                "foldlog.db-wal",
+                "foldlog.db-queue",
+            ):
                 ran = foldlog(*command.split(), name)
                 assert ran.status == 2, (command, name)
                 assert "database" in ran.err
@@ -83,7 +95,10 @@ def test_a_file_is_replaced_only_with_force(foldlog: Any, filled: Path):
         (filled / "out.svg").write_text("precious")
         ran = foldlog(*command.split(), "out.svg")
         assert (ran.status, ran.out) == (2, "")
-        assert ran.err == "foldlog: out.svg exists; choose another name, or replace the file with --force\n"
+        assert (
+            ran.err
+            == "foldlog: out.svg exists; choose another name, or replace the file with --force\n"
+        )
         assert (filled / "out.svg").read_text() == "precious"
         assert foldlog(*command.split(), "out.svg", "--force")[0::2] == (0, "")
         assert (filled / "out.svg").read_bytes() != b"precious"
@@ -117,7 +132,10 @@ def test_a_pipe_is_written_to_and_stays(foldlog: Any, filled: Path):
 def test_a_name_for_an_open_file_is_refused(tmp_path: Path):
     opened = os.open(tmp_path / "out", os.O_RDWR | os.O_CREAT)
     try:
-        with pytest.raises(InvalidOption, match="name the file itself"), whole_file(Path(f"/dev/fd/{opened}")):
+        with (
+            pytest.raises(InvalidOption, match="name the file itself"),
+            whole_file(Path(f"/dev/fd/{opened}")),
+        ):
             raise AssertionError("the block was entered")
     finally:
         os.close(opened)
@@ -166,7 +184,9 @@ def test_an_error_of_the_disk_names_the_file(tmp_path: Path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_and_its_name_are_synced_in_this_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_file_and_its_name_are_synced_in_this_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     done: list[str] = []
     sync, replace = os.fsync, os.replace
 

@@ -13,7 +13,12 @@ from foldlog.eventstore import CondensationAction, Message, Retraction, summary_
 from foldlog.projections import View
 
 PAGE = Path(__file__).parents[2] / "docs" / "MESSAGES.md"
-CAUSES = {"unknown": None, "compaction": "compaction", "return": "return", "system prompt": "system prompt"}
+CAUSES = {
+    "unknown": None,
+    "compaction": "compaction",
+    "return": "return",
+    "system prompt": "system prompt",
+}
 
 
 def rows():
@@ -28,7 +33,13 @@ def ids(cell):
     if cell in ("nothing", "none"):
         return []
     return [
-        "the summary" if each == '"…"' else summary_id(int(each[1:])) if each.startswith("S") else int(each)
+        (
+            "the summary"
+            if each == '"…"'
+            else summary_id(int(each[1:]))
+            if each.startswith("S")
+            else int(each)
+        )
         for each in cell.split()
     ]
 
@@ -40,7 +51,8 @@ def test_the_table_of_the_page_is_what_the_function_decides(row):
     change = change_of_prompt(ids(before), ids(after), CAUSES[cause], condensed_at=at)
     told = re.fullmatch(
         r"none|retraction to (?P<version>\d+)"
-        r"|condensation of (?P<gone>[S\d ]*\d|nothing)( with a summary at (?P<place>\d))?(?P<prompt>, the system.*)?",
+        r"|condensation of (?P<gone>[S\d ]*\d|nothing)( with a summary at"
+        r" (?P<place>\d))?(?P<prompt>, the system.*)?",
         expected,
     )
     assert told is not None
@@ -52,7 +64,9 @@ def test_the_table_of_the_page_is_what_the_function_decides(row):
         place = told["place"] and int(told["place"])
         summary = {} if place is None else {"summary": "the summary", "summary_offset": place}
         metadata = PROMPT_REPLACED if told["prompt"] else {}
-        assert change == CondensationAction(forgotten_event_ids=tuple(ids(told["gone"])), metadata=metadata, **summary)
+        assert change == CondensationAction(
+            forgotten_event_ids=tuple(ids(told["gone"])), metadata=metadata, **summary
+        )
 
 
 def test_the_table_has_each_cause_and_each_event():

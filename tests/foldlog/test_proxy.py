@@ -1,4 +1,6 @@
-"""The configuration of ``docs/how-to/proxy.md``, in a real nginx before a real ``foldlog serve``."""
+"""The configuration of ``docs/how-to/proxy.md``, in a real nginx before a real ``foldlog
+serve``.
+"""
 
 import http.client
 import http.cookiejar
@@ -20,7 +22,9 @@ import foldlog
 from foldlog import Message
 
 CONFIGURATION = re.search(
-    r"^```nginx\n(.*?)^```", (Path(__file__).parents[2] / "docs/how-to/proxy.md").read_text(), re.MULTILINE | re.DOTALL
+    r"^```nginx\n(.*?)^```",
+    (Path(__file__).parents[2] / "docs/how-to/proxy.md").read_text(),
+    re.MULTILINE | re.DOTALL,
 )[1]
 TOKEN = "a token of enough length"
 NGINX = shutil.which("nginx", path="/usr/sbin:/usr/local/sbin:/usr/bin")
@@ -37,14 +41,28 @@ def test_the_page_is_served_through_nginx(tmp_path):
     with foldlog.open(tmp_path / "s.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
-    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=logs.example"]
+    made = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-days",
+        "1",
+        "-subj",
+        "/CN=logs.example",
+    ]
     made += ["-addext", "subjectAltName=DNS:logs.example", "-keyout", key, "-out", certificate]
     subprocess.run(made, check=True, capture_output=True)
-    server = CONFIGURATION.replace("listen 443", f"listen 127.0.0.1:{before}").replace(":8765", f":{behind}")
+    server = CONFIGURATION.replace("listen 443", f"listen 127.0.0.1:{before}").replace(
+        ":8765", f":{behind}"
+    )
     server = re.sub(r"/etc/ssl/\S+\.pem", str(certificate), server)
     server = re.sub(r"/etc/ssl/\S+\.key", str(key), server)
     places = "".join(
-        f"{kind}_temp_path {tmp_path}/{kind};" for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+        f"{kind}_temp_path {tmp_path}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
     )
     (tmp_path / "nginx.conf").write_text(
         f"daemon off; pid {tmp_path}/pid; error_log {tmp_path}/errors; events {{}}\n"
@@ -59,7 +77,16 @@ def test_the_page_is_served_through_nginx(tmp_path):
         request = urllib.request.Request(f"https://logs.example{path}", headers=headers)
         return opener.open(request, timeout=10)
 
-    serving = [sys.executable, "-m", "foldlog", "serve", "--db", tmp_path / "s.db", "--port", str(behind)]
+    serving = [
+        sys.executable,
+        "-m",
+        "foldlog",
+        "serve",
+        "--db",
+        tmp_path / "s.db",
+        "--port",
+        str(behind),
+    ]
     serving += ["--token", TOKEN, "--allow-host", "logs.example"]
     programs = [
         subprocess.Popen(serving, stdout=subprocess.DEVNULL),
@@ -80,10 +107,16 @@ def test_the_page_is_served_through_nginx(tmp_path):
         assert [one["conversation"] for one in listed["conversations"]] == ["c1"]
         with get("/api/follow?id=c1") as stream:
             lines = iter(stream.readline, b"")
-            assert json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"] == 1
+            assert (
+                json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"]
+                == 1
+            )
             with foldlog.open(tmp_path / "s.db") as histories:
                 histories["c1"].append(Message(source="user", content="more"))
-            assert json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"] == 2
+            assert (
+                json.loads(next(line for line in lines if line.startswith(b"data"))[5:])["version"]
+                == 2
+            )
     finally:
         for program in programs:
             program.terminate()

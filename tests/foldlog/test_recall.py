@@ -18,7 +18,9 @@ from tests.how_many import examples
 
 
 def call(history, tool, result, **arguments):
-    [action] = history.append(Action(tool=tool, arguments=arguments, call_id=f"c{history.version()}"))
+    [action] = history.append(
+        Action(tool=tool, arguments=arguments, call_id=f"c{history.version()}")
+    )
     return action, history.append_tool_result(action.event, result)
 
 
@@ -27,20 +29,29 @@ def history():
     with foldlog.open("memory:") as histories:
         history = histories["c1"]
         history.append(
-            [SystemMessage(content="SECRET prompt"), Message(source="user", content="find the order number")]
+            [
+                SystemMessage(content="SECRET prompt"),
+                Message(source="user", content="find the order number"),
+            ]
         )
         call(history, "read", "The order is 4711-X.\n" + "filler " * 900, path="/shop/orders.txt")
         call(history, "read", "nothing here", path="/shop/other.txt")
         call(history, "edit", "done", path="/shop/orders.txt", new="4712")
-        history.append(CondensationAction(forgotten_event_ids=(2, 3, 4, 5), summary="looked", summary_offset=2))
+        history.append(
+            CondensationAction(forgotten_event_ids=(2, 3, 4, 5), summary="looked", summary_offset=2)
+        )
         yield history
 
 
 def ids_in(text):
-    return [int(line.split()[1].rstrip("]")) for line in text.splitlines() if line.startswith("[event ")]
+    return [
+        int(line.split()[1].rstrip("]")) for line in text.splitlines() if line.startswith("[event ")
+    ]
 
 
-def test_words_find_the_best_first_ids_are_read_as_given_and_a_path_gives_calls_with_results(history):
+def test_words_find_the_best_first_ids_are_read_as_given_and_a_path_gives_calls_with_results(
+    history,
+):
     recall = history.recall_tool().recall
     text = recall("order 4711-x")
     assert ids_in(text) == [3, 2, 6, 1], "3 has both words; 2 is forgotten; 6 is newer than 1"
@@ -51,13 +62,21 @@ def test_words_find_the_best_first_ids_are_read_as_given_and_a_path_gives_calls_
     assert ids_in(recall(path="orders.txt")) == [6, 7, 2, 3], "the newest first"
     assert recall(path="/no/such") == "no event of this conversation has that"
     history.append(Message(source="agent", content="nothing here either"))
-    assert ids_in(recall("nothing here")) == [5, history.version() - 1], "of equally good ones those that are forgotten"
+    assert ids_in(recall("nothing here")) == [5, history.version() - 1], (
+        "of equally good ones those that are forgotten"
+    )
     history.append(Message(source="agent", content="nothing but filler"))
-    assert ids_in(recall("filler nothing"))[:2] == [history.version() - 1, 5], "with more words, also if it is shown"
+    assert ids_in(recall("filler nothing"))[:2] == [history.version() - 1, 5], (
+        "with more words, also if it is shown"
+    )
 
 
 def test_a_long_text_is_cut_around_what_was_found(history):
-    call(history, "read", "line of text\n" * 5_000 + "needle_7 lies here\n" + "line of text\n" * 5_000)
+    call(
+        history,
+        "read",
+        "line of text\n" * 5_000 + "needle_7 lies here\n" + "line of text\n" * 5_000,
+    )
     text = history.recall_tool(max_tokens=400).recall("needle_7")
     assert "needle_7 lies here" in text
     assert estimated(text) <= 400
@@ -65,7 +84,9 @@ def test_a_long_text_is_cut_around_what_was_found(history):
 
 
 def test_the_place_of_a_word_is_found_where_folding_makes_the_text_before_it_longer(history):
-    history.append(Message(source="user", content="ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000))
+    history.append(
+        Message(source="user", content="ß" * 3_000 + " needle_8 lies here " + "ß" * 3_000)
+    )
     assert "needle_8 lies here" in history.recall_tool(max_tokens=400).recall("needle_8")
 
 
@@ -80,7 +101,10 @@ def test_a_result_belongs_to_its_own_call_where_calls_have_no_ids_or_the_same(hi
         ("read", '{"path": "\\u00fcbung.md"}', "SOURCE OF ÜBUNG"),
     ):
         history.append_reply(
-            {"role": "assistant", "tool_calls": [{**named, "function": {"name": name, "arguments": arguments}}]}
+            {
+                "role": "assistant",
+                "tool_calls": [{**named, "function": {"name": name, "arguments": arguments}}],
+            }
         )
         history.append_tool_result(history.open_calls()[0], result)
     for path, source in (("a.py", "SOURCE OF A"), ("übung.md", "SOURCE OF ÜBUNG")):
@@ -112,7 +136,8 @@ def test_events_that_do_not_fit_are_named_by_their_ids(history):
     last = history.version() - 1
     assert ids_in(text) == list(range(last, last - 8, -1))
     assert text.startswith(
-        "30 events found; to be read by their ids: " + ", ".join(map(str, range(last - 8, last - 18, -1)))
+        "30 events found; to be read by their ids: "
+        + ", ".join(map(str, range(last - 8, last - 18, -1)))
     )
 
 
@@ -126,7 +151,9 @@ def test_what_was_taken_back_or_redacted_is_not_found(history):
     assert tool.recall(ids=[redacted]) == f"not to be read: {redacted}"
     history.append(Retraction(version=redacted - 1))
     assert tool.recall("word") == "no event of this conversation has that"
-    assert tool.recall(ids=[redacted - 1, redacted]) == f"not to be read: {redacted - 1}, {redacted}"
+    assert (
+        tool.recall(ids=[redacted - 1, redacted]) == f"not to be read: {redacted - 1}, {redacted}"
+    )
 
 
 def test_results_of_the_tool_are_not_found_again(history):
@@ -136,7 +163,9 @@ def test_results_of_the_tool_are_not_found_again(history):
     assert ids_in(tool.recall("4711-X")) == [3]
     (result,) = history.tail(1)
     assert isinstance(result, Observation)
-    assert tool.recall(ids=[recorded.id, result.id]) == f"not to be read: {recorded.id}, {result.id}"
+    assert (
+        tool.recall(ids=[recorded.id, result.id]) == f"not to be read: {recorded.id}, {result.id}"
+    )
 
 
 def test_a_call_that_cannot_be_used_is_answered(history):
@@ -152,7 +181,9 @@ def test_a_call_that_cannot_be_used_is_answered(history):
         ({"ids": [True]}, "whole numbers"),
     ]:
         assert said in history.recall_tool()(arguments)
-        with pytest.raises(foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"):
+        with pytest.raises(
+            foldlog.errors.InvalidArgument, match="max_tokens is 299; use a whole number from 300"
+        ):
             history.recall_tool(max_tokens=299)
 
 
@@ -190,7 +221,10 @@ def test_sdks_can_make_a_tool_of_the_function(history):
     hints = get_type_hints(recall)
     assert hints == {"query": str, "ids": list[int] | None, "path": str, "return": str}
     assert all(each.default is not each.empty for each in signature(recall).parameters.values())
-    assert (recall.__name__, *(f"{name}: " in recall.__doc__ for name in hints if name != "return")) == (
+    assert (
+        recall.__name__,
+        *(f"{name}: " in recall.__doc__ for name in hints if name != "return"),
+    ) == (
         "recall",
         True,
         True,
@@ -199,7 +233,12 @@ def test_sdks_can_make_a_tool_of_the_function(history):
 
 
 def test_results_of_the_tools_of_foldlog_mcp_are_not_found_again(history):
-    for tool in ("mcp__foldlog__recall", "mcp__plugin_foldlog_foldlog__why", "foldlog-dropped", "recalling"):
+    for tool in (
+        "mcp__foldlog__recall",
+        "mcp__plugin_foldlog_foldlog__why",
+        "foldlog-dropped",
+        "recalling",
+    ):
         call(history, tool, f"unique_word from {tool}")
     assert ids_in(history.recall_tool().recall("unique_word")) == [history.version() - 1]
 
@@ -232,7 +271,10 @@ def test_a_result_has_at_most_its_tokens(texts, max_tokens, query):
         history = histories["c1"]
         history.append([Message(source="user", content=text) for text in texts])
         tool = history.recall_tool(max_tokens=max_tokens)
-        for text in (tool.recall(query), tool.recall(ids=[*range(len(texts)), *range(2**62, 2**62 + 40)])):
+        for text in (
+            tool.recall(query),
+            tool.recall(ids=[*range(len(texts)), *range(2**62, 2**62 + 40)]),
+        ):
             assert text
             assert estimated(text) <= max_tokens
 

@@ -13,7 +13,14 @@ from foldlog._documents import MissingDocument as Missing
 from foldlog._reports.recall_score import event_terms, is_near, terms_of, words_beside
 from foldlog._reports.replays import replay
 from foldlog.condensers.config.registry import condenser_from_config
-from foldlog.eventstore import Action, Annotation, CondensationAction, CondensationSummary, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    CondensationSummary,
+    Message,
+    Observation,
+)
 from tests.foldlog.test_replays import Counted
 from tests.how_many import examples
 from tests.properties.histories import ordered_histories, tidy_histories
@@ -30,23 +37,36 @@ def name(number: int) -> str:
 
 
 def lag(number: int) -> int:
-    """How many calls before the call of this number the one is whose name it uses: 1, 3, … 15, each name once."""
+    """How many calls before the call of this number the one is whose name it uses: 1, 3, … 15, each
+    name once.
+    """
     return 2 * (number % 8) + 1
 
 
 def looking_back() -> list:
-    """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier one."""
+    """Calls whose results each show a new name. From the ninth on, each uses the name of an earlier
+    one.
+    """
     events = [Message(id=0, source="user", content="begin")]
     for number in range(CALLS):
         said = {"path": name(number - lag(number))} if number >= 8 else {}
         call_id, place = f"c{number}", len(events)
-        events.append(Action(id=place, tool="read", arguments=said, call_id=call_id, response_id=call_id))
-        events.append(Observation(id=place + 1, tool="read", call_id=call_id, cause=place, content=name(number)))
+        events.append(
+            Action(id=place, tool="read", arguments=said, call_id=call_id, response_id=call_id)
+        )
+        events.append(
+            Observation(
+                id=place + 1, tool="read", call_id=call_id, cause=place, content=name(number)
+            )
+        )
     return events
 
 
 def test_terms_are_names_and_long_numbers_and_no_words_of_its_texts():
-    text = "Please open `/src/app/main.py:12`, getValue and MAX_SIZE (see 4711002, 12, v1.2) without further questions."
+    text = (
+        "Please open `/src/app/main.py:12`, getValue and MAX_SIZE (see 4711002, 12, v1.2) without"
+        " further questions."
+    )
     assert terms_of(text) == {"src/app/main.py", "getValue", "MAX_SIZE", "4711002"}
     assert event_terms(Action(tool="other_tool", arguments={"order": 4711002})) == {"4711002"}
     parts = ({"type": "text", "text": "see a_name.py"}, {"type": "image_url", "u": "b.png"})
@@ -68,10 +88,14 @@ def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_it
     """The head is one event; a call and its result are two."""
     lags = [lag(number) for number in range(8, CALLS)]
     for window in (2, 6, 11):
-        done = replayed(looking_back(), type="recent_events", max_events=1 + 2 * window, keep_first=1)
+        done = replayed(
+            looking_back(), type="recent_events", max_events=1 + 2 * window, keep_first=1
+        )
         assert len(done.needed) == len(lags)
         assert len(done.missing) == sum(each > window for each in lags)
-        assert done.needed_shown == pytest.approx(100 * sum(each <= window for each in lags) / len(lags))
+        assert done.needed_shown == pytest.approx(
+            100 * sum(each <= window for each in lags) / len(lags)
+        )
     done = replayed(looking_back(), type="recent_events", max_events=5)
     used = 9  # the first call that looks back further than two calls: three
     assert done.missing[0] == Missing(name(used - 3), 1 + 2 * used, (2 + 2 * (used - 3),), False)
@@ -79,7 +103,10 @@ def test_a_window_shows_what_its_length_covers_and_names_what_is_missing_with_it
 
 def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
     events = looking_back()
-    assert (replayed(events, type="noop").missing, replayed(events, type="noop").needed_shown) == ((), 100)
+    assert (replayed(events, type="noop").missing, replayed(events, type="noop").needed_shown) == (
+        (),
+        100,
+    )
     masked = replayed(events, type="observation_masking", attention_window=2)
     assert {each.term for each in masked.missing} == {
         each.term for each in replayed(events, type="recent_events", max_events=5).missing
@@ -90,7 +117,11 @@ def test_nothing_is_missing_where_everything_is_shown_and_masks_show_nothing():
 def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
     settings = {"trigger": 1, "keep": 2, "clear_tool_inputs": inputs}
     long = [
-        replace(event, content=event.content + " word" * 90) if isinstance(event, Observation) else event
+        (
+            replace(event, content=event.content + " word" * 90)
+            if isinstance(event, Observation)
+            else event
+        )
         for event in looking_back()
     ]
     done = replayed(long, type="clear_tool_uses", **settings)
@@ -99,28 +130,48 @@ def test_a_cleared_event_leaves_its_id_by_which_it_can_be_recalled(inputs):
 
 
 def test_a_summary_shows_the_terms_that_stand_in_it():
-    events = [Message(id=0, source="user", content="begin"), Message(id=1, source="user", content="keep wish_list.txt")]
+    events = [
+        Message(id=0, source="user", content="begin"),
+        Message(id=1, source="user", content="keep wish_list.txt"),
+    ]
     events += [
         each
         for place in range(2, 40, 2)
         for each in (
-            Action(id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"),
-            Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content="line_one\nline_two\nend"),
+            Action(
+                id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"
+            ),
+            Observation(
+                id=place + 1,
+                tool="run",
+                call_id=f"c{place}",
+                cause=place,
+                content="line_one\nline_two\nend",
+            ),
         )
     ]
     events += [Message(id=40, source="agent", content="wish_list.txt is next, line_two is not")]
     forgets = {"max_size": 10, "keep_first": 1}
-    assert {each.term for each in replayed(events, type="amortized_forgetting", **forgets).missing} == {"wish_list.txt"}
+    assert {
+        each.term for each in replayed(events, type="amortized_forgetting", **forgets).missing
+    } == {"wish_list.txt"}
     assert replayed(events, type="digest", **forgets).missing == ()
 
 
 def test_what_a_digest_names_by_its_event_could_be_recalled():
     events = [Message(id=0, source="user", content="begin")]
-    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}  # too long for a digest's names
+    # too long for a digest's names
+    term = {place: f"part_{place:090}" for place in range(1, 41, 2)}
     for place in term:
         text = f"first\n{term[place]}\nlast"
-        events.append(Action(id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"))
-        events.append(Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content=text))
+        events.append(
+            Action(
+                id=place, tool="run", arguments={"command": f"step {place}"}, call_id=f"c{place}"
+            )
+        )
+        events.append(
+            Observation(id=place + 1, tool="run", call_id=f"c{place}", cause=place, content=text)
+        )
     events.append(Message(id=41, source="agent", content=f"{term[9]} it was"))
     for kind, named in (("digest", True), ("amortized_forgetting", False)):
         done = replayed(events, type=kind, max_size=10)
@@ -132,15 +183,32 @@ def test_a_term_counts_once_in_a_reply_and_only_if_it_occurred_before_it():
     events = [
         Message(id=0, source="user", content="see old_name"),
         Message(id=1, source="agent", content="old_name and new_name"),
-        Action(id=2, tool="run", arguments={"a": "old_name", "b": "new_name"}, call_id="a", response_id="r"),
-        Action(id=3, tool="run", arguments={"a": "old_name", "b": "other_name"}, call_id="b", response_id="r"),
+        Action(
+            id=2,
+            tool="run",
+            arguments={"a": "old_name", "b": "new_name"},
+            call_id="a",
+            response_id="r",
+        ),
+        Action(
+            id=3,
+            tool="run",
+            arguments={"a": "old_name", "b": "other_name"},
+            call_id="b",
+            response_id="r",
+        ),
         Observation(id=4, tool="run", call_id="a", cause=2, content="late_name"),
         Action(id=5, tool="run", arguments={"b": "late_name"}, call_id="c", response_id="r"),
         Observation(id=6, tool="run", call_id="b", cause=3, content="x"),
         Observation(id=7, tool="run", call_id="c", cause=5, content="x"),
         Message(id=8, source="agent", content="other_name"),
     ]
-    assert replayed(events, type="noop").needed == ("old_name", "new_name", "old_name", "other_name")
+    assert replayed(events, type="noop").needed == (
+        "old_name",
+        "new_name",
+        "old_name",
+        "other_name",
+    )
     assert replayed(events[:1], type="noop").needed_shown is None
 
 
@@ -169,7 +237,9 @@ def test_the_page_and_its_picture_are_made_of_the_published_figures():
     page = recall.PAGE.read_text(encoding="utf-8")
     assert recall.in_page(page, groups) == page
     assert recall.PICTURE.read_text(encoding="utf-8") == recall.svg(groups)
-    assert "missing" not in recall.PUBLISHED.read_text(encoding="utf-8"), "terms of public histories are not published"
+    assert "missing" not in recall.PUBLISHED.read_text(encoding="utf-8"), (
+        "terms of public histories are not published"
+    )
 
 
 def test_the_copier_keeps_the_users_words_and_the_ids_of_events():

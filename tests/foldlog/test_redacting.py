@@ -1,4 +1,6 @@
-"""Redaction as people use it: the Python face, the command, the search index, an audit database, exports."""
+"""Redaction as people use it: the Python face, the command, the search index, an audit database,
+exports.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,14 @@ import foldlog as api
 from foldlog._cli.catalog import COMMANDS
 from foldlog._maintenance import Maintenance
 from foldlog._reports.audit_database import update
-from foldlog.eventstore import CannotRedact, CondensationAction, InvalidArgument, Message, Redaction, open_store
+from foldlog.eventstore import (
+    CannotRedact,
+    CondensationAction,
+    InvalidArgument,
+    Message,
+    Redaction,
+    open_store,
+)
 from foldlog.formats import decode, encode
 from foldlog.projections.messages.content import data_url
 from tests.commands import command_named
@@ -29,7 +38,10 @@ def path(tmp_path: Path) -> Path:
     with api.open(path) as histories:
         history = histories["c"]
         history.append(
-            [Message(source="user", content=f"word{n} marigold" if n == 2 else f"word{n}") for n in range(6)]
+            [
+                Message(source="user", content=f"word{n} marigold" if n == 2 else f"word{n}")
+                for n in range(6)
+            ]
         )
     return path
 
@@ -65,7 +77,9 @@ def test_a_history_redacts_several_events_all_or_none(path: Path):
         receipt = history.redact([6, *history.events(2, 4), 7], reason="asked to")
         assert (receipt.event_ids, receipt.documents_lost) == ((6, 2, 3, 7), ("plan",))
         assert [each.id for each in history.events() if each.redacted] == [2, 3, 6, 7]
-        assert [len(each.event_ids) for each in history.events() if isinstance(each, Redaction)] == [4]
+        assert [
+            len(each.event_ids) for each in history.events() if isinstance(each, Redaction)
+        ] == [4]
 
 
 def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
@@ -73,11 +87,25 @@ def test_what_the_command_reads_does_not_grow_with_events_times_redacted_ones(
 ):
     counts = []
     for redacted in (1, 30):
-        texts = [f"{'marigold' if number < redacted else 'word'} number {number}" for number in range(60)]
-        (tmp_path / "x.jsonl").write_text("".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts))
+        texts = [
+            f"{'marigold' if number < redacted else 'word'} number {number}" for number in range(60)
+        ]
+        (tmp_path / "x.jsonl").write_text(
+            "".join(f'{{"role": "user", "content": "{text}"}}\n' for text in texts)
+        )
         foldlog("import", "x.jsonl", "--db", f"{redacted}.db")
         rows_read.clear()
-        ran = foldlog("store", "redact", "--matching", "marigold", "--reason", "r", "--yes", "--db", f"{redacted}.db")
+        ran = foldlog(
+            "store",
+            "redact",
+            "--matching",
+            "marigold",
+            "--reason",
+            "r",
+            "--yes",
+            "--db",
+            f"{redacted}.db",
+        )
         assert f"{redacted} event" in ran.err
         counts.append(sum(rows_read))
     assert counts[1] < 3 * counts[0], counts
@@ -88,17 +116,29 @@ def test_a_redaction_takes_the_bytes_of_attachments_and_the_other_fields(tmp_pat
     image = b"\x89PNG" + held
     parts: list[dict[str, Any]] = [
         {"type": "file", "file": {"filename": "tulip.txt", "file_data": held}},
-        {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-" + os.urandom(100_000) + held}},
+        {
+            "type": "file",
+            "file": {"filename": "a.pdf", "file_data": b"%PDF-" + os.urandom(100_000) + held},
+        },
         {"type": "image_url", "image_url": {"url": image}},
         {"type": "image_url", "image_url": {"url": data_url(image)}},
-        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": data_url(image)[22:]}},
+        {
+            "type": "image",
+            "source": {"type": "base64", "media_type": "image/png", "data": data_url(image)[22:]},
+        },
         {"type": "input_audio", "input_audio": {"data": held, "format": "wav"}},
     ]
     marks = ["marigold", "tulip", data_url(image)[40:80], "orchid"]
     with api.open(store) as histories:
         history = histories["c"]
         for part in parts:
-            history.append({"role": "user", "content": [{"type": "text", "text": "kept"}, part], "odd": "orchid"})
+            history.append(
+                {
+                    "role": "user",
+                    "content": [{"type": "text", "text": "kept"}, part],
+                    "odd": "orchid",
+                }
+            )
         history.append({"role": "user", "content": "kept"}, documents={"d": {"n": 1}})
         assert len(histories.search("kept")) == len(parts) + 1
         assert bytes_left(tmp_path, marks)
@@ -135,7 +175,11 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
     summary = "the card of Zoe is known to me"
 
     def said(text: str) -> dict[str, Any]:
-        return {"type": "message", "role": "user", "content": [{"type": "input_text", "text": text}]}
+        return {
+            "type": "message",
+            "role": "user",
+            "content": [{"type": "input_text", "text": text}],
+        }
 
     told = [
         *(
@@ -147,20 +191,28 @@ def test_a_redacted_summary_takes_its_record_with_all_of_its_events(summaries_fi
     ]
     with api.open("memory:") as histories:
         history = histories["c"]
-        records = [{"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each} for kind, each in told]
+        records = [
+            {"timestamp": "2026-02-01T00:00:00Z", "type": kind, "payload": each}
+            for kind, each in told
+        ]
         history.append_records(records, format="codex")
-        for name, version in (("whole", 5), ("cut", 4), ("before", 3), ("cut again", 4)):  # the summary is event 4
+        # the summary is event 4
+        for name, version in (("whole", 5), ("cut", 4), ("before", 3), ("cut again", 4)):
             (histories["whole"] if name == "cut again" else history).fork(version, id=name)
         if summaries_first:
             assert {*history.redact(4, reason="asked to").forks} == {"whole", "cut", "cut again"}
         receipt = history.redact(1, reason="asked to", with_summaries=True)
-        assert (receipt.event_ids, {*receipt.forks}) == ((1, 4, 3), {"whole", "cut", "before", "cut again"})
+        assert (receipt.event_ids, {*receipt.forks}) == (
+            (1, 4, 3),
+            {"whole", "cut", "before", "cut again"},
+        )
         gone = {name: histories.store.conversation(name).redactions for name in receipt.forks}
         assert gone == {"whole": 3, "cut": 2, "before": 1, "cut again": 2}
         assert "Zoe" not in json.dumps([*history.export()]) + repr([*history.events()])
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("chosen", [("c", "1"), ("--matching", "marigold")], ids=" ".join)
@@ -187,12 +239,19 @@ def test_the_command_redacts_nothing_of_a_conversation_that_took_the_id_while_it
 
 def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
+        store.append(
+            "c",
+            [Message(source="user", content=f"marigold {n}") for n in range(3)],
+            expected_version=0,
+        )
         summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
         store.append("c", summary, expected_version=3)
         store.fork("c", 2, "f")
         update(store, tmp_path / "audit.db")
-    assert "needs a terminal; nothing was redacted" in foldlog("store", "redact", "c", "1", "--reason", "asked to").err
+    assert (
+        "needs a terminal; nothing was redacted"
+        in foldlog("store", "redact", "c", "1", "--reason", "asked to").err
+    )
     ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "asked to", "--by", "ann")
     assert ran.status == 1
     assert f"has not confirmed the redaction: audit database {tmp_path}/audit.db" in ran.err
@@ -200,16 +259,27 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert " by ann, hash " in ran.out
     assert "c: summary S3 replaces it and may quote it; --with-summaries redacts it" in ran.out
     assert "1 fork shows it redacted too: f" in ran.out
-    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
+    ran = foldlog(
+        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json"
+    )
     [receipt] = ran.document["receipts"]
-    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == ([1, 3], False, "asked to")
+    assert (receipt["event_ids"], receipt["bytes_pending"], receipt["reason"]) == (
+        [1, 3],
+        False,
+        "asked to",
+    )
     assert foldlog("export", "--to", "audit.db").status == 0
-    ran = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json")
+    ran = foldlog(
+        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--json"
+    )
     assert (ran.status, ran.document["holders"]) == (0, [])
     assert bytes_left(tmp_path, ["marigold 1", "marigolds"]) == []
     for arguments, problem in (
         (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
-        (("f", "0"), "event 0 of 'f' belongs to conversation 'c', which it was forked from; redact it there"),
+        (
+            ("f", "0"),
+            "event 0 of 'f' belongs to conversation 'c', which it was forked from; redact it there",
+        ),
         (("c", "5"), "cannot be redacted, because it is a receipt"),
         (("other", "0"), "this store has no conversation 'other'"),
     ):
@@ -218,7 +288,9 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         assert problem in ran.err
     assert foldlog("store", "redact", "c", "0", "--yes", "--reason", " ").status == 2
     assert "by ann: asked to (" in foldlog("show", "c", "1").out
-    again = foldlog("store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob").out
+    again = foldlog(
+        "store", "redact", "c", "1", "--yes", "--reason", "x", "--with-summaries", "--by", "bob"
+    ).out
     receipts = dict(re.findall(r"event (\d) redacted at (.*), hash \w{64}$", again, re.MULTILINE))
     assert receipts["1"].endswith(" by ann")
     assert not receipts["3"].endswith((" by ann", " by bob"))
@@ -226,7 +298,9 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
     assert foldlog("store", "verify").status == 0
 
 
-def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(foldlog: Any, tmp_path: Path):
+def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(
+    foldlog: Any, tmp_path: Path
+):
     with api.open(tmp_path / "foldlog.db") as histories:
         history = histories["c"]
         history.append({"role": "user", "content": "hi"}, documents={"a": 1, "b": 1})
@@ -238,19 +312,28 @@ def test_the_command_names_the_attributes_and_documents_that_go_with_an_event(fo
         assert ran.status == 0
         said = f"it held the values of {lost}: set them again"
         assert (said in ran.out) if lost else ("set them again" not in ran.out)
-        again = foldlog("store", "redact", "c", event_id, "--reason", "asked to", "--yes", "--json").document[
-            "receipts"
-        ][0]
-        assert again["documents_lost"] == ([] if lost is None else ["a"] if lost == "'a'" else ["attributes"])
+        again = foldlog(
+            "store", "redact", "c", event_id, "--reason", "asked to", "--yes", "--json"
+        ).document["receipts"][0]
+        assert again["documents_lost"] == (
+            [] if lost is None else ["a"] if lost == "'a'" else ["attributes"]
+        )
     with api.open(tmp_path / "foldlog.db") as histories:
         assert histories["c"].attributes() == {}
         lost = (("a",), (), ("attributes",))
-        assert tuple(histories["c"].redact(each, reason="x").documents_lost for each in (1, 3, 4)) == lost
+        assert (
+            tuple(histories["c"].redact(each, reason="x").documents_lost for each in (1, 3, 4))
+            == lost
+        )
 
 
 def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("c", [Message(source="user", content=f"marigold {n}") for n in range(3)], expected_version=0)
+        store.append(
+            "c",
+            [Message(source="user", content=f"marigold {n}") for n in range(3)],
+            expected_version=0,
+        )
         summary = CondensationAction(forgotten_event_ids=[1], summary="marigolds", summary_offset=1)
         store.append("c", summary, expected_version=3)
     for command, *options in (("show",), ("why",), ("store", "redact", "--yes", "--reason", "x")):
@@ -272,22 +355,36 @@ def test_the_command_takes_the_id_of_a_summary(foldlog: Any, tmp_path: Path):
 
 def test_a_read_model_that_has_not_read_the_receipt_is_named(foldlog: Any, tmp_path: Path):
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
-        store.append("c", [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0)
+        store.append(
+            "c", [Message(source="user", content=f"{n}") for n in range(3)], expected_version=0
+        )
         for name, position in (("slow", 2), ("other", 3)):
-            store.database.recorder.transact(lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p)))  # type: ignore[misc]
-        assert api.Histories(store)["c"].redact(0, reason="asked to").unconfirmed == ("other", "slow")
+            store.database.recorder.transact(
+                lambda t, n=name, p=position: t.set_value(f"tracking {n}", str(p))
+            )  # type: ignore[misc]
+        assert api.Histories(store)["c"].redact(0, reason="asked to").unconfirmed == (
+            "other",
+            "slow",
+        )
         store.database.recorder.transact(lambda t: t.set_value("tracking slow", "4"))
     ran = foldlog("store", "redact", "c", "0", "--yes", "--reason", "asked to")
     assert ran.status == 1
-    assert "a read model may still hold the content, because it has not confirmed the redaction: other" in ran.err
+    assert (
+        "a read model may still hold the content, because it has not confirmed the redaction: other"
+        in ran.err
+    )
     assert "slow" not in ran.err
 
 
 def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any, tmp_path: Path):
-    """The receipt was an event of the parent, and went with it. The content is again an event of the parent."""
+    """The receipt was an event of the parent, and went with it. The content is again an event of
+    the parent.
+    """
     with api.open(tmp_path / "foldlog.db") as histories:
         history = histories["c"]
-        history.append([Message(source="user", content=text) for text in ("zero", "marigold", "rose")])
+        history.append(
+            [Message(source="user", content=text) for text in ("zero", "marigold", "rose")]
+        )
         fork = history.fork(3, id="c-fork")
         fork.append({"role": "user", "content": "three"})
         assert foldlog("store", "backup", "copy.db").status == 0
@@ -299,18 +396,29 @@ def test_a_restored_backup_names_what_a_detached_fork_had_redacted(foldlog: Any,
         fork.redact(len(fork) - 1, reason="asked to")
     ran = foldlog("store", "restore", "copy.db", "--yes", "--json")
     assert ran.status == 1
-    assert (ran.document["erased_since"], ran.document["redacted_since"]) == (["c"], ["c", "c-fork"])
+    assert (ran.document["erased_since"], ran.document["redacted_since"]) == (
+        ["c"],
+        ["c", "c-fork"],
+    )
     commands = re.findall(r"'foldlog ([^']*) --reason TEXT([^']*)'", ran.err)
-    assert commands == [("store redact c 2 1", ""), ("store redact c-fork 3", ""), ("store erase c", " --detach")]
+    assert commands == [
+        ("store redact c 2 1", ""),
+        ("store redact c-fork 3", ""),
+        ("store erase c", " --detach"),
+    ]
     for command, option in commands:
         assert foldlog(*command.split(), *option.split(), "--reason", "again", "--yes").status == 0
     with api.open(tmp_path / "foldlog.db") as histories:
-        texts = [event.content for event in histories["c-fork"].events() if isinstance(event, Message)]
+        texts = [
+            event.content for event in histories["c-fork"].events() if isinstance(event, Message)
+        ]
         assert texts == ["zero", "[redacted]", "[redacted]", "[redacted]"]
 
 
 def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
-    long = "\n".join(f"the guest with number {number} came in {number % 97} boats" for number in range(6_000))
+    long = "\n".join(
+        f"the guest with number {number} came in {number % 97} boats" for number in range(6_000)
+    )
     with api.open("memory:") as histories:
         history = histories["c"]
         records = [{"role": "user", "content": text} for text in (long, f"{long} ")]
@@ -326,16 +434,22 @@ def test_a_redaction_of_a_long_text_does_not_hold_each_part_of_it():
 
 
 @pytest.mark.parametrize("key", [None, "00" * 32])
-def test_a_redaction_takes_the_records_that_forks_share_or_have_again(tmp_path: Path, key: str | None):
+def test_a_redaction_takes_the_records_that_forks_share_or_have_again(
+    tmp_path: Path, key: str | None
+):
     secret = "the password is swordfish"
     said = {"role": "user", "content": secret}
-    with api.open(tmp_path / "store.db", keys=None if key is None else api.KeyRing(key)) as histories:
+    with api.open(
+        tmp_path / "store.db", keys=None if key is None else api.KeyRing(key)
+    ) as histories:
         history = histories["c"]
         history.append_records([said], format="openai-chat")
         forks = []
         for number in (1, 2):
             forks.append((forks or [history])[-1].fork(id=f"fork {number}"))
-            forks[-1].append_records([{"role": "user", "content": f"done {number}"}, said], format="openai-chat")
+            forks[-1].append_records(
+                [{"role": "user", "content": f"done {number}"}, said], format="openai-chat"
+            )
         former = list(forks[0].events(1))
         with pytest.raises(InvalidArgument, match="has no event -2"):
             history.redact(-2, reason="asked to", by="me")

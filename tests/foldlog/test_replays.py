@@ -42,16 +42,28 @@ STRATEGIES = [
     {"type": "amortized_forgetting", "max_size": 8},
     {"type": "digest", "max_size": 8},
     {"type": "conversation_window"},
-    {"type": "pipeline", "condensers": [{"type": "conversation_window"}, {"type": "digest", "max_size": 10}]},
+    {
+        "type": "pipeline",
+        "condensers": [{"type": "conversation_window"}, {"type": "digest", "max_size": 10}],
+    },
 ]
 
 
 def work(turns: int) -> list:
     """A user's wish, and an agent that makes one call a turn."""
-    events = [SystemMessage(id=0, content="be an agent"), Message(id=1, source="user", content="do it")]
+    events = [
+        SystemMessage(id=0, content="be an agent"),
+        Message(id=1, source="user", content="do it"),
+    ]
     for n in range(2, 2 + 2 * turns, 2):
         events.append(
-            Action(id=n, tool="run", arguments={"command": f"step {n}"}, call_id=f"c{n}", response_id=f"r{n}")
+            Action(
+                id=n,
+                tool="run",
+                arguments={"command": f"step {n}"},
+                call_id=f"c{n}",
+                response_id=f"r{n}",
+            )
         )
         events.append(Observation(id=n + 1, tool="run", call_id=f"c{n}", cause=n, content="done"))
     return events
@@ -59,7 +71,9 @@ def work(turns: int) -> list:
 
 def call(call_id: str, response_id: str | None = None, *, thinking: bool = False) -> Action:
     thoughts = ({"type": "thinking", "thinking": "hm"},) if thinking else ()
-    return Action(tool="run", call_id=call_id, response_id=response_id or f"of {call_id}", thinking=thoughts)
+    return Action(
+        tool="run", call_id=call_id, response_id=response_id or f"of {call_id}", thinking=thoughts
+    )
 
 
 def answer(call_id: str) -> Observation:
@@ -70,34 +84,59 @@ def answer(call_id: str) -> Observation:
 @given(ordered_histories)
 def test_a_replay_without_a_condenser_ends_with_the_view_as_it_was_recorded(history):
     def said(view):  # without ids: those of a replay are new where a retraction took something back
-        return [(type(event), event.meta, getattr(event, "content", getattr(event, "call_id", 0))) for event in view]
+        return [
+            (type(event), event.meta, getattr(event, "content", getattr(event, "call_id", 0)))
+            for event in view
+        ]
 
     assert said(replay(history, None).final) == said(View.from_events(history))
 
 
 def test_condensations_are_replayed_as_they_were_recorded_beside_what_was_taken_back():
-    events = [*work(3), CondensationAction(id=8, forgotten_event_ids=(2, 3), summary="one", summary_offset=1)]
+    events = [
+        *work(3),
+        CondensationAction(id=8, forgotten_event_ids=(2, 3), summary="one", summary_offset=1),
+    ]
     events += [Message(id=9, source="user", content="wrong"), Retraction(id=10, version=9)]
     events += [replace(event, id=event.id + 9, cause=None) for event in work(3)[2:]]
     gone = {"forgotten_event_ids": (-10, 4, 5), "summary": "two", "summary_offset": 1}
-    events += [CondensationAction(id=17, **gone, metadata={"condenser_meta": [{"failure": "timeout"}]})]
-    events += [CondensationAction(id=18, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"})]
+    events += [
+        CondensationAction(id=17, **gone, metadata={"condenser_meta": [{"failure": "timeout"}]})
+    ]
+    events += [
+        CondensationAction(
+            id=18, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "no"}
+        )
+    ]
     events += [Message(id=19, source="agent", content="step 4")]
     done = replay(events, None)
     assert done.condensations == (8, 17)
-    assert (done.declined, done.summarized, done.lost, done.condenser_failures) == (1, (2, 3, 4, 5), (), 1)
+    assert (done.declined, done.summarized, done.lost, done.condenser_failures) == (
+        1,
+        (2, 3, 4, 5),
+        (),
+        1,
+    )
     assert [event.content for event in done.final if event.id < 0] == ["two"]
 
 
 def test_a_turn_is_one_call_of_the_model_and_sees_what_came_before_it():
     done = replay(work(5), condenser_from_config({"type": "noop"}))
-    assert [(turn.event_id, turn.events) for turn in done.turns] == [(2, 2), (4, 4), (6, 6), (8, 8), (10, 10)]
+    assert [(turn.event_id, turn.events) for turn in done.turns] == [
+        (2, 2),
+        (4, 4),
+        (6, 6),
+        (8, 8),
+        (10, 10),
+    ]
     assert (done.condensations, done.lost, done.summarized, done.tokens_sent) == ((), (), (), None)
 
 
 def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
     events = work(20)
-    forgetting = replay(events, condenser_from_config({"type": "amortized_forgetting", "max_size": 10}))
+    forgetting = replay(
+        events, condenser_from_config({"type": "amortized_forgetting", "max_size": 10})
+    )
     digesting = replay(events, condenser_from_config({"type": "digest", "max_size": 10}))
     assert forgetting.lost
     assert not forgetting.summarized
@@ -106,7 +145,9 @@ def test_forgetting_without_a_summary_is_loss_and_with_one_it_is_not():
 
 
 def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
-    """Where events were taken back, those after them have other ids in a replay than in the lines of its digests."""
+    """Where events were taken back, those after them have other ids in a replay than in the lines
+    of its digests.
+    """
     config = {"type": "digest", "max_size": 12, "max_length": 500}
     with foldlog.open("memory:", condenser=config) as histories:
         history = histories["c"]
@@ -116,12 +157,18 @@ def test_what_a_digest_leaves_out_is_lost_in_a_replay_and_as_recorded():
             history.append(Message(source="user", content=f"door {n}: " + "words " * 40))
             history.prepare()
             history.append_reply({"role": "assistant", "content": "yes"})
-        said = [event for event in history.events() if isinstance(event, Message) and event.source == "user"]
+        said = [
+            event
+            for event in history.events()
+            if isinstance(event, Message) and event.source == "user"
+        ]
         asked = {event.id: event.content.split(":")[0] for event in said}
         replays = [replay(history.events(), each) for each in (condenser_from_config(config), None)]
     for done in replays:
         (digest,) = (event.content for event in done.final if event.id < 0)
-        told, lost = ([asked[each] for each in ids if each in asked] for ids in (done.summarized, done.lost))
+        told, lost = (
+            [asked[each] for each in ids if each in asked] for ids in (done.summarized, done.lost)
+        )
         assert all(f"- {each}: " in digest for each in told)
         assert not any(f"- {each}: " in digest for each in lost)
         assert len(lost) > 15 > len(told) > 0
@@ -139,7 +186,11 @@ def test_the_recorded_condensations_are_left_out_and_ids_stay_the_historys_own()
 
 
 def test_a_request_is_answered_by_the_strategy_that_is_replayed():
-    events = [*work(10), CondensationRequest(id=22), Message(id=23, source="agent", content="go on")]
+    events = [
+        *work(10),
+        CondensationRequest(id=22),
+        Message(id=23, source="agent", content="go on"),
+    ]
     done = replay(events, condenser_from_config({"type": "conversation_window"}))
     assert done.condensations == (23,)
     ignored = replay(events, condenser_from_config({"type": "observation_masking"}))
@@ -147,7 +198,11 @@ def test_a_request_is_answered_by_the_strategy_that_is_replayed():
 
 
 def test_a_request_that_cannot_be_met_is_declined_once():
-    events = [*work(1)[:2], CondensationRequest(id=2), *(Message(id=n, source="agent", content="on") for n in (3, 4))]
+    events = [
+        *work(1)[:2],
+        CondensationRequest(id=2),
+        *(Message(id=n, source="agent", content="on") for n in (3, 4)),
+    ]
     done = replay(events, condenser_from_config({"type": "amortized_forgetting"}))
     assert (done.declined, done.condensations) == (1, ())
     assert not done.final.unhandled_condensation_request
@@ -157,12 +212,16 @@ def test_an_event_that_a_call_was_not_shown_is_lost_and_one_without_its_content_
     done = replay(work(20), condenser_from_config({"type": "recent_events", "max_events": 6}))
     assert (len(done.final), done.masked) == (42, ())
     assert done.lost == tuple(range(1, 1 + done.turns[-1].hidden))
-    done = replay(work(20), condenser_from_config({"type": "observation_masking", "attention_window": 4}))
+    done = replay(
+        work(20), condenser_from_config({"type": "observation_masking", "attention_window": 4})
+    )
     assert (done.lost, done.masked) == ((), tuple(range(3, 37, 2)))
 
 
 def test_a_reply_in_several_records_is_one_call_of_the_model():
-    """Claude Code writes a line for a text, and one for each call; a reply is known by its message and its request."""
+    """Claude Code writes a line for a text, and one for each call; a reply is known by its message
+    and its request.
+    """
     events = [Message(id=0, source="user", content="do it")]
     for n in range(1, 16, 5):
         meta = {"reply": f"r{n} of request {n}"}
@@ -186,7 +245,10 @@ def test_prompts_cost_what_is_new_and_less_what_is_repeated_where_a_cache_takes_
         (Price(1.0, 9.0, 0.1, 1.25), 900 * 1.0 + 1_124 * 1.25 + 0.1 * 1_124 + 100 * 1.25),
     ):
         assert dataclasses.replace(done, turns=turns).prompts_cost(price) == pytest.approx(cost)
-    assert dataclasses.replace(done, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price) is None
+    assert (
+        dataclasses.replace(done, turns=[*turns, Turn(4, 1, 0, None, None)]).prompts_cost(price)
+        is None
+    )
 
 
 @pytest.mark.parametrize("config", STRATEGIES, ids=lambda config: config["type"])
@@ -199,10 +261,13 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
         done = replay(events, condenser)
         kept_ids = intervals_kept(events, len(events))
         shown = [
-            event.id for event in events if event.shown and contains(kept_ids, event.id) and not is_structural(event)
+            event.id
+            for event in events
+            if event.shown and contains(kept_ids, event.id) and not is_structural(event)
         ]
         kept = sum(event.id >= 0 for event in done.final)
-        gone = () if config["type"] == "recent_events" else done.lost  # it forgets nothing, and does not show all
+        # it forgets nothing, and does not show all
+        gone = () if config["type"] == "recent_events" else done.lost
         assert kept + len(done.summarized) + len(gone) == len(shown)
         assert set(done.summarized) | set(done.lost) <= set(shown)
         assert not set(done.summarized) & set(done.lost)
@@ -211,13 +276,17 @@ def test_every_event_that_was_shown_is_in_the_view_or_in_a_summary_or_lost(confi
 
 
 class Counted:
-    """An agent's model that counts messages as a real one does, and remembers whole Views that it was asked about."""
+    """An agent's model that counts messages as a real one does, and remembers whole Views that it
+    was asked about.
+    """
 
     model = "counted"
     max_input_tokens = max_output_tokens = None
 
     def __init__(self) -> None:
-        self.counter = TokenCounter(lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools))
+        self.counter = TokenCounter(
+            lambda prompt, tools: 3 + sum(map(len, map(json.dumps, prompt))) + 7 * len(tools)
+        )
         self.looked_at = 0
 
     def token_sums(self, view: View) -> Sequence[int]:
@@ -235,7 +304,8 @@ class Watching(Condenser):
 
     def step(self, view, agent_llm=None):
         try:
-            step = stepped(self.condenser, view, agent_llm)  # a condensation that may forget nothing leaves the View
+            # a condensation that may forget nothing leaves the View
+            step = stepped(self.condenser, view, agent_llm)
         except NoCondensationAvailable:
             self._count(view)
             raise
@@ -268,12 +338,26 @@ TOOL = {"type": "function", "function": {"name": "run", "description": "", "para
 @pytest.mark.parametrize(
     "events",
     [
-        [ASKED, Message(source="agent", content="I am"), SystemMessage(content="be", tools=(TOOL,))],
+        [
+            ASKED,
+            Message(source="agent", content="I am"),
+            SystemMessage(content="be", tools=(TOOL,)),
+        ],
         [ASKED, call("a", thinking=True), answer("a"), call("b"), call("c"), answer("c")],
-        [ASKED, call("a"), Message(source="user", content="wait"), Message(source="user", content="no, go on")],
+        [
+            ASKED,
+            call("a"),
+            Message(source="user", content="wait"),
+            Message(source="user", content="no, go on"),
+        ],
         [ASKED, call("a", "r"), answer("a"), Message(source="agent", content="hm"), call("b", "r")],
     ],
-    ids=["a later system prompt", "a loop that breaks", "users who go on", "a response that goes on"],
+    ids=[
+        "a later system prompt",
+        "a loop that breaks",
+        "users who go on",
+        "a response that goes on",
+    ],
 )
 def test_what_comes_later_does_not_change_what_an_earlier_prompt_took(events):
     events = [replace(event, id=place) for place, event in enumerate(events)]
@@ -294,14 +378,20 @@ class Endless(Condenser):
 
 
 def test_a_condenser_that_never_ends_is_stopped_with_an_error():
-    events = [Message(id=n, source="user" if n < 20 else "agent", content="so far") for n in range(22)]
+    events = [
+        Message(id=n, source="user" if n < 20 else "agent", content="so far") for n in range(22)
+    ]
     with pytest.raises(CondenserError, match="condensed 10 times before event 21"):
         replay(events, Endless())
 
 
 @pytest.mark.parametrize("kind", ["digest", "amortized_forgetting", "conversation_window"])
 def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
-    config = {"type": kind} if kind == "conversation_window" else {"type": kind, "max_size": 12, "keep_first": 2}
+    config = (
+        {"type": kind}
+        if kind == "conversation_window"
+        else {"type": kind, "max_size": 12, "keep_first": 2}
+    )
     head, places = None, set()
     with foldlog.open("memory:", condenser=config) as histories:
         history = histories["c"]
@@ -314,7 +404,12 @@ def test_the_head_of_the_prompt_stays_and_the_summary_has_one_place(kind):
                 messages = view.to_messages("openai")
                 head = head or messages[:2]
                 assert messages[0] == head[0]
-                assert messages[1]["content"].startswith("do it")  # neighbouring messages of the user are one
-                places |= {place for place, shown in enumerate(view) if isinstance(shown, CondensationSummary)}
+                # neighbouring messages of the user are one
+                assert messages[1]["content"].startswith("do it")
+                places |= {
+                    place
+                    for place, shown in enumerate(view)
+                    if isinstance(shown, CondensationSummary)
+                }
         assert any(isinstance(event, CondensationAction) for event in history.events())
     assert places == ({2} if kind == "digest" else set())

@@ -11,7 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog
-from foldlog import Action, CondensationAction, CondensationRequest, Message, Observation, View, from_openai
+from foldlog import (
+    Action,
+    CondensationAction,
+    CondensationRequest,
+    Message,
+    Observation,
+    View,
+    from_openai,
+)
 from foldlog.condensers import Reply, ToolCall
 from foldlog.condensers.models import client
 from foldlog.errors import IdempotencyConflict, InvalidArgument, InvalidEvent
@@ -28,7 +36,11 @@ CALLS = [
 
 
 def completion(message, finish_reason="stop"):
-    choice = {"index": 0, "finish_reason": finish_reason, "message": {"role": "assistant", "content": None, **message}}
+    choice = {
+        "index": 0,
+        "finish_reason": finish_reason,
+        "message": {"role": "assistant", "content": None, **message},
+    }
     described = {"object": "chat.completion", "created": 1, "model": "gpt-4o"}
     return {"id": "chatcmpl-1", **described, "choices": [choice], "usage": USAGE}
 
@@ -42,8 +54,15 @@ def test_a_text_is_a_message_of_the_agent():
 
 
 def test_calls_are_actions_and_the_text_beside_them_is_the_thought_of_the_first():
-    one, two = from_openai(completion({"content": "Let me look.", "tool_calls": CALLS}, "tool_calls"))
-    assert (one.tool, one.arguments, one.call_id, one.response_id) == ("run", {"command": "ls"}, "k1", "chatcmpl-1")
+    one, two = from_openai(
+        completion({"content": "Let me look.", "tool_calls": CALLS}, "tool_calls")
+    )
+    assert (one.tool, one.arguments, one.call_id, one.response_id) == (
+        "run",
+        {"command": "ls"},
+        "k1",
+        "chatcmpl-1",
+    )
     assert (two.arguments, two.call_id, two.response_id) == ('{"command": ', "k2", "chatcmpl-1")
     assert (one.thought, two.thought) == ("Let me look.", "")
     assert (one.meta["usage"], two.meta) == (TOLD, {})
@@ -52,7 +71,16 @@ def test_calls_are_actions_and_the_text_beside_them_is_the_thought_of_the_first(
 @pytest.mark.parametrize(
     "text",
     [
-        *('{"a": NaN}', '{"a": 1, "a": 2}', "[1]", "", "7", '{"a": "\\ud800"', '{"a": 1e400}', '{"a": [-1e400]}'),
+        *(
+            '{"a": NaN}',
+            '{"a": 1, "a": 2}',
+            "[1]",
+            "",
+            "7",
+            '{"a": "\\ud800"',
+            '{"a": 1e400}',
+            '{"a": [-1e400]}',
+        ),
         *(f'{{"a": {"9" * 5000}}}', '{"a": ' * 600 + "1" + "}" * 600, '{"a": ' * 90_000),
     ],
     ids=lambda text: text[:20],
@@ -65,12 +93,16 @@ def test_arguments_that_are_no_plain_map_stay_the_text_that_the_model_wrote(hist
     history.append_tool_result("k", "ok")
     for dialect in DIALECTS:
         problems = PROBLEMS[dialect](history.view().to_messages(dialect))
-        assert problems == [] or "9" * 5000 in text, "Python's parser refuses that many digits, and others do not"
+        assert problems == [] or "9" * 5000 in text, (
+            "Python's parser refuses that many digits, and others do not"
+        )
 
 
 def test_a_map_of_arguments_that_the_store_cannot_hold_is_its_text(history):
     block = {"type": "tool_use", "id": "k", "name": "f", "input": {"a": float("inf"), "b": "é"}}
-    (recorded,) = history.append_reply({"role": "assistant", "content": [block], "stop_reason": "tool_use"})
+    (recorded,) = history.append_reply(
+        {"role": "assistant", "content": [block], "stop_reason": "tool_use"}
+    )
     assert recorded.event.arguments == '{"a": Infinity, "b": "é"}'
 
 
@@ -87,9 +119,15 @@ def test_the_objects_of_openais_sdk_say_the_same_as_their_json():
 def test_the_objects_of_litellm_say_the_same_as_their_json():
     litellm = client._litellm()
     blocks = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
-    said = completion({"content": "Let me look.", "tool_calls": CALLS, "thinking_blocks": blocks}, "tool_calls")
+    said = completion(
+        {"content": "Let me look.", "tool_calls": CALLS, "thinking_blocks": blocks}, "tool_calls"
+    )
     one, two = from_openai(litellm.ModelResponse(**said))
-    assert (one.thinking, one.thought, one.response_id) == (tuple(blocks), "Let me look.", "chatcmpl-1")
+    assert (one.thinking, one.thought, one.response_id) == (
+        tuple(blocks),
+        "Let me look.",
+        "chatcmpl-1",
+    )
     assert (one.meta["usage"], two.call_id) == (TOLD, "k2")
 
 
@@ -100,9 +138,26 @@ RESPONSE = {
     "status": "completed",
     "output": [
         {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA"},
-        {"type": "message", "id": "msg_1", "role": "assistant", "content": [{"type": "output_text", "text": "Look:"}]},
-        {"type": "function_call", "id": "fc_1", "call_id": "k1", "name": "run", "arguments": '{"command":"ls"}'},
-        {"type": "custom_tool_call", "id": "fc_2", "call_id": "k2", "name": "patch", "input": "*** Begin"},
+        {
+            "type": "message",
+            "id": "msg_1",
+            "role": "assistant",
+            "content": [{"type": "output_text", "text": "Look:"}],
+        },
+        {
+            "type": "function_call",
+            "id": "fc_1",
+            "call_id": "k1",
+            "name": "run",
+            "arguments": '{"command":"ls"}',
+        },
+        {
+            "type": "custom_tool_call",
+            "id": "fc_2",
+            "call_id": "k2",
+            "name": "patch",
+            "input": "*** Begin",
+        },
         {"type": "web_search_call", "id": "ws_1", "status": "completed"},
     ],
     "usage": {"input_tokens": 7, "output_tokens": 3, "input_tokens_details": {"cached_tokens": 0}},
@@ -111,8 +166,17 @@ RESPONSE = {
 
 def test_a_response_of_openai():
     search, run, patch = from_openai(RESPONSE)
-    assert (run.thinking, patch.thinking, search.name) == ((RESPONSE["output"][0],), (), "web_search_call")
-    assert (run.arguments, run.call_id, run.thought, run.response_id) == ({"command": "ls"}, "k1", "Look:", "resp_1")
+    assert (run.thinking, patch.thinking, search.name) == (
+        (RESPONSE["output"][0],),
+        (),
+        "web_search_call",
+    )
+    assert (run.arguments, run.call_id, run.thought, run.response_id) == (
+        {"command": "ls"},
+        "k1",
+        "Look:",
+        "resp_1",
+    )
     assert (patch.tool, patch.arguments, patch.call_id, patch.response_id) == (
         "patch",
         {"input": "*** Begin"},
@@ -126,17 +190,29 @@ def test_a_response_of_openai():
         "item": {"id": "fc_1"},
         "items": [{"id": "msg_1"}],
     }
-    items = from_openai([*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}])
-    assert [type(item).__name__ for item in items] == ["Annotation", "Action", "Action", "Observation"]
+    items = from_openai(
+        [*RESPONSE["output"], {"type": "function_call_output", "call_id": "k1", "output": "a.py"}]
+    )
+    assert [type(item).__name__ for item in items] == [
+        "Annotation",
+        "Action",
+        "Action",
+        "Observation",
+    ]
     assert items[1].response_id == items[2].response_id == "response-k1"
 
 
 def test_a_call_of_a_custom_tool_goes_back_as_one_to_the_server_that_has_such_tools():
     result = {"type": "custom_tool_call_output", "call_id": "k2", "output": "patched"}
-    events = [replace(event, id=n) for n, event in enumerate(from_openai([RESPONSE["output"][3], result]))]
+    events = [
+        replace(event, id=n) for n, event in enumerate(from_openai([RESPONSE["output"][3], result]))
+    ]
     view = View.from_events(events)
     items = view.to_messages("responses")
-    assert items == [{name: value for name, value in RESPONSE["output"][3].items() if name != "id"}, result]
+    assert items == [
+        {name: value for name, value in RESPONSE["output"][3].items() if name != "id"},
+        result,
+    ]
     assert view.to_messages("anthropic")[1]["content"][0]["input"] == {"input": "*** Begin"}
     completion = {"id": "k2", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     (action,) = from_openai({"role": "assistant", "content": None, "tool_calls": [completion]})
@@ -145,10 +221,17 @@ def test_a_call_of_a_custom_tool_goes_back_as_one_to_the_server_that_has_such_to
 
 def test_reasoning_goes_back_to_the_server_that_gave_it():
     result = {"type": "function_call_output", "call_id": "k1", "output": "a.py"}
-    items = View.from_events(from_openai([*RESPONSE["output"][:3], result])).to_messages("responses")
+    items = View.from_events(from_openai([*RESPONSE["output"][:3], result])).to_messages(
+        "responses"
+    )
     assert items[:2] == [RESPONSE["output"][0], {"role": "assistant", "content": "Look:"}]
     assert [item["type"] for item in items[2:]] == ["function_call", "function_call_output"]
-    reply = {"role": "assistant", "content": None, "reasoning_content": "hm", "tool_calls": CALLS[:1]}
+    reply = {
+        "role": "assistant",
+        "content": None,
+        "reasoning_content": "hm",
+        "tool_calls": CALLS[:1],
+    }
     events = from_openai([reply, {"role": "tool", "tool_call_id": "k1", "content": "a.py"}])
     assert View.from_events(events).to_messages("openai-reasoning")[0]["reasoning_content"] == "hm"
     assert "reasoning_content" not in View.from_events(events).to_messages("openai")[0]
@@ -159,8 +242,14 @@ def test_reasoning_goes_back_to_the_server_that_gave_it():
 def test_items_of_several_responses_stay_in_their_order():
     call = {"type": "function_call", "call_id": "k1", "name": "ls", "arguments": "{}"}
     result = {"type": "function_call_output", "call_id": "k1", "output": "a.py"}
-    said = {"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "One."}]}
-    events = from_openai([{"role": "user", "content": "?"}, call, result, {**call, "call_id": "k2"}, said, said])
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "content": [{"type": "output_text", "text": "One."}],
+    }
+    events = from_openai(
+        [{"role": "user", "content": "?"}, call, result, {**call, "call_id": "k2"}, said, said]
+    )
     assert [type(event) for event in events] == [Message, Action, Observation, Action]
     assert (events[1].thought, events[3].thought) == ("", "One.\n\nOne.")
     one, two, three = from_openai([call, result, said])
@@ -184,17 +273,31 @@ def test_a_message_of_anthropic():
         "usage": {"input_tokens": 7, "output_tokens": 3},
     }
     one, two = from_openai(reply)
-    assert (one.thinking, one.thought, one.arguments) == ((thinking,), "Let me look.", {"command": "ls"})
+    assert (one.thinking, one.thought, one.arguments) == (
+        (thinking,),
+        "Let me look.",
+        {"command": "ls"},
+    )
     assert (two.tool, two.response_id, one.meta["finish_reason"]) == ("look", "msg_1", "tool_use")
     blocks = [SimpleNamespace(**block) for block in reply["content"]]
     assert from_openai(SimpleNamespace(**{**reply, "content": blocks})) == (one, two)
     (answer,) = from_openai({**reply, "content": reply["content"][:2]})
     assert (answer.content, answer.thinking) == ("Let me look.", (thinking,))
-    failed = {"type": "tool_result", "tool_use_id": "k1", "content": "no such file", "is_error": True}
-    result, said = from_openai({"role": "user", "content": [failed, {"type": "text", "text": "go on"}]})
+    failed = {
+        "type": "tool_result",
+        "tool_use_id": "k1",
+        "content": "no such file",
+        "is_error": True,
+    }
+    result, said = from_openai(
+        {"role": "user", "content": [failed, {"type": "text", "text": "go on"}]}
+    )
     assert (result.call_id, result.content, result.is_error) == ("k1", "no such file", True)
     assert said == Message(source="user", content="go on")
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "depth"}}
+    document = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "depth"},
+    }
     (asked,) = from_openai({"role": "user", "content": [document]})
     assert View.from_events([asked]).to_messages("anthropic")[0]["content"] == [document]
 
@@ -213,7 +316,12 @@ def test_what_is_no_reply_is_named():
         from_openai({"choices": [{"delta": {"content": "x"}}]})
     with pytest.raises(InvalidArgument, match=r"of type generator.*collect the chunks"):
         from_openai(chunk for chunk in "ab")
-    for wrong, said in (("hi", "type str"), (None, "type NoneType"), ({"a": 1}, "with a"), (object(), "type object")):
+    for wrong, said in (
+        ("hi", "type str"),
+        (None, "type NoneType"),
+        ({"a": 1}, "with a"),
+        (object(), "type object"),
+    ):
         with pytest.raises(InvalidArgument, match=said):
             from_openai(wrong)
     with pytest.raises(InvalidArgument, match="the role 'critic'"):
@@ -232,16 +340,28 @@ def test_a_loop_needs_no_mapping_by_hand(history):
     history.append_reply(Reply(text="One.", model="m", usage={"total_tokens": 4}))
     call = ToolCall(name="run", arguments='{"command": "ls"}', id="k1")
     own = from_openai(Reply(text="hm", model="m", tool_calls=(call,), response_id="r1"))
-    assert [(event.thought, event.response_id, event.call_id) for event in own] == [("hm", "r1", "k1")]
+    assert [(event.thought, event.response_id, event.call_id) for event in own] == [
+        ("hm", "r1", "k1")
+    ]
     messages = history.prepare().to_messages()
     assert messages == history.view().to_messages()
-    assert [message["role"] for message in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert [message["role"] for message in messages] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert [call["id"] for call in messages[1]["tool_calls"]] == ["k1", "k2"]
     assert len(history) == 6
 
 
 def of_openai(n):
-    call = {"id": f"k{n}", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}
+    call = {
+        "id": f"k{n}",
+        "type": "function",
+        "function": {"name": "run", "arguments": f'{{"n": {n}}}'},
+    }
     message = {"role": "assistant", "content": f"step {n}", "tool_calls": [call]}
     return {"id": "chatcmpl-1", "choices": [{"finish_reason": "tool_calls", "message": message}]}
 
@@ -252,7 +372,11 @@ def of_anthropic(n):
 
 
 def of_chat(n):
-    call = {"id": "call_0", "type": "function", "function": {"name": "run", "arguments": f'{{"n": {n}}}'}}
+    call = {
+        "id": "call_0",
+        "type": "function",
+        "function": {"name": "run", "arguments": f'{{"n": {n}}}'},
+    }
     return {"role": "assistant", "content": f"step {n}", "tool_calls": [call]}
 
 
@@ -270,9 +394,16 @@ def test_replies_with_one_id_stay_apart_and_a_repeated_one_is_recognized(history
     assert roles == [*("assistant", "tool") * 3, "user", "assistant", "tool"]
 
 
-@pytest.mark.parametrize("told", [{"timestamp": 1760000001}, {"created_at": "2025-10-09T08:53:21Z"}])
+@pytest.mark.parametrize(
+    "told", [{"timestamp": 1760000001}, {"created_at": "2025-10-09T08:53:21Z"}]
+)
 def test_a_bare_message_tells_time_model_usage_and_cost(history, told):
-    message = {"role": "assistant", "content": "yo", "model": "m", "usage": {"prompt_tokens": 3, "cost": 0.5}} | told
+    message = {
+        "role": "assistant",
+        "content": "yo",
+        "model": "m",
+        "usage": {"prompt_tokens": 3, "cost": 0.5},
+    } | told
     (recorded,) = history.append_reply(message)
     of_call = {"model": "m", "usage": {"prompt_tokens": 3}, "cost": 0.5}
     assert recorded.event.timestamp == datetime(2025, 10, 9, 8, 53, 21, tzinfo=UTC)
@@ -281,15 +412,25 @@ def test_a_bare_message_tells_time_model_usage_and_cost(history, told):
 
 
 def test_what_is_no_reply_of_a_model_is_refused_and_its_usage_can_be_kept(history):
-    for message, has in (({}, "reply"), ({"content": ""}, "reply"), ({"reasoning_content": "hm"}, "reasoning")):
-        with pytest.raises(InvalidEvent, match=f"neither a text nor a tool call; nothing was appended; it has {has};"):
+    for message, has in (
+        ({}, "reply"),
+        ({"content": ""}, "reply"),
+        ({"reasoning_content": "hm"}, "reasoning"),
+    ):
+        with pytest.raises(
+            InvalidEvent,
+            match=f"neither a text nor a tool call; nothing was appended; it has {has};",
+        ):
             history.append_reply(completion(message, "content_filter"))
     for named in ("web_search_call", "ai"):
         with pytest.raises(InvalidEvent, match=f"nothing was appended; it has {named};"):
             history.append_reply({"type": named, "content": "hm"})
     for role in ("user", "system", "developer"):
         message = {"role": role, "content": "hi"}
-        with pytest.raises(InvalidEvent, match=r"of the (user|agent|environment) is not the reply .*append\(message\)"):
+        with pytest.raises(
+            InvalidEvent,
+            match=r"of the (user|agent|environment) is not the reply .*append\(message\)",
+        ):
             history.append_reply(message)
         assert len(foldlog.from_openai(message)) == 1
     with pytest.raises(InvalidArgument, match="an object with output is not the reply of a model"):
@@ -310,7 +451,10 @@ def test_a_result_names_its_call_by_the_action_too(history):
     history.append([Action(tool="run", call_id="k1"), Action(tool="look")])
     first, nameless = history.open_calls()
     told = [history.append_tool_result(call, "x").event for call in (nameless, first)]
-    assert [(event.tool, event.call_id, event.cause) for event in told] == [("look", None, 1), ("run", "k1", 0)]
+    assert [(event.tool, event.call_id, event.cause) for event in told] == [
+        ("look", None, 1),
+        ("run", "k1", 0),
+    ]
     assert history.open_calls() == ()
     with pytest.raises(InvalidEvent, match="call 'k1' has its result already"):
         history.append_tool_result(first, "x")
@@ -321,7 +465,10 @@ RESULTS = {
     '[{"id": 7}, "x"]': ({"id": 7}, "x"),
     '[{"id": 7}]': [{"id": 7}],
     "2.5": 2.5,
-    '{"loss": "NaN", "é": ["-Infinity", 1e+300]}': {"loss": float("nan"), "é": (float("-inf"), 1e300)},
+    '{"loss": "NaN", "é": ["-Infinity", 1e+300]}': {
+        "loss": float("nan"),
+        "é": (float("-inf"), 1e300),
+    },
     "true": True,
     "null": None,
 }
@@ -335,10 +482,14 @@ def test_a_result_that_is_json_is_shown_as_its_text(history, text):
 
 def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
     history.append_reply(completion({"tool_calls": CALLS}))
-    with pytest.raises(InvalidEvent, match="no action opened a call 'k3'; the open calls are 'k1', 'k2'"):
+    with pytest.raises(
+        InvalidEvent, match="no action opened a call 'k3'; the open calls are 'k1', 'k2'"
+    ):
         history.append_tool_result("k3", "x")
     history.append_tool_result("k1", "x")
-    with pytest.raises(InvalidEvent, match="call 'k1' has its result already, event 2; the open calls are 'k2'"):
+    with pytest.raises(
+        InvalidEvent, match="call 'k1' has its result already, event 2; the open calls are 'k2'"
+    ):
         history.append_tool_result("k1", "x")
     with pytest.raises(TypeError, match="call_id is 7; give"):
         history.append_tool_result(7, "x")
@@ -346,7 +497,9 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
         with pytest.raises(InvalidEvent, match="cannot be stored: its field content has"):
             history.append_tool_result("k2", value)
     for part in ({"type": "text"}, {"type": "output_text", "text": None}):
-        with pytest.raises(InvalidArgument, match=r"part 1 of the tool message is .*; a part is a map"):
+        with pytest.raises(
+            InvalidArgument, match=r"part 1 of the tool message is .*; a part is a map"
+        ):
             history.append_tool_result("k2", ({"type": "text", "text": "x"}, part))
     history.append(Observation(call_id="k3", content="x"))
     assert len(history) == 4
@@ -414,7 +567,10 @@ def test_a_store_is_named_by_a_url_a_path_or_a_path_object(tmp_path, monkeypatch
             histories["c1"].append(Message(source="user", content="hi"))
     with foldlog.open("a b?mode=ro#.db") as histories:
         histories["c1"].append(Message(source="user", content="hi"))
-    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == ["a b?mode=ro#.db", "h.db"]
+    assert sorted(path.name for path in tmp_path.iterdir() if path.suffix == ".db") == [
+        "a b?mode=ro#.db",
+        "h.db",
+    ]
     with foldlog.open("h.db") as histories:
         assert len(histories["c1"]) == 5
 
@@ -470,24 +626,37 @@ def test_what_is_no_event_is_named(history):
     with pytest.raises(InvalidEvent, match="nested too deep to be stored"):
         history.append({"role": "user", "content": deep})
     for wrong in ({"choices": []}, "hi", b"hi", None, 5, Message, object()):
-        with pytest.raises(TypeError, match=r"append takes one event.*history.append\(Message\(.*append_reply"):
+        with pytest.raises(
+            TypeError, match=r"append takes one event.*history.append\(Message\(.*append_reply"
+        ):
             history.append(wrong)
     for wrong in ({"role": "user"}, {"role": "user", "content": 5}, {"role": "assistant"}):
-        with pytest.raises((InvalidArgument, InvalidEvent), match=r"content of the user message|neither a text nor"):
+        with pytest.raises(
+            (InvalidArgument, InvalidEvent), match=r"content of the user message|neither a text nor"
+        ):
             history.append(wrong)
-    with pytest.raises(InvalidEvent, match="its source is 'usr'; use 'user', 'agent', 'environment'"):
+    with pytest.raises(
+        InvalidEvent, match="its source is 'usr'; use 'user', 'agent', 'environment'"
+    ):
         history.append(Message(source="usr", content="hi"))
     assert history.version() == 0
 
 
 def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
     call = {"id": "k", "type": "function", "function": {"name": "t", "arguments": "{}"}}
-    made, result = {"role": "assistant", "content": None, "tool_calls": [call]}, {"role": "tool", "tool_call_id": "k"}
+    made, result = (
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "k"},
+    )
     result["content"] = "ok"
     for wrong in (result, [result, made], [{"role": "user", "content": "hi"}, result]):
-        with pytest.raises(InvalidEvent, match="the result of 'k', a call that no reply made; nothing was appended"):
+        with pytest.raises(
+            InvalidEvent, match="the result of 'k', a call that no reply made; nothing was appended"
+        ):
             history.append(wrong)
-    with pytest.raises(InvalidEvent, match="the result of a call without tool_call_id, and no such call"):
+    with pytest.raises(
+        InvalidEvent, match="the result of a call without tool_call_id, and no such call"
+    ):
         history.append([made, {"role": "tool", "content": "ok"}])
     assert history.version() == 0
     history.append([made, result], idempotency_key="x")
@@ -499,7 +668,11 @@ def test_a_result_in_a_chat_message_is_of_a_call_that_was_made(history):
 @pytest.mark.parametrize("is_chat", [True, False])
 def test_a_result_names_its_tool_and_its_call(history, is_chat):
     def made(place):
-        call = {"id": f"k{place}", "type": "function", "function": {"name": f"t{place}", "arguments": "{}"}}
+        call = {
+            "id": f"k{place}",
+            "type": "function",
+            "function": {"name": f"t{place}", "arguments": "{}"},
+        }
         used = {"type": "tool_use", "id": f"k{place}", "name": f"t{place}", "input": {}}
         return {"role": "assistant", **({"tool_calls": [call]} if is_chat else {"content": [used]})}
 
@@ -515,15 +688,28 @@ def test_a_result_names_its_tool_and_its_call(history, is_chat):
     history.append(CondensationAction(forgotten_event_ids=[0, 1, 2, 3]))
     (late,) = history.append([{"role": "user", "content": "hi"}, made(3), result(0)])[-1:]
     assert (late.event.tool, late.event.cause, len(history)) == ("t0", 0, 9)
-    assert [event.tool for event in history.events() if isinstance(event, Observation)] == ["t0", "t1", "t1", "t0"]
-    assert {tool: counted.errors for tool, counted in history.stats().tools.items()} == {"t0": 0, "t1": 0, "t3": 0}
+    assert [event.tool for event in history.events() if isinstance(event, Observation)] == [
+        "t0",
+        "t1",
+        "t1",
+        "t0",
+    ]
+    assert {tool: counted.errors for tool, counted in history.stats().tools.items()} == {
+        "t0": 0,
+        "t1": 0,
+        "t3": 0,
+    }
 
 
 def test_litellm_tells_no_cost_of_a_stream_without_usage():
     class Reply(dict):
         _hidden_params: ClassVar = {"response_cost": 0.5}
 
-    for usage, cost in (({}, None), ({"prompt_tokens": 0, "completion_tokens": 9}, None), (USAGE, 0.5)):
+    for usage, cost in (
+        ({}, None),
+        ({"prompt_tokens": 0, "completion_tokens": 9}, None),
+        (USAGE, 0.5),
+    ):
         (said,) = from_openai(Reply(completion({"content": "hi"}), usage=usage))
         assert said.meta.get("cost") == cost
 
@@ -534,10 +720,27 @@ FILE = {"filename": "a.txt", "file_data": b"depth 4 m"}
 @pytest.mark.parametrize(
     "reply",
     [
-        {"role": "assistant", "content": [{"type": "text", "text": "x", "citations": ["ODD"]}], "stop_reason": "end"},
-        {"role": "assistant", "content": [{"type": "tool_use", "id": "k", "name": "t", "input": {}, "caller": "ODD"}]},
+        {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "x", "citations": ["ODD"]}],
+            "stop_reason": "end",
+        },
+        {
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "k", "name": "t", "input": {}, "caller": "ODD"}],
+        },
         {"role": "assistant", "content": "x", "stop_reason": "end", "container": {"id": "ODD"}},
-        {"output": [{"type": "function_call", "call_id": "k", "name": "t", "arguments": "{}", "id": "ODD"}]},
+        {
+            "output": [
+                {
+                    "type": "function_call",
+                    "call_id": "k",
+                    "name": "t",
+                    "arguments": "{}",
+                    "id": "ODD",
+                }
+            ]
+        },
         {"output": [{"type": "message", "role": "assistant", "content": "x", "phase": "ODD"}]},
         {
             "output": [
@@ -548,7 +751,9 @@ FILE = {"filename": "a.txt", "file_data": b"depth 4 m"}
         completion({"content": "x", "audio": {"id": "ODD"}}),
         completion({"content": "x", "refusal": "ODD"}),
         completion({"content": "x", "provider_specific_fields": {"citations": ["ODD"]}}),
-        completion({"content": "x", "images": [{"type": "image_url", "image_url": {"url": "ODD"}}]}),
+        completion(
+            {"content": "x", "images": [{"type": "image_url", "image_url": {"url": "ODD"}}]}
+        ),
         completion({"tool_calls": [{**CALLS[0], "extra_content": "ODD"}]}),
     ],
 )
@@ -563,7 +768,11 @@ def test_no_field_of_a_reply_is_lost(history, reply):
         {"type": "search_result", "source": "ODD"},
         {"type": "container_upload", "file_id": "ODD"},
         {"type": "image", "source": {"type": "file", "file_id": "ODD"}},
-        {"type": "image", "source": {"type": "url", "url": "https://x"}, "cache_control": {"type": "ODD"}},
+        {
+            "type": "image",
+            "source": {"type": "url", "url": "https://x"},
+            "cache_control": {"type": "ODD"},
+        },
         {"type": "image_url", "image_url": {"url": "ODD"}},
         {"type": "input_image", "file_id": "ODD"},
         {"type": "input_image", "image_url": "https://x", "detail": "ODD"},
@@ -571,7 +780,10 @@ def test_no_field_of_a_reply_is_lost(history, reply):
     ],
 )
 def test_no_part_of_a_message_of_the_user_is_lost(history, part):
-    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "depth"}}
+    document = {
+        "type": "document",
+        "source": {"type": "text", "media_type": "text/plain", "data": "depth"},
+    }
     for content in ([part], [document, part]):
         (recorded,) = history.append({"role": "user", "content": content})
         assert "ODD" in repr(recorded.event.content)
@@ -591,9 +803,15 @@ TEXT = {"type": "text", "text": "hi"}
 @pytest.mark.parametrize(
     "message, said",
     [
-        ({"role": "user", "content": [None]}, "part 0 of the user message is None; a part is a map"),
+        (
+            {"role": "user", "content": [None]},
+            "part 0 of the user message is None; a part is a map",
+        ),
         ({"role": "user", "content": ["x", 5]}, "part 1 of the user message is 5; a part is a map"),
-        ({"role": "tool", "tool_call_id": "k", "content": {"a": 1}}, "content of the tool message is {'a': 1}; give"),
+        (
+            {"role": "tool", "tool_call_id": "k", "content": {"a": 1}},
+            "content of the tool message is {'a': 1}; give",
+        ),
         (
             {"role": "user", "content": [{"type": "text"}]},
             "part 0 of the user message is {'type': 'text'}; a part is a",
@@ -607,21 +825,43 @@ TEXT = {"type": "text", "text": "hi"}
             "part 0 of the assistant message is .*; a part is a map",
         ),
         (
-            {"role": "assistant", "content": [TEXT, {"type": "text", "text": None}], "stop_reason": "end_turn"},
+            {
+                "role": "assistant",
+                "content": [TEXT, {"type": "text", "text": None}],
+                "stop_reason": "end_turn",
+            },
             "part 1 of the assistant message is .*; a part is a map",
         ),
-        ({"role": "user", "content": [{**TEXT, "odd": float("nan")}]}, "meta.message.content.*odd is nan"),
+        (
+            {"role": "user", "content": [{**TEXT, "odd": float("nan")}]},
+            "meta.message.content.*odd is nan",
+        ),
         ({"role": "user", "content": "x", "odd": {1}}, "meta.message.odd has a value of type set"),
         (
             {"role": "user", "content": [{"type": "file", "file": object()}]},
             r"content\[0\].file has a value of type obj",
         ),
-        ({"role": "user", "content": (part for part in "ab")}, "content of the user message is <generator"),
-        ({"role": "assistant", "tool_calls": [{"id": "a"}]}, "the call {'id': 'a'} does not name its tool"),
+        (
+            {"role": "user", "content": (part for part in "ab")},
+            "content of the user message is <generator",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"id": "a"}]},
+            "the call {'id': 'a'} does not name its tool",
+        ),
         ({"role": "assistant", "tool_calls": ["a"]}, "the call 'a' does not name its tool"),
-        ({"role": "assistant", "content": "hi", "tool_calls": "a"}, "the call 'a' does not name its tool"),
-        ({"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": 5}}]}, "of a call are 5; give"),
-        ([{"type": "human", "content": "hi"}], "append takes one event or chat message.* not a dict without a role"),
+        (
+            {"role": "assistant", "content": "hi", "tool_calls": "a"},
+            "the call 'a' does not name its tool",
+        ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "a", "arguments": 5}}]},
+            "of a call are 5; give",
+        ),
+        (
+            [{"type": "human", "content": "hi"}],
+            "append takes one event or chat message.* not a dict without a role",
+        ),
         ({}, "append takes one event or chat message.* not a dict without a role"),
     ],
 )
@@ -639,7 +879,12 @@ def test_an_argument_of_a_wrong_type_is_named(history):
     reply = {"role": "assistant", "content": "x"}
     with pytest.raises(TypeError, match="timestamp is a datetime with a time zone, not 'now'"):
         history.append_reply(reply, timestamp="now")
-    for wrong in (history.request_condensation, history.condense, partial(history.retract, 0), history.pop):
+    for wrong in (
+        history.request_condensation,
+        history.condense,
+        partial(history.retract, 0),
+        history.pop,
+    ):
         with pytest.raises(TypeError, match="reason is a text, not 5"):
             wrong(reason=5)
     assert len(history) == 1

@@ -1,4 +1,6 @@
-"""A report is one file that holds a history, and nothing that an event says becomes part of its markup."""
+"""A report is one file that holds a history, and nothing that an event says becomes part of its
+markup.
+"""
 
 from __future__ import annotations
 
@@ -54,9 +56,13 @@ def written(tmp_path: Path, events) -> tuple[str, Elements]:
 
 def data(elements: Elements, name: str) -> list:
     places = [
-        n for n, (_, attrs) in enumerate(t for t in elements.tags if t[0] == "script") if attrs.get("class") == name
+        n
+        for n, (_, attrs) in enumerate(t for t in elements.tags if t[0] == "script")
+        if attrs.get("class") == name
     ]
-    return [json.loads(zlib.decompress(base64.b64decode(elements.scripts[place]))) for place in places]
+    return [
+        json.loads(zlib.decompress(base64.b64decode(elements.scripts[place]))) for place in places
+    ]
 
 
 def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
@@ -65,7 +71,10 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
         Action(tool="ls", arguments={"path": "."}, call_id="1"),
         Observation(tool="ls", content="a.py", call_id="1"),
         CondensationAction(
-            forgotten_event_ids=[1, 2], summary="it looked", summary_offset=1, metadata={"tokens_max": 900}
+            forgotten_event_ids=[1, 2],
+            summary="it looked",
+            summary_offset=1,
+            metadata={"tokens_max": 900},
         ),
         Message(source="agent", content="done"),
     ]
@@ -91,25 +100,35 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
 
 
 def test_no_text_of_an_event_becomes_markup(tmp_path):
-    _, of_harmless = written(tmp_path, [Message(source="user", content="x") for _ in hostile_history()])
+    _, of_harmless = written(
+        tmp_path, [Message(source="user", content="x") for _ in hostile_history()]
+    )
     text, elements = written(tmp_path, hostile_history())
     kinds = {tag for tag, _ in of_harmless.tags}
     assert {tag for tag, _ in elements.tags} <= kinds | {"tr", "td", "th", "table"}
-    assert not any(name.startswith("on") or name in ("src", "srcdoc") for _, attrs in elements.tags for name in attrs)
+    assert not any(
+        name.startswith("on") or name in ("src", "srcdoc")
+        for _, attrs in elements.tags
+        for name in attrs
+    )
     for attack in HOSTILE:
         assert attack not in text or not set(attack) & set("<>{\x1b\u202e")
 
 
 def test_the_policy_allows_exactly_the_script_and_the_style(tmp_path):
     _, elements = written(tmp_path, [Message(source="user", content="x")])
-    policy = next(a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        a["content"] for _, a in elements.tags if a.get("http-equiv") == "Content-Security-Policy"
+    )
     allowed = dict(part.strip().split(" ", 1) for part in policy.split(";"))
     assert allowed["default-src"] == "'none'"
     assert allowed["script-src"] == assets.content_hash(assets.script())
     assert allowed["style-src"] == assets.content_hash(assets.style())
     runs = [
         script
-        for script, (_, attrs) in zip(elements.scripts, [t for t in elements.tags if t[0] == "script"], strict=True)
+        for script, (_, attrs) in zip(
+            elements.scripts, [t for t in elements.tags if t[0] == "script"], strict=True
+        )
         if attrs.get("type") is None
     ]
     assert runs == [assets.script()]
@@ -119,10 +138,14 @@ def test_modules_share_one_scope_without_a_clash():
     app = Path(assets.__file__).parent / "app"
     assert {path.stem for path in app.glob("*.js")} == set(assets.MODULES)
     for place, name in enumerate(assets.MODULES):
-        imported = re.findall(r'^import .* from "\./(.*)\.js";$', (app / f"{name}.js").read_text(), re.MULTILINE)
+        imported = re.findall(
+            r'^import .* from "\./(.*)\.js";$', (app / f"{name}.js").read_text(), re.MULTILINE
+        )
         assert set(imported) <= set(assets.MODULES[:place]), name
     assert not re.search(r"^(?:import|export)\b", assets.script(), re.MULTILINE)
-    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", assets.script(), re.MULTILINE)
+    names = re.findall(
+        r"^(?:async )?(?:function|class|const|let) (\w+)", assets.script(), re.MULTILINE
+    )
     assert [name for name in set(names) if names.count(name) > 1] == []
 
 
@@ -138,7 +161,9 @@ def contrast(some: str, other: str) -> float:
 
     def luminance(colour: str) -> float:
         parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
-        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        linear = [
+            part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts
+        ]
         return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
     lighter, darker = sorted((luminance(some), luminance(other)), reverse=True)
@@ -150,12 +175,27 @@ def test_texts_can_be_read_and_kinds_told_apart(theme):
     blocks = re.findall(r":root[^{]*\{(.*?)\}", assets.style(), re.DOTALL)
     themes = [dict(re.findall(r"--([\w-]+): (#\w{6})", block)) for block in blocks]
     colour = themes[theme]
-    for name in ("ink", "soft", "focus", "entered", "left", "limit", "border", "user-text", "summary"):
+    for name in (
+        "ink",
+        "soft",
+        "focus",
+        "entered",
+        "left",
+        "limit",
+        "border",
+        "user-text",
+        "summary",
+    ):
         for ground in ("ground", "panel"):
             assert contrast(colour[name], colour[ground]) >= 4.5, (name, ground)
     kinds = ("system", "user", "summary", "agent", "observation")
     assert all(contrast(colour[kind], colour["ground"]) >= 3 for kind in kinds)
-    neighbours = [("agent", "observation"), ("user", "summary"), ("summary", "observation"), ("system", "agent")]
+    neighbours = [
+        ("agent", "observation"),
+        ("user", "summary"),
+        ("summary", "observation"),
+        ("system", "agent"),
+    ]
     assert all(contrast(colour[one], colour[other]) >= 1.3 for one, other in neighbours)
 
 
@@ -172,7 +212,12 @@ def test_the_file_is_small_beside_the_texts(tmp_path):
 def stored(foldlog, write):
     """A store with the conversation ``a``, in the folder of the command."""
     assert (
-        foldlog("import", write("a.jsonl", [said(n, f"message {n}") for n in range(3)]), "--conversation", "a").status
+        foldlog(
+            "import",
+            write("a.jsonl", [said(n, f"message {n}") for n in range(3)]),
+            "--conversation",
+            "a",
+        ).status
         == 0
     )
 
@@ -180,11 +225,19 @@ def stored(foldlog, write):
 def test_a_report_says_its_size_and_to_a_device_has_none(foldlog, stored, tmp_path):
     assert foldlog("report", "a", "--output", "/dev/null").out == "/dev/null: written\n"
     told = foldlog("report", "a", "-o", "r.html", "--json").document
-    assert told == {"conversation": "a", "version": 3, "file": "r.html", "bytes": (tmp_path / "r.html").stat().st_size}
+    assert told == {
+        "conversation": "a",
+        "version": 3,
+        "file": "r.html",
+        "bytes": (tmp_path / "r.html").stat().st_size,
+    }
 
 
 def test_what_cannot_be_reported_is_refused_and_leaves_nothing(foldlog, stored, tmp_path):
-    for given, why in ((["nothing"], "no conversation 'nothing'"), (["a", "-o", "no/such/x.html"], "has no folder")):
+    for given, why in (
+        (["nothing"], "no conversation 'nothing'"),
+        (["a", "-o", "no/such/x.html"], "has no folder"),
+    ):
         ran = foldlog("report", *given)
         assert (ran.status, why in ran.err) == (2, True)
     assert list(tmp_path.glob("**/*.html")) == []

@@ -17,9 +17,17 @@ from foldlog.eventstore.maintenance.erase import erase
 USAGE = {"prompt_tokens": 1_000, "completion_tokens": 10}
 
 
-def run(history: History, commands: list[str], results: dict[int, str] | None = None, *, as_text: bool = False) -> None:
+def run(
+    history: History,
+    commands: list[str],
+    results: dict[int, str] | None = None,
+    *,
+    as_text: bool = False,
+) -> None:
     """A user's request, and an agent that makes these calls, two in its first reply."""
-    history.append([SystemMessage(content="You repair."), Message(source="user", content="Why does it fail?")])
+    history.append(
+        [SystemMessage(content="You repair."), Message(source="user", content="Why does it fail?")]
+    )
     for n, names in enumerate([commands[:2], *([each] for each in commands[2:])]):
         calls = []
         for command in names:
@@ -29,7 +37,10 @@ def run(history: History, commands: list[str], results: dict[int, str] | None = 
             calls.append({"id": f"k{command}", "type": "function", "function": function})
         message = {"role": "assistant", "content": None, "tool_calls": calls}
         choice = {"finish_reason": "tool_calls", "message": message}
-        history.append_reply({"id": f"{history.id}-{n}", "model": "m", "choices": [choice], "usage": USAGE}, cost=0.25)
+        history.append_reply(
+            {"id": f"{history.id}-{n}", "model": "m", "choices": [choice], "usage": USAGE},
+            cost=0.25,
+        )
         for command in names:
             said = (results or {}).get(commands.index(command), f"out of {command}")
             history.append_tool_result(f"k{command}", said, is_error=said == "no")
@@ -44,11 +55,18 @@ def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
         one, two = found.runs
         assert (one.requests, one.replies, one.calls, one.errors) == (1, 3, 4, 0)
         assert (two.requests, two.replies, two.calls, two.errors) == (1, 5, 6, 1)
-        assert (one.spent.cost, one.spent.prompt_tokens, two.spent.completion_tokens) == (0.75, 3_000, 50)
+        assert (one.spent.cost, one.spent.prompt_tokens, two.spent.completion_tokens) == (
+            0.75,
+            3_000,
+            50,
+        )
         assert (found.same_first, found.same) == (3, 4)  # the request, a and b; and c
         assert [each.gist for each in found.first_difference] == ["run: c", "run: x"]
         assert [(knew.version, knew.events) for knew in found.knew] == [(6, 6), (6, 6)]
-        assert [[line.gist for line in knew.alone] for knew in found.knew] == [["run: yes"], ["run: no"]]
+        assert [[line.gist for line in knew.alone] for knew in found.knew] == [
+            ["run: yes"],
+            ["run: no"],
+        ]
         steps = [(step.event, step.other_event, step.gist) for step in found.steps]
         assert steps == [
             (1, 1, "Why does it fail?"),
@@ -63,7 +81,8 @@ def test_runs_are_aligned_by_what_was_asked_and_called(tmp_path, keys):
         histories["two"].retract(6)
         histories["two"].append(Message(source="user", content="stop"))
         again = compared_runs(histories.store, "one", "two", Prices())
-        assert (again.runs[1].calls, again.runs[1].spent.calls) == (6, 5)  # taken back, and made and paid all the same
+        # taken back, and made and paid all the same
+        assert (again.runs[1].calls, again.runs[1].spent.calls) == (6, 5)
         assert [each and each.gist for each in again.first_difference] == ["run: c", "stop"]
         histories["one"].redact(1, reason="asked for")
         assert compared_runs(histories.store, "one", "two", Prices()).same_first == 0
@@ -75,21 +94,42 @@ def test_requests_in_other_words_are_beside_each_other_by_their_number(foldlog):
             history = histories[name]
             for n, tools in enumerate((("run", "edit"), ("run",))):
                 history.append(Message(source="user", content=f"{polite}do {n}"))
-                history.append([Action(tool=tool, arguments={"n": n}) for tool in (*tools, *["look"] * bool(polite))])
+                history.append(
+                    [
+                        Action(tool=tool, arguments={"n": n})
+                        for tool in (*tools, *["look"] * bool(polite))
+                    ]
+                )
                 history.append(Message(source="agent", content=f"{name} did {n}"))
     ran = foldlog("diff", "one", "two", "--json").document
-    assert [run["tools"] for run in ran["runs"]] == [{"run": 2, "edit": 1}, {"run": 2, "look": 2, "edit": 1}]
+    assert [run["tools"] for run in ran["runs"]] == [
+        {"run": 2, "edit": 1},
+        {"run": 2, "look": 2, "edit": 1},
+    ]
     assert [run["answer"]["gist"] for run in ran["runs"]] == ["one did 1", "two did 1"]
-    steps = [(step["gist"].split(":")[0], step["event"] is None, step["other_event"] is None) for step in ran["steps"]]
+    steps = [
+        (step["gist"].split(":")[0], step["event"] is None, step["other_event"] is None)
+        for step in ran["steps"]
+    ]
     mine, theirs, both = (False, True), (True, False), (False, False)
     assert steps == [
-        *[("do 0", *mine), ("please do 0", *theirs), ("run", *both), ("edit", *both), ("look", *theirs)],
+        *[
+            ("do 0", *mine),
+            ("please do 0", *theirs),
+            ("run", *both),
+            ("edit", *both),
+            ("look", *theirs),
+        ],
         *[("do 1", *mine), ("please do 1", *theirs), ("run", *both), ("look", *theirs)],
     ]
     out = foldlog("diff", "one", "two").out
     assert "their first requests differ; 3 requests and calls in both" in out
     assert re.search(r"^calls of look +0 +2$", out, re.MULTILINE)
-    assert re.search(r"^the answers to the last requests\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$", out, re.M)
+    assert re.search(
+        r"^the answers to the last requests\n- +6 +agent +one did 1\n\+ +8 +agent +two did 1$",
+        out,
+        re.M,
+    )
 
 
 LONG = "a long request " * 20
@@ -98,8 +138,14 @@ LONG = "a long request " * 20
 @pytest.mark.parametrize(
     "events, shown",
     [
-        ([Message(source="user", content=f"{LONG}{n}{LONG}") for n in "12"], f"…{LONG[-40:]}{{}}{LONG[:119]}…"),
-        ([Message(source="user", content=f"\x9ba{n}b") for n in (" ", "\n")], '["Message", "\\u009ba{}b"]'),
+        (
+            [Message(source="user", content=f"{LONG}{n}{LONG}") for n in "12"],
+            f"…{LONG[-40:]}{{}}{LONG[:119]}…",
+        ),
+        (
+            [Message(source="user", content=f"\x9ba{n}b") for n in (" ", "\n")],
+            '["Message", "\\u009ba{}b"]',
+        ),
         (
             [Action(tool="run", arguments={"command": "ls", "n": n}) for n in (1, 2)],
             '…Action", ["run", {{"command": "ls", "n": {}}}, "agent"]]',
@@ -117,14 +163,22 @@ def test_the_first_difference_is_in_the_text_that_is_shown(tmp_path, events, sho
 
 def test_the_last_answer_of_openhands_is_the_call_that_ends_the_run(foldlog):
     said = json.dumps({"message": "It is mended."})
-    ends = [Action(tool="finish", arguments=said, call_id="z"), Observation(tool="finish", call_id="z", content="")]
+    ends = [
+        Action(tool="finish", arguments=said, call_id="z"),
+        Observation(tool="finish", call_id="z", content=""),
+    ]
     with _opened() as histories:
         for name in ("one", "two"):
             histories[name].append([Message(source="user", content="mend"), *ends])
-        histories["two"].append([Message(source="agent", content="Or not."), Action(tool="finish", arguments="{}")])
-        histories["asked"].append([Message(source="user", content="mend"), *ends, Message(source="user", content="?")])
+        histories["two"].append(
+            [Message(source="agent", content="Or not."), Action(tool="finish", arguments="{}")]
+        )
+        histories["asked"].append(
+            [Message(source="user", content="mend"), *ends, Message(source="user", content="?")]
+        )
     runs = foldlog("diff", "one", "two", "--json").document["runs"]
-    assert foldlog("diff", "one", "asked", "--json").document["runs"][1]["answer"] is None  # the last request has none
+    # the last request has none
+    assert foldlog("diff", "one", "asked", "--json").document["runs"][1]["answer"] is None
     assert [(run["answer"]["event"], run["answer"]["gist"]) for run in runs] == [
         (1, "finish: It is mended."),
         (3, "Or not."),
@@ -159,7 +213,10 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     assert parting[2].split() == ["2", "requests", "and", "calls", "in", "both"]
     assert "no request and no call differs" in foldlog("diff", "one", "three").out
     assert "+ four ends" in foldlog("diff", "one", "four").out
-    assert "their first requests differ; 0 requests and calls in both" in foldlog("diff", "one", "none").out
+    assert (
+        "their first requests differ; 0 requests and calls in both"
+        in foldlog("diff", "one", "none").out
+    )
     document = foldlog("diff", "one", "two", "--json").document
     assert [run["conversation"] for run in document["runs"]] == ["one", "two"]
     assert foldlog("diff", "one", "gone").status == 2
@@ -174,7 +231,10 @@ def test_redacted_requests_and_calls_are_not_said_to_say_the_same(foldlog):
         for name in ("one", "two"):
             histories[name].append([Message(source="user", content=text) for text in ("a", "b")])
             histories[name].redact(0, reason="asked to", by="me")
-    said = "1 of their first 2 requests and calls say the same; nothing is known of those that are redacted: 1"
+    said = (
+        "1 of their first 2 requests and calls say the same; nothing is known of those that are"
+        " redacted: 1"
+    )
     assert said in foldlog("diff", "one", "two").out
     document = foldlog("diff", "one", "two", "--json").document
     assert (document["same_first"], document["redacted_first"], document["same"]) == (2, 1, 1)

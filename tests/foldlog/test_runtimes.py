@@ -1,4 +1,6 @@
-"""Tools that another runtime runs: what ``foldlog.effect`` does around them, whichever runtime it is."""
+"""Tools that another runtime runs: what ``foldlog.effect`` does around them, whichever runtime it
+is.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,9 @@ def restarted(histories: Histories, monkeypatch: pytest.MonkeyPatch) -> Callable
 @contextmanager
 def calling(histories: Histories, call_id: str, **attributes: str) -> Iterator[None]:
     """What an adapter does around a tool."""
-    call = RuntimeCall(histories, "c", call_id, "pay", {"to": "ann"}, aio.face_of(histories).pool, attributes)
+    call = RuntimeCall(
+        histories, "c", call_id, "pay", {"to": "ann"}, aio.face_of(histories).pool, attributes
+    )
     before = CURRENT.set(call)
     try:
         yield
@@ -78,7 +82,9 @@ def test_a_call_that_is_not_stored_yet_and_its_beginning_are_one_append(historie
     (effect,) = histories["c"].effects()
     assert (paid, effect.call.tool, effect.call.arguments) == ([effect.key], "pay", {"to": "ann"})
     assert (len(histories["c"]), histories["c"].attributes()) == (2, {"user": "u7"})
-    histories["c"].append([Action(tool="pay", call_id="k"), Observation(content="paid ann", call_id="k")])
+    histories["c"].append(
+        [Action(tool="pay", call_id="k"), Observation(content="paid ann", call_id="k")]
+    )
     assert states(histories) == [("done", 1)]
 
 
@@ -102,7 +108,9 @@ def test_a_call_that_a_runtime_tries_again_does_not_run_again_without_a_key(hist
 
 
 @pytest.mark.parametrize("known", ["it is paid", None])
-def test_after_a_restart_the_same_call_is_looked_up(histories: Histories, known: str | None, restarted):
+def test_after_a_restart_the_same_call_is_looked_up(
+    histories: Histories, known: str | None, restarted
+):
     paid: list[str] = []
     with calling(histories, "k"):
         tool(paid)("ann")
@@ -111,7 +119,9 @@ def test_after_a_restart_the_same_call_is_looked_up(histories: Histories, known:
     assert (told, states(histories)[0][1]) == (("it is paid", 1) if known else ("paid ann", 2))
 
 
-def test_after_a_restart_the_model_is_told_once_before_another_effect(histories: Histories, restarted):
+def test_after_a_restart_the_model_is_told_once_before_another_effect(
+    histories: Histories, restarted
+):
     paid: list[str] = []
     with calling(histories, "k1"):
         tool(paid)("ann")
@@ -127,7 +137,9 @@ def test_after_a_restart_the_model_is_told_once_before_another_effect(histories:
     histories["c"].settle(paid[0], "paid, says the bank")
     assert states(histories)[0] == ("done", 1)
     restarted()
-    assert [trace.call.call_id for trace in runtimes._left_behind(histories, histories["c"]).values()] == []
+    assert [
+        trace.call.call_id for trace in runtimes._left_behind(histories, histories["c"]).values()
+    ] == []
 
 
 def test_an_async_tool_asks_in_a_thread(histories: Histories):

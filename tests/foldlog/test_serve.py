@@ -81,19 +81,26 @@ def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
     version = whole["version"]
     kept = [event for event, left in enumerate(whole["events"]["left"]) if left == 0]
     store.append("usual", [Message(source="user", content="more")], expected_version=version)
-    store.append("usual", CondensationAction(forgotten_event_ids=[kept[1]]), expected_version=version + 1)
+    store.append(
+        "usual", CondensationAction(forgotten_event_ids=[kept[1]]), expected_version=version + 1
+    )
     more = client.get("/api/history", params={"id": "usual", "since": version}).json()
     assert more["version"] == version + 2
     assert [KINDS[kind] for kind in more["events"]["kind"]] == ["user", "condensation"]
     changed = {event: spans for event, spans in more["spans"] if event < version}
     assert changed[kept[1]][-1][:3] == [kept[1] + 1, version + 2, version + 1]
-    assert client.get("/api/gists", params={"id": "usual", "start": version}).json()["gists"][0] == "more"
+    assert (
+        client.get("/api/gists", params={"id": "usual", "start": version}).json()["gists"][0]
+        == "more"
+    )
 
 
 def test_what_a_runtime_keeps_for_itself_is_not_listed(client, store):
     for name in ("strands/s/a", "strands/s/+session"):
         store.append(name, Message(source="user", content="hi"), expected_version=0)
-    listed = {one["conversation"] for one in client.get("/api/conversations").json()["conversations"]}
+    listed = {
+        one["conversation"] for one in client.get("/api/conversations").json()["conversations"]
+    }
     assert "strands/s/a" in listed
     assert "strands/s/+session" not in listed
 
@@ -116,20 +123,33 @@ def test_no_title_is_the_words_of_a_redacted_event_also_of_a_fork(client, store)
             break
 
 
-def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its_report(histories, tmp_path):
-    """Of every format, and of real histories of programs that add to what a user asks, where they lie beside."""
+def test_a_conversation_has_one_title_in_the_list_at_home_on_its_page_and_in_its_report(
+    histories, tmp_path
+):
+    """Of every format, and of real histories of programs that add to what a user asks, where they
+    lie beside.
+    """
     asked = "<command-message>review</command-message>\n<command-name>/review</command-name>"
     histories["asked"].append(Message(source="user", content=asked))
     histories["silent"].append(Message(source="agent", content="hi"))
     between = [Message(source="user", content="more")] * 40
-    histories["late"].append([*between, Message(source="agent", content="hi", meta={"title": "Late"}), *between])
+    histories["late"].append(
+        [*between, Message(source="agent", content="hi", meta={"title": "Late"}), *between]
+    )
     corpus = (CORPUS / f"{name}.jsonl" for name in formats())
-    for path in [*filter(Path.exists, corpus), *(SAMPLES / name for name in ADDING if SAMPLES.is_dir())]:
+    for path in [
+        *filter(Path.exists, corpus),
+        *(SAMPLES / name for name in ADDING if SAMPLES.is_dir()),
+    ]:
         histories.import_(path, prefix=f"{path.name}/", findings=lambda _: None)
     store, named = histories.store, {}
     rows = list(store.iter_conversations())
-    named["list"] = {row.id: one.overview.title for row, one in FiguresOfStore(store).of(rows, whole=False)}
-    lines = [document_of(*row, Prices()) for row in FiguresOfStore(store).of(store.iter_conversations())]
+    named["list"] = {
+        row.id: one.overview.title for row, one in FiguresOfStore(store).of(rows, whole=False)
+    }
+    lines = [
+        document_of(*row, Prices()) for row in FiguresOfStore(store).of(store.iter_conversations())
+    ]
     named["home"] = {line.conversation: line.title for line in lines}
     with asking(application(store, token=None)) as client:
         pages = (client.get("/api/history", params={"id": row.id}).json() for row in rows)
@@ -174,7 +194,9 @@ def test_an_event_is_told_in_full_and_found_by_its_words(client):
 
 def test_all_conversations_are_searched(client):
     hits = client.get("/api/search", params={"words": "build repair", "limit": 5}).json()["hits"]
-    assert [(hit["conversation"], hit["event"], hit["kind"]) for hit in hits] == [("usual", 1, "user")]
+    assert [(hit["conversation"], hit["event"], hit["kind"]) for hit in hits] == [
+        ("usual", 1, "user")
+    ]
     snippet, highlights = hits[0]["snippet"], hits[0]["highlights"]
     assert [snippet[start:stop] for start, stop in highlights] == ["build", "repair"]
     refused = client.get("/api/search", params={"words": "-"})
@@ -220,15 +242,28 @@ def test_the_size_of_a_store_has_its_log(tmp_path):
         store.append("a", [Message(source="user", content="hi")], expected_version=0)
         with asking(application(store, token=None)) as client:
             before = size()
-            assert (tmp_path / "a.db").stat().st_size < before <= client.get("/api/fleet").json()["bytes"] <= size()
+            assert (
+                (tmp_path / "a.db").stat().st_size
+                < before
+                <= client.get("/api/fleet").json()["bytes"]
+                <= size()
+            )
 
 
 def test_reasons_of_one_kind_are_one_row():
     figures = [{"events_before": before, "events_max": 80} for before in (81, 82)]
-    told = [CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "events", **each}) for each in figures]
+    told = [
+        CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "events", **each})
+        for each in figures
+    ]
     asked = CondensationAction(forgotten_event_ids=(1,), metadata={"reason": "request"})
-    requests = [CondensationRequest(reason=f"the prompt has {number} tokens") for number in (9_000, 9_001)]
-    assert [because(one) for one in told] == ["View of 81 events exceeded 80", "View of 82 events exceeded 80"]
+    requests = [
+        CondensationRequest(reason=f"the prompt has {number} tokens") for number in (9_000, 9_001)
+    ]
+    assert [because(one) for one in told] == [
+        "View of 81 events exceeded 80",
+        "View of 82 events exceeded 80",
+    ]
     assert {because(one, brief=True) for one in told} == {"too many events"}
     assert {because(asked, [request], brief=True) for request in requests} == {"asked for"}
 
@@ -242,24 +277,33 @@ def test_an_excerpt_holds_every_word_whole_and_begins_near_the_first():
     assert excerpt.endswith("…")
     assert matches({"content": text}, ["haystack", "nowhere"]) is None
     assert matches({"content": "short"}, ["short"]) == "short"
-    assert matches({"content": f"{'a ' * 40}one{'-' * 26}two"}, ["one", "two"]).count("…") == 1, "they touch"
+    assert matches({"content": f"{'a ' * 40}one{'-' * 26}two"}, ["one", "two"]).count("…") == 1, (
+        "they touch"
+    )
 
 
 def test_every_list_counts_the_condensations_that_were_made(store):
     asked = [Message(source="user", content=str(n)) for n in range(5)]
     declined = {"outcome": "declined", "reason": "nothing to spare", "cost": 0.5}
-    made = [CondensationAction(forgotten_event_ids=(n,), metadata={"reason": "tokens"}) for n in (1, 2)]
+    made = [
+        CondensationAction(forgotten_event_ids=(n,), metadata={"reason": "tokens"}) for n in (1, 2)
+    ]
     later = [CondensationAction(forgotten_event_ids=(), metadata=declined), Retraction(version=6)]
     store.append("some", [*asked, *made, *later], expected_version=0)
     with asking(application(store, token=None)) as client:
         while client.get("/api/fleet").json()["counted"] < 4:
             pass
-        rows = {row["conversation"]: row for row in client.get("/api/conversations").json()["conversations"]}
+        rows = {
+            row["conversation"]: row
+            for row in client.get("/api/conversations").json()["conversations"]
+        }
         fleet = client.get("/api/fleet").json()
         history = client.get("/api/history", params={"id": "some"}).json()
     assert rows["some"]["condensations"] == history["condensations"] == 2
     assert fleet["condensations"] == sum(row["condensations"] for row in rows.values())
-    assert {each["reason"]: each["condensations"] for each in fleet["reasons"]}["too many tokens"] == 3
+    assert {each["reason"]: each["condensations"] for each in fleet["reasons"]}[
+        "too many tokens"
+    ] == 3
     assert not any(each["reason"].startswith("declined") for each in fleet["reasons"])
     assert (fleet["cost"], history["cost"]) == (pytest.approx(0.5123), 0.5)
 
@@ -267,21 +311,32 @@ def test_every_list_counts_the_condensations_that_were_made(store):
 def test_the_command_and_the_server_list_the_same_documents(foldlog, tmp_path):
     url = f"sqlite:///{tmp_path}/one.db"
     with open_store(url) as store:
-        store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
+        store.append(
+            "some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0
+        )
         store.append("some", CondensationAction(forgotten_event_ids=(1,)), expected_version=5)
         store.fork("some", 5, "other")
         listed = foldlog("list", "--long", "--json", "--db", url).document["conversations"]
         with asking(application(store, token=None)) as client:
             served = client.get("/api/conversations").json()["conversations"]
     assert sorted(served, key=lambda row: row["conversation"]) == listed
-    assert [(row["conversation"], row["condensations"]) for row in listed] == [("other", 0), ("some", 1)]
+    assert [(row["conversation"], row["condensations"]) for row in listed] == [
+        ("other", 0),
+        ("some", 1),
+    ]
     assert listed[1]["tokens_saved"] > 0
 
 
 def test_a_condensation_right_after_one_that_is_counted_is_counted_too(store):
-    store.append("some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0)
+    store.append(
+        "some", [Message(source="user", content=str(n)) for n in range(5)], expected_version=0
+    )
     for forgotten in (1, 2):
-        store.append("some", CondensationAction(forgotten_event_ids=(forgotten,)), expected_version=ANY_VERSION)
+        store.append(
+            "some",
+            CondensationAction(forgotten_event_ids=(forgotten,)),
+            expected_version=ANY_VERSION,
+        )
         ((_, one),) = FiguresOfStore(store).of([store.conversation("some")])
         assert (one.condensations, one.tokens_saved > 0) == (forgotten, True)
         made = collect_stats(store, ["some"], views=Views(store)).condensations.values()
@@ -292,7 +347,9 @@ def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatc
     may_count = threading.Event()
     may_count.set()
     refresh = FiguresOfStore.refresh
-    monkeypatch.setattr(FiguresOfStore, "refresh", lambda self, most: refresh(self, most * may_count.is_set()))
+    monkeypatch.setattr(
+        FiguresOfStore, "refresh", lambda self, most: refresh(self, most * may_count.is_set())
+    )
     with asking(application(store, token=None)) as client:
 
         def counted():
@@ -302,7 +359,9 @@ def test_figures_of_an_earlier_version_are_not_told_as_counted(store, monkeypatc
         while counted() != (3, 3):
             pass
         may_count.clear()
-        store.append("usual", Message(source="user", content="more"), expected_version=store.version("usual"))
+        store.append(
+            "usual", Message(source="user", content="more"), expected_version=store.version("usual")
+        )
         assert counted() == (2, 2)
         may_count.set()
         while counted() != (3, 3):
@@ -337,16 +396,27 @@ def test_a_wrong_question_gets_a_reason(client, store):
 
 
 def test_conversations_come_in_pages_last_active_first(client, store):
-    whole = [one["conversation"] for one in client.get("/api/conversations").json()["conversations"]]
+    whole = [
+        one["conversation"] for one in client.get("/api/conversations").json()["conversations"]
+    ]
     assert len(whole) == 3
     for start, limit in ((0, 2), (2, 2), (1, 0), (9, 5)):
         page = client.get("/api/conversations", params={"start": start, "limit": limit}).json()
-        assert [one["conversation"] for one in page["conversations"]] == whole[start : start + limit]
+        assert [one["conversation"] for one in page["conversations"]] == whole[
+            start : start + limit
+        ]
         assert page["total"] == 3
 
 
 PATHS = (
-    *("conversations", "fleet", "history?id=usual", "gists?id=usual", "event?id=usual&event=1", "search?words=make"),
+    *(
+        "conversations",
+        "fleet",
+        "history?id=usual",
+        "gists?id=usual",
+        "event?id=usual&event=1",
+        "search?words=make",
+    ),
     *("find?id=usual&words=make", "follow?id=usual"),
 )
 
@@ -362,11 +432,21 @@ def test_nothing_that_a_history_says_is_in_the_page_itself(client):
     page = client.get("/", params={"id": HOSTILE[0]}).text
     assert not any(attack in page for attack in HOSTILE)
     assert re.findall(r"<script[^>]*>", page) == ['<script src="page.js">']
-    assert client.get("/api/event", params={"id": "hostile", "event": 1}).headers["content-type"] == "application/json"
+    assert (
+        client.get("/api/event", params={"id": "hostile", "event": 1}).headers["content-type"]
+        == "application/json"
+    )
 
 
 def test_every_response_has_the_policy_and_no_response_has_cors(guarded):
-    for path in ("/", "/page.js", "/api/fleet", "/none", f"/?token={TOKEN}", f"/api/fleet?token={TOKEN}"):
+    for path in (
+        "/",
+        "/page.js",
+        "/api/fleet",
+        "/none",
+        f"/?token={TOKEN}",
+        f"/api/fleet?token={TOKEN}",
+    ):
         headers = guarded.get(path, headers={"origin": "https://attacker.example"}).headers
         assert headers["content-security-policy"] == POLICY
         assert headers["x-content-type-options"] == "nosniff"
@@ -383,7 +463,14 @@ def test_without_the_token_nothing_is_told(guarded):
         {"cookie": f"foldlog-1={TOKEN}"},
         {"cookie": "\x00=;;;"},
     ):
-        for path in ("/", "/page.js", "/api/fleet", "/api/follow", "/api/history?id=usual", "/none"):
+        for path in (
+            "/",
+            "/page.js",
+            "/api/fleet",
+            "/api/follow",
+            "/api/history?id=usual",
+            "/none",
+        ):
             answer = guarded.get(path, headers=given)
             assert (answer.status, "usual" in answer.text) == (401, False), (path, given)
 
@@ -403,13 +490,17 @@ def test_a_name_that_was_made_to_point_here_is_refused(guarded):
     ours = ("localhost:8765", "127.0.0.1", "[::1]:8765", "LOGS.example.")
     others = ("attacker.example", "localhost.attacker.example:8765", "127.0.0.1.attacker.example")
     for host in (*ours, *others, "localhost:8765@attacker.example", ""):
-        answer = guarded.get("/api/fleet", headers={"host": host, "authorization": f"Bearer {TOKEN}"})
+        answer = guarded.get(
+            "/api/fleet", headers={"host": host, "authorization": f"Bearer {TOKEN}"}
+        )
         assert answer.status == (200 if host in ours else 400), host
 
 
 def test_it_only_reads(guarded):
     for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
-        answer = guarded.send(method, "/api/history?id=usual", headers={"authorization": f"Bearer {TOKEN}"})
+        answer = guarded.send(
+            method, "/api/history?id=usual", headers={"authorization": f"Bearer {TOKEN}"}
+        )
         assert answer.status == 405, method
 
 
@@ -430,12 +521,17 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
             assert process.stdout is not None
             address = process.stdout.readline().strip()
             base, token = address.split("/?token=")
-            asked = urllib.request.Request(f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"})
+            asked = urllib.request.Request(
+                f"{base}/api/follow?id=c", headers={"authorization": f"Bearer {token}"}
+            )
             with urllib.request.urlopen(asked, timeout=60) as stream:
                 told = (json.loads(line[6:]) for line in stream if line.startswith(b"data: "))
                 assert next(told) == {"version": 1, "redactions": 0, "borders": 0}
                 histories["c"].append(
-                    [Action(tool="t", call_id="1"), Observation(tool="t", call_id="1", content="done")]
+                    [
+                        Action(tool="t", call_id="1"),
+                        Observation(tool="t", call_id="1", content="done"),
+                    ]
                 )
                 assert next(told) == {"version": 3, "redactions": 0, "borders": 0}
                 process.send_signal(signal.SIGINT)
@@ -445,24 +541,43 @@ def test_the_command_serves_a_store_that_others_write_and_leaves_it_as_it_was(tm
             process.kill()
             process.communicate()
         assert process.returncode in (0, 130)
-        assert said.splitlines() == ["foldlog: note: open this address in a browser; Ctrl-C ends the server"]
+        assert said.splitlines() == [
+            "foldlog: note: open this address in a browser; Ctrl-C ends the server"
+        ]
         assert histories["c"].version() == 3
 
 
 @pytest.mark.parametrize(
-    "given, address", [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")]
+    "given, address",
+    [([], "http://localhost:"), (["--allow-host", "127.0.0.1"], "http://127.0.0.1:")],
 )
-def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(tmp_path, given, address):
+def test_the_printed_address_can_be_opened_where_the_server_listens_everywhere(
+    tmp_path, given, address
+):
     url = f"sqlite:///{tmp_path}/h.db"
     with foldlog.open(url) as histories:
         histories["c"].append([Message(source="user", content="hello")])
-    command = [sys.executable, "-m", "foldlog", "serve", "--port", "0", "--host", "0.0.0.0", "--db", url, *given]
+    command = [
+        sys.executable,
+        "-m",
+        "foldlog",
+        "serve",
+        "--port",
+        "0",
+        "--host",
+        "0.0.0.0",
+        "--db",
+        url,
+        *given,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         assert process.stdout is not None
         printed = process.stdout.readline().strip()
         assert printed.startswith(address)
-        with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(printed, timeout=60) as page:
+        with urllib.request.build_opener(urllib.request.HTTPCookieProcessor()).open(
+            printed, timeout=60
+        ) as page:
             assert page.status == 200
         process.send_signal(signal.SIGINT)
         _, said = process.communicate(timeout=60)
@@ -483,7 +598,8 @@ def test_a_server_that_would_be_open_is_not_started(foldlog, write):
         assert (ran.status, said in ran.err) == (2, True), given
 
 
-# -- for monitors ------------------------------------------------------------------------------------------------------
+# -- for monitors
+# --------------------------------------------------------------------------------------------------
 
 
 def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
@@ -496,10 +612,16 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
             said = client.get("/metrics")
     assert said.headers["content-type"].startswith("text/plain; version=0.0.4")
     families = {family.name: family for family in text_string_to_metric_families(said.text)}
-    listed = set(re.findall(r"`(foldlog_\w+)[{`]", (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()))
+    listed = set(
+        re.findall(
+            r"`(foldlog_\w+)[{`]", (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
+        )
+    )
     of_others = {"foldlog_file_bytes", "foldlog_follower_lag_seconds", "foldlog_events_held_back"}
     assert families.keys() == listed - of_others
-    values = {name: sum(sample.value for sample in family.samples) for name, family in families.items()}
+    values = {
+        name: sum(sample.value for sample in family.samples) for name, family in families.items()
+    }
     assert values["foldlog_events"] == fleet["events"] > 0
     assert values["foldlog_condensations"] == fleet["condensations"] > 0
     assert values["foldlog_view_tokens"] == fleet["view_tokens"] > 0
@@ -509,11 +631,15 @@ def test_metrics_are_the_figures_of_the_store_in_the_text_of_prometheus(store):
 def test_metrics_have_no_sum_before_each_conversation_was_counted(store, monkeypatch):
     counting = threading.Event()
     refresh = FiguresOfStore.refresh
-    monkeypatch.setattr(FiguresOfStore, "refresh", lambda self, most: refresh(self, most * counting.is_set()))
+    monkeypatch.setattr(
+        FiguresOfStore, "refresh", lambda self, most: refresh(self, most * counting.is_set())
+    )
     with asking(application(store, token=None)) as client:
         told = client.get("/metrics").text
         assert "foldlog_conversations " in told
-        assert not re.search("^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE)
+        assert not re.search(
+            "^foldlog_(events|view_tokens|condensations|tokens_saved|.*_usd)", told, re.MULTILINE
+        )
         counting.set()
         while "foldlog_view_tokens " not in told:
             told = client.get("/metrics").text
@@ -527,9 +653,9 @@ def test_metrics_name_followers_and_not_backups(tmp_path):
         histories.maintenance.back_up(str(tmp_path / "b.db"))
         with asking(application(histories.store, token=None)) as client:
             said = client.get("/metrics").text
-    assert [line for line in said.splitlines() if line.startswith("foldlog_follower_lag_events{")] == [
-        'foldlog_follower_lag_events{follower="read model \\"x\\""} 1'
-    ]
+    assert [
+        line for line in said.splitlines() if line.startswith("foldlog_follower_lag_events{")
+    ] == ['foldlog_follower_lag_events{follower="read model \\"x\\""} 1']
     assert 'foldlog_file_bytes{file="db"} ' in said
 
 
@@ -548,7 +674,10 @@ def test_a_server_whose_file_was_replaced_tells_nothing_of_the_former_one(tmp_pa
     with open_store(path) as store, asking(application(store, token=None)) as client:
         store.append("c", Message(source="user", content="hi"), expected_version=0)
         asked = {"id": "c", "event": "0"}
-        assert (client.get("/healthz").status, client.get("/api/event", params=asked).status) == (200, 200)
+        assert (client.get("/healthz").status, client.get("/api/event", params=asked).status) == (
+            200,
+            200,
+        )
         path.rename(tmp_path / "former.db")
         assert client.get("/healthz").status == 503
         answer = client.get("/api/event", params=asked)

@@ -1,4 +1,6 @@
-"""One size of a View: the lists, the figures, the page and the documents of the API tell the same tokens."""
+"""One size of a View: the lists, the figures, the page and the documents of the API tell the same
+tokens.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +57,9 @@ def served(store, model=None):
         while listed["counted"] < listed["total"]:  # by a thread
             listed = client.get("/api/conversations").json()
         pages = {
-            one["conversation"]: of_page(client.get("/api/history", params={"id": one["conversation"]}).json())
+            one["conversation"]: of_page(
+                client.get("/api/history", params={"id": one["conversation"]}).json()
+            )
             for one in listed["conversations"]
         }
         return listed["conversations"], client.get("/api/fleet").json(), pages
@@ -64,11 +68,17 @@ def served(store, model=None):
 def of_page(history):
     """The tokens of a page's newest View, as its script adds them up."""
     columns, spans = history["events"], dict(history["spans"])
-    tokens = dict(enumerate(columns["tokens"])) | {one["id"]: one["tokens"] for one in history["summaries"]}
+    tokens = dict(enumerate(columns["tokens"])) | {
+        one["id"]: one["tokens"] for one in history["summaries"]
+    }
     spans |= {one["id"]: one["spans"] for one in history["summaries"]}
-    sent = [event for event, left in enumerate(columns["left"]) if left == 0 and columns["sent"][event]]
+    sent = [
+        event for event, left in enumerate(columns["left"]) if left == 0 and columns["sent"][event]
+    ]
     sent = [event for event in sent if event not in spans]
-    sent += [event for event, each in spans.items() if each and each[-1][1] == 0 and len(each[-1][3]) % 2]
+    sent += [
+        event for event, each in spans.items() if each and each[-1][1] == 0 and len(each[-1][3]) % 2
+    ]
     return sum(tokens[event] for event in sent)
 
 
@@ -87,7 +97,9 @@ def test_every_list_and_page_tells_the_same_tokens(url, foldlog):
     assert fleet["view_tokens"] == sum(expected.values())
     for name, tokens in expected.items():
         assert foldlog("stats", name, "--json", "--db", url).document["view_tokens"][-1] == tokens
-    assert min(expected.values()) == 0 < expected["waiting"] < expected["usual"] < expected["sample"]
+    assert (
+        min(expected.values()) == 0 < expected["waiting"] < expected["usual"] < expected["sample"]
+    )
 
 
 def test_a_server_with_a_model_counts_with_it_on_a_page_and_estimates_in_the_list(url):
@@ -106,7 +118,13 @@ def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
     model = LLM(LLMConfig(model="gpt-4o"))
     counted = CountedTokens(model)
     with open_store(url) as store:
-        for name, version in (("sample", 2), ("sample", 95), ("sample", 286), ("usual", 3), ("usual", 30)):
+        for name, version in (
+            ("sample", 2),
+            ("sample", 95),
+            ("sample", 286),
+            ("usual", 3),
+            ("usual", 30),
+        ):
             view = Views(store).at(name, version)
             exact = model.token_sums(view)[-1]
             assert abs(counted_in(view, counted) - exact) <= 3 + 4 * len(view) // 10
@@ -116,7 +134,9 @@ def test_the_sum_over_a_view_is_near_the_count_of_its_prompt(url):
 def test_a_call_and_its_result_and_the_tools_are_counted_each():
     call = Action(tool="terminal", arguments={"command": "make"}, call_id="c1", source="agent")
     result = Observation(tool="terminal", content="done " * 50, call_id="c1")
-    prompt = SystemMessage(content="Help.", tools=({"type": "function", "function": {"name": "terminal"}},))
+    prompt = SystemMessage(
+        content="Help.", tools=({"type": "function", "function": {"name": "terminal"}},)
+    )
     counted = CountedTokens(LLM(LLMConfig(model="gpt-4o")))
     assert 5 < counted(call) < 40
     assert 50 <= counted(result) <= 65

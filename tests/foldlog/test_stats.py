@@ -40,19 +40,45 @@ def test_events_are_counted_by_kind_tool_model_and_day():
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "prompt_tokens_details": None}
     events = [
         Message(source="user", content="hi", timestamp=DAY),
-        Action(tool="run", call_id="a", timestamp=DAY, meta={"model": "m1", "usage": usage, "cost": 0.25}),
-        Observation(content="no", call_id="a", cause=1, is_error=True, timestamp=DAY),  # of Strands, for one
+        Action(
+            tool="run",
+            call_id="a",
+            timestamp=DAY,
+            meta={"model": "m1", "usage": usage, "cost": 0.25},
+        ),
+        # of Strands, for one
+        Observation(content="no", call_id="a", cause=1, is_error=True, timestamp=DAY),
         *[Action(tool=tool, timestamp=DAY) for tool in ("one", "two")],
-        *[Observation(content=said, is_error=said == "no", timestamp=DAY) for said in ("no", "yes")],
-        Message(source="agent", content="hm", timestamp=DAY, meta={"model": "m1", "total_tokens": 7, "cost": 0.5}),
-        Annotation(name="note", timestamp=DAY.replace(day=2), meta={"model": "m2", "usage": {"input_tokens": "7"}}),
+        *[
+            Observation(content=said, is_error=said == "no", timestamp=DAY)
+            for said in ("no", "yes")
+        ],
+        Message(
+            source="agent",
+            content="hm",
+            timestamp=DAY,
+            meta={"model": "m1", "total_tokens": 7, "cost": 0.5},
+        ),
+        Annotation(
+            name="note",
+            timestamp=DAY.replace(day=2),
+            meta={"model": "m2", "usage": {"input_tokens": "7"}},
+        ),
     ]
     with foldlog.open("memory:") as histories:
         history = histories["c"]
-        assert (history.stats().conversations, dict(history.stats().events)) == (1, {})  # empty, as in every method
+        # empty, as in every method
+        assert (history.stats().conversations, dict(history.stats().events)) == (1, {})
         history.append(events)
         stats = history.stats()
-    assert dict(stats.events) == {"user": 1, "action": 3, "observation": 1, "error": 2, "agent": 1, "annotation": 1}
+    assert dict(stats.events) == {
+        "user": 1,
+        "action": 3,
+        "observation": 1,
+        "error": 2,
+        "agent": 1,
+        "annotation": 1,
+    }
     tools = {name: (tool.calls, tool.errors) for name, tool in stats.tools.items()}
     assert tools == {"run": (1, 1), "one": (1, 1), "two": (1, 0)}
     assert dict(stats.days) == {"2026-03-01": 8, "2026-03-02": 1}
@@ -72,13 +98,23 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
     said = Observation(tool="run", content="no such file")
     with open_histories("foldlog.db") as histories:
         for name in ("swe-agent", "codex", "none of ours"):
-            histories[name].append([Action(tool="run", call_id="a"), replace(said, origin=Origin(format=name))])
-        histories["text"].append(Message(source="environment", content="", origin=Origin(format="swe-agent")))
+            histories[name].append(
+                [Action(tool="run", call_id="a"), replace(said, origin=Origin(format=name))]
+            )
+        histories["text"].append(
+            Message(source="environment", content="", origin=Origin(format="swe-agent"))
+        )
         histories["asked"].append(Message(source="user", content="", origin=Origin(format="codex")))
-        histories["pasted"].append(Message(source="user", content="127", origin=Origin(format="openai-chat")))
-        histories["told"].append([replace(said, origin=Origin(format="swe-agent")), replace(said, is_error=True)])
+        histories["pasted"].append(
+            Message(source="user", content="127", origin=Origin(format="openai-chat"))
+        )
+        histories["told"].append(
+            [replace(said, origin=Origin(format="swe-agent")), replace(said, is_error=True)]
+        )
         task = Message(source="user", content="do", origin=Origin(format="swe-agent"))
-        histories["mini"].append([task, replace(said, is_error=True, origin=Origin(format="swe-agent"))])
+        histories["mini"].append(
+            [task, replace(said, is_error=True, origin=Origin(format="swe-agent"))]
+        )
         stats = {row.id: histories[row.id].stats() for row in histories.store.iter_conversations()}
     assert {name: each.errors for name, each in stats.items()} == {
         **dict.fromkeys(("swe-agent", "text", "pasted")),
@@ -98,12 +134,20 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
     told = foldlog("stats", "mini", "text", "pasted")
     assert "of 3 conversations, 3 without usage, 2 of sources that mark no errors" in told.err
     cells = [line.split("\t") for line in foldlog("list", "--long").out.splitlines()]
-    assert [(cell[0], cell[3]) for cell in cells if cell[0] in ("told", "mini")] == [("mini", "1"), ("told", "1")]
-    assert [run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]] == [None, 1]
+    assert [(cell[0], cell[3]) for cell in cells if cell[0] in ("told", "mini")] == [
+        ("mini", "1"),
+        ("told", "1"),
+    ]
+    assert [
+        run["errors"] for run in foldlog("diff", "text", "told", "--json").document["runs"]
+    ] == [None, 1]
     assert re.search(r"^errors +unknown +1$", foldlog("diff", "text", "told").out, re.MULTILINE)
     listed = foldlog("list", "--long", "--json").document["conversations"]
-    assert {row["conversation"]: row["errors"] for row in listed} == {name: one.errors for name, one in stats.items()}
-    assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2  # its errors, and its cost
+    assert {row["conversation"]: row["errors"] for row in listed} == {
+        name: one.errors for name, one in stats.items()
+    }
+    # its errors, and its cost
+    assert foldlog("list", "--long", "--match", "text").out.count("unknown") == 2
     ordered = foldlog("list", "--sort", "errors", "--json").document["conversations"]
     assert [row["errors"] for row in ordered] == [0, 0, 0, 1, 1, None, None, None]
 
@@ -111,14 +155,24 @@ def test_errors_are_unknown_where_no_source_marks_them(foldlog):
 def test_errors_of_a_tool_are_known_where_its_own_results_are_marked(foldlog):
     with open_histories("foldlog.db") as histories:
         for name, tool in (("swe-agent", "run"), ("codex", "edit")):
-            result = Observation(content="no", call_id="a", is_error=tool == "edit", origin=Origin(format=name))
+            result = Observation(
+                content="no", call_id="a", is_error=tool == "edit", origin=Origin(format=name)
+            )
             histories[name].append([Action(tool=tool, call_id="a"), result])
         pasted = Message(source="user", content="127", origin=Origin(format="swe-agent"))
         histories["pasted"].append([Action(tool="bash", call_id="a"), pasted])
     tools = foldlog("stats", "--json").document["tools"]
-    assert {name: each["errors"] for name, each in tools.items()} == {"run": None, "edit": 1, "bash": None}
+    assert {name: each["errors"] for name, each in tools.items()} == {
+        "run": None,
+        "edit": 1,
+        "bash": None,
+    }
     shown = foldlog("stats").out
-    assert sorted(re.findall(r"errors unknown|\d errors?", shown)) == ["1 error", "1 error", *["errors unknown"] * 2]
+    assert sorted(re.findall(r"errors unknown|\d errors?", shown)) == [
+        "1 error",
+        "1 error",
+        *["errors unknown"] * 2,
+    ]
 
 
 def test_condensations_are_counted_by_strategy():
@@ -130,8 +184,14 @@ def test_condensations_are_counted_by_strategy():
         history.append(CondensationAction(forgotten_event_ids=(1, 2), metadata=told))
         history.append(CondensationAction(forgotten_events_start_id=3, forgotten_events_end_id=5))
         history.append(CondensationAction(forgotten_event_ids=(), metadata=declined))
-        failure = {"condenser": "digest", "failure": "timeout", "metrics": {"attempts": 3, "cost": 0.2}}
-        history.append(Annotation(name="condenser_meta", data=[failure, {"condenser": "mask", "rule": 1}, "?"]))
+        failure = {
+            "condenser": "digest",
+            "failure": "timeout",
+            "metrics": {"attempts": 3, "cost": 0.2},
+        }
+        history.append(
+            Annotation(name="condenser_meta", data=[failure, {"condenser": "mask", "rule": 1}, "?"])
+        )
         stats = history.stats()
         history.redact([8, 11], reason="asked to")
         after = history.stats().condensations
@@ -147,7 +207,11 @@ def test_condensations_are_counted_by_strategy():
 
 
 def test_a_report_without_a_model_is_on_that_of_its_condensation():
-    metadata = {"condenser": "llm_attention", "model": "m", "condenser_meta": [{"metrics": {"cost": 0.5}}]}
+    metadata = {
+        "condenser": "llm_attention",
+        "model": "m",
+        "condenser_meta": [{"metrics": {"cost": 0.5}}],
+    }
     with foldlog.open("memory:") as histories:
         histories["c"].append(Message(source="user", content="hi"))
         histories["c"].append(CondensationAction(forgotten_event_ids=(0,), metadata=metadata))
@@ -156,7 +220,10 @@ def test_a_report_without_a_model_is_on_that_of_its_condensation():
 
 
 CLAUDE = [
-    {"timestamp": "2026-03-01T10:00:00Z", "message": {"id": "m1", "model": "opus", "usage": {"output_tokens": 1}}},
+    {
+        "timestamp": "2026-03-01T10:00:00Z",
+        "message": {"id": "m1", "model": "opus", "usage": {"output_tokens": 1}},
+    },
     {
         "timestamp": "2026-03-01T10:00:01Z",
         "message": {
@@ -175,7 +242,11 @@ CODEX = [
                 "type": "token_count",
                 "info": {
                     "total_token_usage": {"total_tokens": total},
-                    "last_token_usage": {"input_tokens": 30, "cached_input_tokens": 20, "output_tokens": 5},
+                    "last_token_usage": {
+                        "input_tokens": 30,
+                        "cached_input_tokens": 20,
+                        "output_tokens": 5,
+                    },
                 },
             },
         }
@@ -188,7 +259,11 @@ V0 = [
         "tool_call_metadata": {"model_response": {"model": "sonnet"}},
         "llm_metrics": {
             "accumulated_cost": cost,
-            "accumulated_token_usage": {"prompt_tokens": prompt, "completion_tokens": 5, "cache_read_tokens": 1},
+            "accumulated_token_usage": {
+                "prompt_tokens": prompt,
+                "completion_tokens": 5,
+                "cache_read_tokens": 1,
+            },
         },
     }
     for cost, prompt in ((0.5, 10), (0.5, 10), (0.75, 30))
@@ -196,7 +271,9 @@ V0 = [
 V0_RESTARTED = [
     {
         **V0[0],
-        "tool_call_metadata": {"model_response": {"model": "sonnet", "usage": {"prompt_tokens": own}}},
+        "tool_call_metadata": {
+            "model_response": {"model": "sonnet", "usage": {"prompt_tokens": own}}
+        },
         "llm_metrics": {
             "accumulated_cost": cost,
             "accumulated_token_usage": {"prompt_tokens": total, "completion_tokens": 5},
@@ -204,7 +281,9 @@ V0_RESTARTED = [
     }
     for total, cost, own in ((30, 3.0, 10), (30, 3.0, 10), (28, 2.5, 18), (33, 3.25, None))
 ]
-"""The first total has a call of 20 that no record tells; after the restart it lacks that, and the cost of the next."""
+"""The first total has a call of 20 that no record tells; after the restart it lacks that, and the
+cost of the next.
+"""
 V1 = [
     {
         "timestamp": "2026-03-01T10:00:00",
@@ -241,13 +320,22 @@ def test_the_usage_of_imported_records_is_counted_once():
         ("openhands-v1", V1, 2, 30, None, 0, 1.0),
         ("swe-agent", CLAUDE, 0, None, None, None, None),
     ]:
-        hostile = [7, None, {"message": 3}, {"message": {"usage": {"input_tokens": -3}}}, {"payload": {"info": "x"}}]
+        hostile = [
+            7,
+            None,
+            {"message": 3},
+            {"message": {"usage": {"input_tokens": -3}}},
+            {"payload": {"info": "x"}},
+        ]
         hostile += [
             {"llm_metrics": {"accumulated_token_usage": []}},
             {"key": "stats", "value": {"usage_to_metrics": 3}},
         ]
         events = decode(
-            [{**USUAL[format], **record} if isinstance(record, dict) else record for record in [*records, *hostile]],
+            [
+                {**USUAL[format], **record} if isinstance(record, dict) else record
+                for record in [*records, *hostile]
+            ],
             format,
             findings=lambda finding: None,
         )
@@ -267,7 +355,9 @@ def test_the_usage_of_imported_records_is_counted_once():
 
 
 def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
-    """Codex writes the copies at the time of the fork, after the line of the fork itself; a fork may be forked."""
+    """Codex writes the copies at the time of the fork, after the line of the fork itself; a fork
+    may be forked.
+    """
 
     def line(at, kind, **payload):
         return {"timestamp": f"2026-03-0{at}T10:00:00Z", "type": kind, "payload": payload}
@@ -316,16 +406,22 @@ def test_the_copied_past_of_forks_of_codex_counts_once(foldlog, write):
     ],
 )
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
-def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures, cost, prompt, completion):
+def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(
+    format, figures, cost, prompt, completion
+):
     records = [
-        {"accumulated_cost": paid, "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written}}
+        {
+            "accumulated_cost": paid,
+            "accumulated_token_usage": {"prompt_tokens": tokens, "completion_tokens": written},
+        }
         for paid, tokens, written in figures
     ]
     if format == "openhands-v0":
         records = [{**USUAL[format], "llm_metrics": metrics} for metrics in records]
     else:
         records = [
-            {**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": metrics}}} for metrics in records
+            {**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": metrics}}}
+            for metrics in records
         ]
     found = list(calls_of_imported(decode(records, format), format))
     costs = [call.cost for call in found if call.cost is not None]
@@ -335,26 +431,46 @@ def test_a_small_fall_of_an_accumulated_count_is_not_a_new_count(format, figures
 
 
 def a_log(format, text, last):
-    """A log that tells 10 tokens for 1.0 before a text, and ``last`` tokens after it, 10 for each call."""
+    """A log that tells 10 tokens for 1.0 before a text, and ``last`` tokens after it, 10 for each
+    call.
+    """
     says, counts = [*"abc", text], [10, 10, *last]
     if format == "swe-agent":  # has only the sum of the run
-        stats = {"instance_cost": last[-1] / 10, "tokens_sent": last[-1], "api_calls": last[-1] // 10}
+        stats = {
+            "instance_cost": last[-1] / 10,
+            "tokens_sent": last[-1],
+            "api_calls": last[-1] // 10,
+        }
         history = [{"role": "user", "content": each, "agent": "main"} for each in says]
         return [{"history": history, "trajectory": [], "info": {"model_stats": stats}}]
-    metrics = [{"accumulated_cost": n / 10, "accumulated_token_usage": {"prompt_tokens": n}} for n in counts]
+    metrics = [
+        {"accumulated_cost": n / 10, "accumulated_token_usage": {"prompt_tokens": n}}
+        for n in counts
+    ]
     if format == "codex":
-        said = [{"payload": {"type": "message", "role": "user", "content": [{"text": each}]}} for each in says]
+        said = [
+            {"payload": {"type": "message", "role": "user", "content": [{"text": each}]}}
+            for each in says
+        ]
         said = [{"type": "response_item", **each} for each in said]
         last_call = {"last_token_usage": {"input_tokens": 10}}
         infos = [{"total_token_usage": {"total_tokens": n}, **last_call} for n in counts]
-        told = [{**USUAL[format], "payload": {"type": "token_count", "info": info}} for info in infos]
+        told = [
+            {**USUAL[format], "payload": {"type": "token_count", "info": info}} for info in infos
+        ]
     elif format == "openhands-v0":
         said = [{"action": "message", "source": "user", "args": {"content": each}} for each in says]
         told = [{**USUAL[format], "llm_metrics": each} for each in metrics]
     else:
         parts = [[{"type": "text", "text": each}] for each in says]
-        said = [{"kind": "MessageEvent", "llm_message": {"role": "user", "content": each}} for each in parts]
-        told = [{**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": each}}} for each in metrics]
+        said = [
+            {"kind": "MessageEvent", "llm_message": {"role": "user", "content": each}}
+            for each in parts
+        ]
+        told = [
+            {**USUAL[format], "key": "stats", "value": {"usage_to_metrics": {"agent": each}}}
+            for each in metrics
+        ]
     return [*said[:-1], *told[:2], said[-1], *told[2:]]
 
 
@@ -362,7 +478,9 @@ def a_log(format, text, last):
     "format, shared",
     [("codex", 10), ("openhands-v0", 10), ("openhands-v1", 10)],
 )
-def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts_once(foldlog, write, format, shared):
+def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts_once(
+    foldlog, write, format, shared
+):
     def prompts(text, last, *names):
         write("c.jsonl", a_log(format, text, last))
         assert foldlog("import", "c.jsonl", "--format", format).status == 0
@@ -375,7 +493,9 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
     assert prompts("said", [10, 20]) == [20]
     for _ in range(2):
         assert prompts("edited", [10, 20]) == [20 + 20 - shared]
-    first, fork = [one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]]
+    first, fork = [
+        one["conversation"] for one in json.loads(foldlog("list", "--json").out)["conversations"]
+    ]
     first, fork = sorted((first, fork), key=len)
     assert prompts("edited", [10, 20, 30], [first], [fork]) == [20 + 30 - shared, 20, 30 - shared]
 
@@ -384,10 +504,16 @@ def test_the_past_that_an_edited_log_shares_with_what_was_imported_before_counts
 def test_a_narrow_terminal_keeps_ids_and_costs_whole_and_says_which_columns_it_leaves_out(
     foldlog, monkeypatch, columns
 ):
-    name, usage = "0f8fad5b-d9cb-469f-a165-70867728950e", {"prompt_tokens": 123_456, "completion_tokens": 12_345}
+    name, usage = (
+        "0f8fad5b-d9cb-469f-a165-70867728950e",
+        {"prompt_tokens": 123_456, "completion_tokens": 12_345},
+    )
     with open_store("sqlite:///foldlog.db") as store:
         said = [
-            Message(source="agent", content=each, meta={"model": "m", "usage": usage, "cost": 35.25}) for each in "ab"
+            Message(
+                source="agent", content=each, meta={"model": "m", "usage": usage, "cost": 35.25}
+            )
+            for each in "ab"
         ]
         store.append(name, said, expected_version=0)
     monkeypatch.setenv("COLUMNS", str(columns))
@@ -408,10 +534,15 @@ def test_plots_of_characters_show_every_value_and_fit():
     assert lines == ["         █", "▁        █"]
 
 
-def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(foldlog, tmp_path, monkeypatch):
+def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches(
+    foldlog, tmp_path, monkeypatch
+):
     def record(number):
         usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
-        return {"type": "ai", "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage}}
+        return {
+            "type": "ai",
+            "data": {"content": f"m{number}", "type": "ai", "usage_metadata": usage},
+        }
 
     with open_histories("foldlog.db") as histories:
         histories.create("ours", {"app": "x"})
@@ -427,36 +558,52 @@ def test_each_event_is_decoded_a_few_times_and_damage_costs_only_what_it_touches
 
         monkeypatch.setattr(codec, "decode_all", counting)
         stats = histories["ours"].stats()
-        assert max(map(decoded.count, range(600))) <= 6  # counted, for the curve, and for the Views at the condensation
+        # counted, for the curve, and for the Views at the condensation
+        assert max(map(decoded.count, range(600))) <= 6
     assert (stats.findings, sum(one.calls for one in stats.models.values())) == ([], 600)
     assert len(stats.view_tokens) == 603
     with contextlib.closing(sqlite3.connect("foldlog.db")) as connection, connection:
         connection.execute("UPDATE events SET body = 'x' WHERE id = 590")
     ran = foldlog("stats", "--json")
-    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (1, 602, [])
+    assert (ran.status, ran.document["events"]["total"], ran.document["view_tokens"]) == (
+        1,
+        602,
+        [],
+    )
     (finding,) = ran.document["findings"]
     assert finding.startswith("conversation 'ours': the sizes of its View are not counted: ")
     assert "event 590" in finding
     with open_histories("foldlog.db") as histories:
         histories["ours"].append(Message(source="user", content="more"))
-    assert foldlog("stats", "--json").document["events"]["total"] == 603, "what was counted before is not read again"
+    assert foldlog("stats", "--json").document["events"]["total"] == 603, (
+        "what was counted before is not read again"
+    )
 
 
 def test_a_reply_that_several_logs_repeat_is_counted_once():
     def line(number, **more):
         usage = {"input_tokens": 1_000, "output_tokens": 50}
-        said = {"role": "assistant", "content": [{"type": "text", "text": "hi"}], "id": "msg_1", "usage": usage}
+        said = {
+            "role": "assistant",
+            "content": [{"type": "text", "text": "hi"}],
+            "id": "msg_1",
+            "usage": usage,
+        }
         named = {"uuid": f"u{number}", "sessionId": "s", "timestamp": DAY.isoformat()}
         return {**named, "type": "assistant", "message": {**said, "model": "m"}, **more}
 
     with open_store("memory:") as store:
         store.ingest("s", decode([line(0)], "claude-code"))
         store.ingest("s/agent-1", decode([line(1, isSidechain=True, agentId="1")], "claude-code"))
-        for names, calls in ((["s"], 1), (["s/agent-1"], 1), *[(["s", "s/agent-1"], 1)] * 2):  # counted, then kept
+        # counted, then kept
+        for names, calls in ((["s"], 1), (["s/agent-1"], 1), *[(["s", "s/agent-1"], 1)] * 2):
             (figures,) = collect_stats(store, names, views=Views(store)).models.values()
             assert (figures.calls, figures.prompt_tokens) == (calls, 1_000)
-        for number, request in enumerate(("req_1", "req_1", "req_2"), 2):  # a server that gives each reply one id
-            store.ingest(request + str(number), decode([line(number, requestId=request)], "claude-code"))
+        # a server that gives each reply one id
+        for number, request in enumerate(("req_1", "req_1", "req_2"), 2):
+            store.ingest(
+                request + str(number), decode([line(number, requestId=request)], "claude-code")
+            )
         names = [row.id for row in store.iter_conversations()]
         (figures,) = collect_stats(store, names, views=Views(store)).models.values()
         assert figures.calls == 3
@@ -468,13 +615,24 @@ def test_a_run_of_openhands_v0_in_a_trajectory_and_in_its_session_is_counted_onc
     with open_store("memory:") as store:
         for name, records in (("trajectory", run), ("session", run), ("other", later)):
             store.ingest(name, decode(records, "openhands-v0"))
-        for names, calls in ((["session"], 2), (["trajectory", "session"], 2), (["session", "other"], 4)):
+        for names, calls in (
+            (["session"], 2),
+            (["trajectory", "session"], 2),
+            (["session", "other"], 4),
+        ):
             (figures,) = collect_stats(store, names, views=Views(store)).models.values()
-            assert (figures.calls, figures.prompt_tokens, figures.cost) == (calls, 15 * calls, 0.375 * calls)
+            assert (figures.calls, figures.prompt_tokens, figures.cost) == (
+                calls,
+                15 * calls,
+                0.375 * calls,
+            )
 
 
 def test_days_without_a_call_are_said_to_have_none(foldlog):
     with open_histories("foldlog.db") as histories:
         histories["c"].append(Message(source="user", content="hi"))
-    assert foldlog("stats", "--by", "model", "--since", "2026-01-01").out == "no call of a model since 2026-01-01\n"
+    assert (
+        foldlog("stats", "--by", "model", "--since", "2026-01-01").out
+        == "no call of a model since 2026-01-01\n"
+    )
     assert foldlog("stats", "--by", "day").out == "no call of a model\n"

@@ -41,7 +41,9 @@ def work(turns, start=1):
     events = [Message(source="user", content="mend the parser")] if start == 1 else []
     for n in range(turns):
         number = start + 2 * n
-        events.append(Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}"))
+        events.append(
+            Action(tool="run", arguments={"command": f"step {number}"}, call_id=f"c{number}")
+        )
         events.append(Observation(tool="run", call_id=f"c{number}", cause=number, content="done"))
     return events
 
@@ -71,7 +73,9 @@ def test_a_condenser_is_a_name_a_file_a_table_or_an_object(opened, tmp_path):
     file = tmp_path / "config.toml"
     file.write_text('[condenser]\ntype = "recent_events"\nkeep_first = 1\nmax_events = 3\n')
     table = {"type": "recent_events", "keep_first": 1, "max_events": 3}
-    for place, chosen in enumerate((file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))):
+    for place, chosen in enumerate(
+        (file, str(file), table, RecentEventsCondenser(keep_first=1, max_events=3))
+    ):
         history = opened(condenser=chosen)[f"c{place}"]
         history.append([Message(source=("user", "agent")[n % 2], content=str(n)) for n in range(9)])
         assert ids(history.step()) == [0, 7, 8]
@@ -94,7 +98,12 @@ def test_without_a_condenser_a_request_is_answered_by_a_digest(opened):
 
 def test_a_wrong_condenser_is_an_error_before_a_store_is_made(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for condenser in ({"type": "digest", "max_size": "many"}, {"type": "digset"}, 17, "nowhere.toml"):
+    for condenser in (
+        {"type": "digest", "max_size": "many"},
+        {"type": "digset"},
+        17,
+        "nowhere.toml",
+    ):
         with pytest.raises(InvalidCondenser):
             foldlog.open("sqlite:///history.db", condenser=condenser)
     assert list(tmp_path.iterdir()) == []
@@ -130,11 +139,17 @@ def test_condensing_appends_one_request_and_takes_one_step(opened):
 
 
 def test_a_condenser_that_answers_no_request_is_not_asked(opened):
-    for condenser in (NoOpCondenser(), {"type": "pipeline", "condensers": [{"type": "recent_events"}]}):
+    for condenser in (
+        NoOpCondenser(),
+        {"type": "pipeline", "condensers": [{"type": "recent_events"}]},
+    ):
         history = opened(condenser=condenser)["c1"]
         if not len(history):
             history.append(work(3))
-        with pytest.raises(ValueError, match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not"):
+        with pytest.raises(
+            ValueError,
+            match=r"Cannot condense conversation: the condenser '(noop|pipeline)' does not",
+        ):
             history.condense()
         assert history.version() == 7
 
@@ -144,7 +159,11 @@ def test_what_condensed_history_masks_is_reported_in_the_history(opened):
     history = histories["c1"]
     history.append(work(3))
     view = histories.condenser.condensed_history(history)
-    assert [event.content for event in view if isinstance(event, Observation)] == ["<MASKED>", "<MASKED>", "done"]
+    assert [event.content for event in view if isinstance(event, Observation)] == [
+        "<MASKED>",
+        "<MASKED>",
+        "done",
+    ]
     assert kinds(history)[7:] == [Annotation]
     assert [batch["masked"] for batch in get_condensation_metadata(history)] == [2]
 
@@ -160,7 +179,9 @@ with foldlog.open("memory:") as histories:
     histories["c1"].step()
     assert not {"pydantic", "litellm", "foldlog.condensers.models.client"} & set(sys.modules), "imported"
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -184,13 +205,20 @@ def test_what_came_while_the_model_answered_is_shown_to_it_next(opened, condense
         if turn == 1:
             late = others["c1"].append(Message(source="user", content="stop"))
             others["c1"].append(Observation(tool="t", call_id="x", content="late"))
-        reply = {"role": "assistant", "tool_calls": [each | {"id": f"{turn}-{n}"} for n, each in enumerate(calls)]}
+        reply = {
+            "role": "assistant",
+            "tool_calls": [each | {"id": f"{turn}-{n}"} for n, each in enumerate(calls)],
+        }
         first, *_ = history.append_reply(reply, idempotency_key=f"turn {turn}")
-        assert others["c1"].append_reply(reply, idempotency_key=f"turn {turn}")[0] == first, "a repeated append"
+        assert others["c1"].append_reply(reply, idempotency_key=f"turn {turn}")[0] == first, (
+            "a repeated append"
+        )
         for call in history.open_calls():
             history.append_tool_result(call, "done")
     assert seen[:3] == [False, False, True]
-    assert [event.id for event in history.events() if "shown_version" in event.meta] == [late[0].id + 2]
+    assert [event.id for event in history.events() if "shown_version" in event.meta] == [
+        late[0].id + 2
+    ]
 
 
 def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(opened, monkeypatch):
@@ -198,7 +226,12 @@ def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(op
         opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"],
         {"role": "assistant"},
     )
-    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+    history.append(
+        [
+            Message(source="user", content="go"),
+            *(Message(source="agent", content="on") for _ in range(9)),
+        ]
+    )
     asked_at = history.prepare().version
     late = opened()["c1"].append(Message(source="user", content="stop"))[0].event
     monkeypatch.setattr(history._store, "append", unavailable)
@@ -215,8 +248,12 @@ def test_what_a_reply_does_not_answer_is_told_after_a_failure_and_a_redaction(op
 REPLIES = {
     "append": lambda history, reply: history.append(reply),
     "append of events": lambda history, reply: history.append(foldlog.from_openai(reply)),
-    "append behind others": lambda history, reply: history.append([{"role": "user", "content": "now"}, reply]),
-    "append at a version": lambda history, reply: history.append(reply, expected_version=history.version()),
+    "append behind others": lambda history, reply: history.append(
+        [{"role": "user", "content": "now"}, reply]
+    ),
+    "append at a version": lambda history, reply: history.append(
+        reply, expected_version=history.version()
+    ),
     "append with documents": lambda history, reply: history.append(reply, documents={"state": 1}),
     "append_reply": lambda history, reply: history.append_reply(reply),
     "append_records": lambda history, reply: history.append_records([reply], format="openai-chat"),
@@ -248,11 +285,22 @@ async def in_async(history, events):
 
 @pytest.mark.parametrize("way", REPLIES)
 @pytest.mark.parametrize("others", [True, False])
-def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answered(opened, way, others):
-    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"]
-    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+def test_each_way_of_a_reply_into_the_log_keeps_what_came_while_the_model_answered(
+    opened, way, others
+):
+    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})[
+        "c1"
+    ]
+    history.append(
+        [
+            Message(source="user", content="go"),
+            *(Message(source="agent", content="on") for _ in range(9)),
+        ]
+    )
     asked_at = history.prepare().version
-    late = opened()["c1"].append(Message(source="user", content="stop"))[0].event if others else None
+    late = (
+        opened()["c1"].append(Message(source="user", content="stop"))[0].event if others else None
+    )
     REPLIES[way](history, {"role": "assistant", "content": "done"})
     said = next(event for event in history.events(reverse=True) if isinstance(event, Message))
     assert said.meta.get("shown_version") == (asked_at if others else None)
@@ -277,7 +325,14 @@ def unavailable(*given, **how):
 
 
 def test_a_note_of_the_view_that_a_reply_answers_is_a_number_or_nothing(opened):
-    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})["c1"]
-    history.append([Message(source="user", content="go"), *(Message(source="agent", content="on") for _ in range(9))])
+    history = opened(condenser={"type": "amortized_forgetting", "max_size": 4, "keep_first": 0})[
+        "c1"
+    ]
+    history.append(
+        [
+            Message(source="user", content="go"),
+            *(Message(source="agent", content="on") for _ in range(9)),
+        ]
+    )
     history.append(Message(source="agent", content="on", meta={"shown_version": "none"}))
     assert len(history.prepare()) <= 4

@@ -1,4 +1,6 @@
-"""What is told of the work: each message by what causes it, held against the page that lists them."""
+"""What is told of the work: each message by what causes it, held against the page that lists
+them.
+"""
 
 import logging
 import re
@@ -20,7 +22,9 @@ from tests.condensers.scripted import Scripted, failed
 PAGE = (Path(__file__).parents[2] / "docs/OBSERVING.md").read_text()
 LISTED = {
     name: (level, set(re.findall(r"`(\w+)`", values)))
-    for name, level, values in re.findall(r"^\| `(foldlog\.[\w.]+)` \| (INFO|WARNING) \| (.*?) \|", PAGE, re.MULTILINE)
+    for name, level, values in re.findall(
+        r"^\| `(foldlog\.[\w.]+)` \| (INFO|WARNING) \| (.*?) \|", PAGE, re.MULTILINE
+    )
 }
 SECRET = "hunter2"
 OF_RECORD = {*vars(logging.makeLogRecord({})), "message", "asctime"}
@@ -32,7 +36,9 @@ def said(count):
 
 def opened(path, *answers, meanwhile=lambda history: None):
     model = Scripted(*answers, meanwhile=lambda: meanwhile(histories["c1"]))
-    histories = foldlog.open(path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10, keep_first=1))
+    histories = foldlog.open(
+        path / "s.db", condenser=LLMSummarizingCondenser(model, max_size=10, keep_first=1)
+    )
     return histories
 
 
@@ -56,8 +62,11 @@ def declined(path):
 
 
 def above_size(path):
-    with foldlog.open(path / "s.db", condenser={"type": "digest", "max_size": 4, "keep_first": 0}) as histories:
-        parallel = [foldlog.Action(tool=SECRET, call_id=str(n), response_id="r") for n in range(9)]  # they stay whole
+    with foldlog.open(
+        path / "s.db", condenser={"type": "digest", "max_size": 4, "keep_first": 0}
+    ) as histories:
+        # they stay whole
+        parallel = [foldlog.Action(tool=SECRET, call_id=str(n), response_id="r") for n in range(9)]
         histories["c1"].append(parallel)
         histories["c1"].prepare()
 
@@ -76,7 +85,10 @@ def dropped(path):
 
 def waited(path, same=False):
     begun, go_on = threading.Event(), threading.Event()
-    with foldlog.open(path / "s.db") as histories, foldlog.open(path / "other.db" if same else path / "s.db") as others:
+    with (
+        foldlog.open(path / "s.db") as histories,
+        foldlog.open(path / "other.db" if same else path / "s.db") as others,
+    ):
         others = histories if same else others
         histories["c1"].append(said(1))
 
@@ -136,7 +148,10 @@ def behind(path):
 
 def finding(path):
     with foldlog.open(path / "s.db") as histories:
-        foreign = {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "x", "toolName": SECRET}]}
+        foreign = {
+            "role": "assistant",
+            "content": [{"type": "tool-call", "toolCallId": "x", "toolName": SECRET}],
+        }
         histories["c1"].append_records([foreign], format="openai-chat")
 
 
@@ -198,14 +213,18 @@ CAUSES = [
 
 
 @pytest.mark.parametrize("cause, name", CAUSES, ids=[cause.__name__ for cause, _ in CAUSES])
-def test_each_message_is_told_with_its_values_and_without_contents(cause, name, tmp_path, caplog, monkeypatch):
+def test_each_message_is_told_with_its_values_and_without_contents(
+    cause, name, tmp_path, caplog, monkeypatch
+):
     monkeypatch.setattr(_telemetry, "_LONG_S", 0.01)
     monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]
     told = [record for record in caplog.records if record.name == name]
-    assert [(record.levelname, vars(record).keys() - OF_RECORD) for record in told] == [(level, values)] * len(told)
+    assert [(record.levelname, vars(record).keys() - OF_RECORD) for record in told] == [
+        (level, values)
+    ] * len(told)
     assert told
     assert not any(SECRET in f"{record.getMessage()} {vars(record)}" for record in caplog.records)
 
@@ -217,13 +236,18 @@ def test_the_page_lists_the_messages_that_there_are():
 def test_without_a_handler_a_message_tells_who_speaks(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(logging.getLogger("foldlog.lease.taken_over"), "propagate", False)
     overtaken(tmp_path)
-    assert capsys.readouterr().err.startswith("foldlog.lease.taken_over: note: conversation 'c1': 'other' takes over")
+    assert capsys.readouterr().err.startswith(
+        "foldlog.lease.taken_over: note: conversation 'c1': 'other' takes over"
+    )
 
 
 def test_the_keys_of_a_models_table_that_have_no_effect_are_named(tmp_path, caplog):
     keys_ignored(tmp_path)
     (record,) = caplog.records
-    assert "the model 'm' has keys without effect here: caching_prompt, log_completions_folder (" in record.getMessage()
+    assert (
+        "the model 'm' has keys without effect here: caching_prompt, log_completions_folder ("
+        in record.getMessage()
+    )
 
 
 def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_path, caplog):
@@ -244,9 +268,17 @@ def test_the_message_of_a_failed_model_says_where_the_text_of_its_error_is(tmp_p
     assert "missing 1 required keyword-only argument: 'model'" in str(newest)
 
 
-@pytest.mark.parametrize("cost, told", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")])
+@pytest.mark.parametrize(
+    "cost, told", [(0.0024049999999999996, "; cost 0.002405 USD"), (None, ""), (0.0, "")]
+)
 def test_a_cost_is_told_in_few_digits_and_one_that_is_not_known_is_left_out(caplog, cost, told):
-    values = {"conversation": "c1", "condenser": "llm", "planned_at": 3, "reason": "too late", "cost": cost}
+    values = {
+        "conversation": "c1",
+        "condenser": "llm",
+        "planned_at": 3,
+        "reason": "too late",
+        "cost": cost,
+    }
     _telemetry.tell("foldlog.condensation.dropped", **values)
     [record] = caplog.records
     assert record.getMessage().endswith(f"was given up: too late{told}")
@@ -257,7 +289,9 @@ def test_a_condensation_is_told_in_figures(tmp_path, caplog):
     caplog.set_level(logging.INFO, "foldlog")
     made(tmp_path)
     [record] = caplog.records
-    assert record.getMessage().startswith("conversation 'c1': condensation 11 by 'llm' (events): 11 events")
+    assert record.getMessage().startswith(
+        "conversation 'c1': condensation 11 by 'llm' (events): 11 events"
+    )
     assert (record.condensation, record.cost) == (11, 0.01)
     assert record.tokens_before > record.tokens_after > 0
     assert record.events_before > record.events_after

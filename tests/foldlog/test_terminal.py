@@ -41,7 +41,11 @@ STEERING = [
 ]
 
 values = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters()),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False)
+    | st.text(st.characters()),
     lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters()), inner),
     max_leaves=10,
 )
@@ -57,7 +61,9 @@ def _shown(value: object) -> object:
     """Return a value with lone surrogates as ``printable`` shows them."""
     match value:
         case str():
-            return "".join(printable(each) if "\ud800" <= each <= "\udfff" else each for each in value)
+            return "".join(
+                printable(each) if "\ud800" <= each <= "\udfff" else each for each in value
+            )
         case list():
             return [_shown(each) for each in value]
         case dict():
@@ -68,14 +74,20 @@ def _shown(value: object) -> object:
 _any_text = st.text(st.characters(exclude_categories=()))
 
 
-@given(st.recursive(_any_text, lambda inner: st.lists(inner) | st.dictionaries(_any_text, inner, max_size=1)))
+@given(
+    st.recursive(
+        _any_text, lambda inner: st.lists(inner) | st.dictionaries(_any_text, inner, max_size=1)
+    )
+)
 @example(["\\\ud800\udfff", "\\ud800", "\\\\\ud8ff", {"\udfff": "\ud83d 🌍"}])
 def test_json_for_programs_is_read_by_parsers_that_refuse_lone_surrogates(value):
     assert msgspec.json.decode(well_formed(json_text(value))) == _shown(value)
     assert json.loads(well_formed(json_text(value, indent=2))) == _shown(value)
 
 
-def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its_head_verifies(foldlog, tmp_path):
+def test_a_list_with_a_lone_surrogate_in_an_id_is_read_by_strict_parsers_and_its_head_verifies(
+    foldlog, tmp_path
+):
     with open_store(tmp_path / "foldlog.db") as store:
         store.append("a\ud800b", Message(source="user", content="half \udc00"), expected_version=0)
     (listed,) = msgspec.json.decode(foldlog("list", "--json").out)["conversations"]
@@ -143,7 +155,11 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
         highlight=False,
         file=expected,
     )
-    there.print(Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text), no_wrap=True, overflow="ellipsis")
+    there.print(
+        Text.assemble(("     7  ", "dim"), ("user    ", "bold green"), text),
+        no_wrap=True,
+        overflow="ellipsis",
+    )
     with contextlib.redirect_stdout(written), pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal, "_console", lambda: there)
         patch.setenv("COLUMNS", "60")
@@ -153,17 +169,22 @@ def test_a_line_is_cut_and_coloured_as_rich_does_it(color, bold, text):
     assert len(expected.getvalue()) == expected_length
     plain = re.sub("\x1b\\[[0-9;]*m", "", written.getvalue())
     assert plain.rstrip() == re.sub("\x1b\\[[0-9;]*m", "", expected.getvalue()).rstrip()
-    assert color is None or written.getvalue().startswith(f"\x1b[2m     7  \x1b[0m\x1b[{bold}muser    \x1b[0m")
+    assert color is None or written.getvalue().startswith(
+        f"\x1b[2m     7  \x1b[0m\x1b[{bold}muser    \x1b[0m"
+    )
 
 
 @pytest.mark.parametrize(
-    "typed, erased", some([("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("\4", False)], 2)
+    "typed, erased",
+    some([("y\n", True), ("yes\n", True), ("n\n", False), ("\n", False), ("\4", False)], 2),
 )
 def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
     url = f"sqlite:///{tmp_path}/s.db"
     with open_store(url) as store:
         greeting = Message(source="agent", content="How can I help?")
-        store.append("c1", [greeting, Message(source="user", content="my \x1b[2Jsecret")], expected_version=0)
+        store.append(
+            "c1", [greeting, Message(source="user", content="my \x1b[2Jsecret")], expected_version=0
+        )
     command = ("store", "erase", "c1", "--reason", "asked to", "--db", url)
     status, told, _ = in_a_terminal(*command, typed=typed)
     shown = told.decode()
@@ -180,7 +201,9 @@ def test_erase_shows_the_history_and_asks(tmp_path, typed, erased):
 
 
 @pytest.mark.parametrize("width", some(["", "0", "1", "19", "-5", "ten", "8 0", "9" * 9], 2))
-def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages, monkeypatch, width):
+def test_a_width_that_no_terminal_has_is_treated_as_unset(
+    foldlog, five_messages, monkeypatch, width
+):
     foldlog("import", five_messages)
     for arguments in (
         ["--help"],
@@ -197,7 +220,8 @@ def test_a_width_that_no_terminal_has_is_treated_as_unset(foldlog, five_messages
 
 
 @pytest.mark.parametrize(
-    "name", ["tab\tx", "two\nlines", "it's\t\\t", "\x1b[31mred", "\x9b1m", "over\u202eride", "plain é"]
+    "name",
+    ["tab\tx", "two\nlines", "it's\t\\t", "\x1b[31mred", "\x9b1m", "over\u202eride", "plain é"],
 )
 def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
     foldlog("import", five_messages, "--conversation", name)
@@ -205,7 +229,9 @@ def test_an_id_is_shown_as_a_shell_takes_it(foldlog, five_messages, name):
         word = shown.split("\t")[0]
         assert word == printable(word, one_line=True)
         typed = word if "$" in word else f"'{word}'"
-        pasted = subprocess.run(["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"})
+        pasted = subprocess.run(
+            ["bash", "-c", f"printf %s {typed}"], capture_output=True, env={"LC_ALL": "C.UTF-8"}
+        )
         assert pasted.stdout.decode() == name
 
 
@@ -234,7 +260,9 @@ PRINTS = {
     "print_cells": lambda: terminal.print_cells([ONE_LINE, ONE_LINE]),
     "print_values": lambda: terminal.print_values({ONE_LINE: ONE_LINE}),
     "PrintedLines": lambda: PrintedLines().write(ONE_LINE, (ONE_LINE, "bold")),
-    "print_rows": lambda: print_rows([Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE]]),
+    "print_rows": lambda: print_rows(
+        [Column(ONE_LINE)] * 2, [[ONE_LINE, "x"], ["x" * 200, ONE_LINE]]
+    ),
     "confirm": lambda: terminal.confirm("erase", "erased", [ONE_LINE], ONE_LINE, ONE_LINE),
     "complain": lambda: terminal.complain(ONE_LINE),
     "warn": lambda: terminal.warn(ONE_LINE),
@@ -258,7 +286,9 @@ RETURNS = {
     "prepare",
     "print_rows",
 }
-"""Functions of the module that print nothing that they are given, or that are in ``PRINTS`` by another name."""
+"""Functions of the module that print nothing that they are given, or that are in ``PRINTS`` by
+another name.
+"""
 
 
 def enter(working):
@@ -275,7 +305,9 @@ def test_whatever_prints_escapes_what_it_prints(name, is_terminal, capsys, monke
     monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
     monkeypatch.setattr("sys.stdin.isatty", lambda: is_terminal, raising=False)
     monkeypatch.setenv("PAGER", "cat")
-    monkeypatch.setenv("COLUMNS", "60") if is_terminal else monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "60") if is_terminal else monkeypatch.delenv(
+        "COLUMNS", raising=False
+    )
     logging.getLogger("foldlog").addHandler(terminal._NOTES)
     try:
         with contextlib.suppress(Refused):
@@ -283,10 +315,13 @@ def test_whatever_prints_escapes_what_it_prints(name, is_terminal, capsys, monke
     finally:
         logging.getLogger("foldlog").removeHandler(terminal._NOTES)
     out, err = capsys.readouterr()
-    printed = re.sub(r"\x1b\[[0-9;?]*[A-Zabf-m]", "", out + err)  # what rich makes of styles and of the bar
+    # what rich makes of styles and of the bar
+    printed = re.sub(r"\x1b\[[0-9;?]*[A-Zabf-m]", "", out + err)
     assert is_terminal or printed or name in ("confirm", "working")
     assert not set(printed) & {*STEERING} - {"\r"}
-    assert not any(line.startswith("foldlog: error: a line of its own") for line in printed.splitlines())
+    assert not any(
+        line.startswith("foldlog: error: a line of its own") for line in printed.splitlines()
+    )
 
 
 def test_no_function_that_prints_is_left_out():
@@ -299,7 +334,9 @@ def test_no_function_that_prints_is_left_out():
 
 
 def test_no_other_file_of_the_command_prints():
-    """So no text comes to a terminal but as the type that is escaped: the rule is of types, not of memory."""
+    """So no text comes to a terminal but as the type that is escaped: the rule is of types, not of
+    memory.
+    """
     found = []
     for path in sorted(CLI.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -307,16 +344,26 @@ def test_no_other_file_of_the_command_prints():
             match node:
                 case ast.Call(func=ast.Name(id="print")):
                     found.append(place)
-                case ast.Attribute(value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"), attr=used):
+                case ast.Attribute(
+                    value=ast.Attribute(value=ast.Name(id="sys"), attr="stdout" | "stderr"),
+                    attr=used,
+                ):
                     if used not in ("isatty", "flush", "fileno", "encoding"):
                         found.append(place)
-                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in ("rich", "click"):
+                case ast.ImportFrom(module=str(module)) if module.partition(".")[0] in (
+                    "rich",
+                    "click",
+                ):
                     found.append(place)
-                case ast.Import(names=names) if any(name.name.partition(".")[0] == "rich" for name in names):
+                case ast.Import(names=names) if any(
+                    name.name.partition(".")[0] == "rich" for name in names
+                ):
                     found.append(place)
     assert [place for place in found if place[0] != "terminal.py"] == [
-        ("__init__.py", "sys.stderr.write"),  # a constant: nothing more is imported where Ctrl-C comes at once
-        ("commands/export.py", "sys.stdout.buffer"),  # the bytes of a file: JSON, or escaped on a terminal
+        # a constant: nothing more is imported where Ctrl-C comes at once
+        ("__init__.py", "sys.stderr.write"),
+        # the bytes of a file: JSON, or escaped on a terminal
+        ("commands/export.py", "sys.stdout.buffer"),
         (
             "quick_hook.py",
             "sys.stdout.write",
@@ -325,7 +372,9 @@ def test_no_other_file_of_the_command_prints():
     ]
 
 
-def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal(foldlog, monkeypatch):
+def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal(
+    foldlog, monkeypatch
+):
     def fails(*given):
         raise RuntimeError(ONE_LINE)
 
@@ -340,12 +389,21 @@ def test_an_error_that_nobody_expected_shows_a_traceback_that_steers_no_terminal
 EVENTS = {
     "argument": Action(tool="t", call_id="1", arguments={HOSTILE: "1\n2"}),
     "tool": Action(tool=HOSTILE, call_id=HOSTILE, arguments={HOSTILE: {HOSTILE: HOSTILE}}),
-    "part": Message(source="user", content=[{"type": HOSTILE, HOSTILE: HOSTILE}, {"type": "text", "text": HOSTILE}]),
-    "data": Annotation(name=HOSTILE, data={HOSTILE: [HOSTILE]}, meta={HOSTILE: HOSTILE}, extra={HOSTILE: HOSTILE}),
-    "unknown": UnknownEvent(
-        stored_kind=HOSTILE.replace("\ud800", ""), stored_schema=1, body=json.dumps({HOSTILE: HOSTILE}).encode()
+    "part": Message(
+        source="user",
+        content=[{"type": HOSTILE, HOSTILE: HOSTILE}, {"type": "text", "text": HOSTILE}],
     ),
-    "origin": Message(source="user", content="x", origin=Origin(format=HOSTILE, id=HOSTILE, time=HOSTILE)),
+    "data": Annotation(
+        name=HOSTILE, data={HOSTILE: [HOSTILE]}, meta={HOSTILE: HOSTILE}, extra={HOSTILE: HOSTILE}
+    ),
+    "unknown": UnknownEvent(
+        stored_kind=HOSTILE.replace("\ud800", ""),
+        stored_schema=1,
+        body=json.dumps({HOSTILE: HOSTILE}).encode(),
+    ),
+    "origin": Message(
+        source="user", content="x", origin=Origin(format=HOSTILE, id=HOSTILE, time=HOSTILE)
+    ),
     HOSTILE: Message(source="user", content=HOSTILE),
 }
 

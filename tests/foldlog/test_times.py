@@ -28,7 +28,9 @@ RECORDS = {
 
 @pytest.fixture(params=RECORDS)
 def recorded_live(request, tmp_path):
-    """A history of a format without times, that is recorded for an hour, and condensed half an hour after it began."""
+    """A history of a format without times, that is recorded for an hour, and condensed half an hour
+    after it began.
+    """
     minutes = iter([NOON, NOON.replace(minute=30), NOON.replace(hour=13)])
     now = [NOON]
     with foldlog.open(tmp_path / "foldlog.db", clock=lambda: now[0]) as histories:
@@ -43,7 +45,11 @@ def recorded_live(request, tmp_path):
 def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_live, foldlog):
     times = ["2026-03-01T12:00:00+00:00", "2026-03-01T12:30:00+00:00", "2026-03-01T13:00:00+00:00"]
     stats = foldlog("stats", "c", "--json").document
-    assert (stats["first_at"], stats["last_at"], stats["days"]) == (times[0], times[2], {"2026-03-01": 3})
+    assert (stats["first_at"], stats["last_at"], stats["days"]) == (
+        times[0],
+        times[2],
+        {"2026-03-01": 3},
+    )
     [row] = foldlog("list", "--long", "--json").document["conversations"]
     assert row["last_event_at"] == times[2]
     for options, ids in (
@@ -51,11 +57,15 @@ def test_an_event_of_a_source_without_times_has_that_of_its_recording(recorded_l
         (["--until", "2026-03-01T12:15"], [0]),
         (["--since", "2026-03-01"], [0, 1, 2]),
     ):
-        assert [event["id"] for event in foldlog("log", "c", *options, "--json").document["events"]] == ids
+        assert [
+            event["id"] for event in foldlog("log", "c", *options, "--json").document["events"]
+        ] == ids
         found = foldlog("search", "gauge", *options, "--json").document["hits"]
         assert sorted(hit["event"] for hit in found) == [each for each in ids if each != 1]
         assert [hit["timestamp"] for hit in found] == [hit["recorded_at"] for hit in found]
-    assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [at[:19].replace("T", " ") for at in times]
+    assert [line[8:27] for line in foldlog("log", "c").out.splitlines()] == [
+        at[:19].replace("T", " ") for at in times
+    ]
     assert "2026-03-01 13:00:00" in foldlog("show", "c", 2).out.splitlines()[0]
 
 
@@ -67,7 +77,10 @@ def test_the_time_of_an_import_is_no_time_of_an_event(format, foldlog, tmp_path)
     [row] = foldlog("list", "--long", "--json").document["conversations"]
     stats = foldlog("stats", row["conversation"], "--json").document
     assert row["last_event_at"] is stats["first_at"] is stats["last_at"] is None
-    assert foldlog("log", row["conversation"], "--since", "2026-03-01", "--json").document["events"] == []
+    assert (
+        foldlog("log", row["conversation"], "--since", "2026-03-01", "--json").document["events"]
+        == []
+    )
     [first, _] = foldlog("search", "gauge", "--json").document["hits"]
     assert first["timestamp"] is None
     shown = foldlog("show", row["conversation"], 0).out
@@ -76,14 +89,18 @@ def test_the_time_of_an_import_is_no_time_of_an_event(format, foldlog, tmp_path)
 
 
 @pytest.mark.parametrize("format", RECORDS)
-def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_import(format, foldlog, tmp_path):
+def test_an_import_goes_on_after_a_live_recording_and_a_recording_after_an_import(
+    format, foldlog, tmp_path
+):
     record = RECORDS[format] | ({"agent": "main"} if format == "swe-agent" else {})
     with foldlog_open(tmp_path / "foldlog.db", clock=lambda: NOON) as histories:
         (history := histories["c"]).append_records([record], format=format)
         for number in (2, 2, 4, 4):
             if number == 4:
                 history.append_records([record] * (3 - history.version()), format=format)
-            (tmp_path / "c.jsonl").write_text(f"{json.dumps(record, separators=SEPARATORS)}\n" * number)
+            (tmp_path / "c.jsonl").write_text(
+                f"{json.dumps(record, separators=SEPARATORS)}\n" * number
+            )
             histories.import_(tmp_path / "c.jsonl", format=format, conversation="c")
         times = [happened_at(event, recorded_at) for recorded_at, event in histories.store.log("c")]
     assert times == [NOON, None, NOON, None]
@@ -94,7 +111,9 @@ def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(fo
     with foldlog_open(tmp_path / "foldlog.db") as histories:
         said = Message(source="user", content="the gauge")
         without = replace(said, origin=Origin(format="openhands-v1", time="2026-03-01T12:00:00"))
-        early, late = (replace(said, timestamp=NOON + each * timedelta(minutes=30)) for each in (-1, 1))
+        early, late = (
+            replace(said, timestamp=NOON + each * timedelta(minutes=30)) for each in (-1, 1)
+        )
         histories["without"].append([without, without])
         histories["late"].append([without, late])
         histories["early"].append([early, without])
@@ -103,7 +122,11 @@ def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(fo
         stats = foldlog("stats", *names, "--json").document
         return stats["first_at"], stats["last_at"]
 
-    noon, half_past_eleven, half_past_twelve = "2026-03-01T12:00:00", early.timestamp, late.timestamp
+    noon, half_past_eleven, half_past_twelve = (
+        "2026-03-01T12:00:00",
+        early.timestamp,
+        late.timestamp,
+    )
     assert told("without") == (noon, noon)
     assert told("late") == (noon, half_past_twelve.isoformat())
     assert told("early") == (half_past_eleven.isoformat(), noon)
@@ -119,7 +142,10 @@ def test_a_time_without_a_zone_has_none_anywhere_and_is_compared_as_if_in_utc(fo
     }
     assert foldlog("search", "gauge", "--in", "without").out.count("2026-03-01 12:00:00") == 2
     rows = foldlog("list", "--sort", "activity", "--json").document["conversations"]
-    assert [(row["conversation"], row["last_event_at"]) for row in rows][-1] == ("late", half_past_twelve.isoformat())
+    assert [(row["conversation"], row["last_event_at"]) for row in rows][-1] == (
+        "late",
+        half_past_twelve.isoformat(),
+    )
     assert {row["last_event_at"] for row in rows[:-1]} == {noon}
 
 
@@ -128,12 +154,16 @@ def test_what_was_done_to_a_history_is_no_activity(foldlog, tmp_path):
         for name, minute in (("before", 0), ("after", 1)):
             at = NOON.replace(minute=minute)
             said = [
-                Message(source=who, content="x" * 99, timestamp=at) for _ in range(100) for who in ("user", "agent")
+                Message(source=who, content="x" * 99, timestamp=at)
+                for _ in range(100)
+                for who in ("user", "agent")
             ]
             histories[name].append(said)
 
     def shown():
-        rows = foldlog("list", "--sort", "activity", "--reverse", "--json").document["conversations"]
+        rows = foldlog("list", "--sort", "activity", "--reverse", "--json").document[
+            "conversations"
+        ]
         times = {row["conversation"]: row["last_event_at"] for row in rows}
         return times, foldlog("stats", "before", "--json").document["last_at"]
 
@@ -165,7 +195,9 @@ def test_a_package_with_a_broken_format_stops_no_reading(foldlog, tmp_path, monk
     monkeypatch.setattr("importlib.metadata.entry_points", lambda group: found)
     monkeypatch.setattr(EntryPoint, "load", broken)
     with foldlog_open(tmp_path / "foldlog.db") as histories:
-        histories["c"].append(Message(source="user", content="the gauge", origin=Origin(format="of-a-package")))
+        histories["c"].append(
+            Message(source="user", content="the gauge", origin=Origin(format="of-a-package"))
+        )
     assert foldlog("log", "c").out.count("the gauge") == 1
     assert len(foldlog("search", "gauge", "--json").document["hits"]) == 1
 
@@ -198,11 +230,21 @@ def test_an_event_before_1970_is_found_and_stops_no_other_one(foldlog, tmp_path)
         assert [hit.timestamp.year for hit in histories.search("zebrafinch", until=before)] == [1]
         histories["other"].redact(0, reason="asked for")
         assert len(histories.search("zebrafinch")) == 2
-    assert foldlog("search", "zebrafinch", "--until", "1969-12-31", "--json").document["hits"][0]["event"] == 0
+    assert (
+        foldlog("search", "zebrafinch", "--until", "1969-12-31", "--json").document["hits"][0][
+            "event"
+        ]
+        == 0
+    )
 
 
-def test_a_record_with_a_time_that_cannot_be_is_imported_without_a_time_and_comes_out_as_it_was(foldlog, tmp_path):
-    chat = [{"role": "user", "content": "the gauge", "timestamp": time} for time in (FAR, NOON.isoformat())]
+def test_a_record_with_a_time_that_cannot_be_is_imported_without_a_time_and_comes_out_as_it_was(
+    foldlog, tmp_path
+):
+    chat = [
+        {"role": "user", "content": "the gauge", "timestamp": time}
+        for time in (FAR, NOON.isoformat())
+    ]
     (tmp_path / "chat.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in chat))
     foldlog("import", tmp_path / "chat.jsonl", "--conversation", "c", "--format", "openai-chat")
     with foldlog_open("foldlog.db") as histories:

@@ -25,11 +25,15 @@ def _no_keys(monkeypatch):
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with three short histories, one of which is named so that it would steer a terminal."""
+    """A store with three short histories, one of which is named so that it would steer a
+    terminal.
+    """
     with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
         for name in ("one", "two", STEERS):
             opened.append(
-                name, [Message(source="user", content=f"{n} of {name}") for n in range(5)], expected_version=0
+                name,
+                [Message(source="user", content=f"{n} of {name}") for n in range(5)],
+                expected_version=0,
             )
     return tmp_path / "foldlog.db"
 
@@ -46,7 +50,10 @@ def heads_of(path):
 
 
 def spoil(path, event_id=2):
-    execute(path, f"UPDATE events SET body = CAST('{{}}' AS TEXT) WHERE conversation = 1 AND id = {event_id}")
+    execute(
+        path,
+        f"UPDATE events SET body = CAST('{{}}' AS TEXT) WHERE conversation = 1 AND id = {event_id}",
+    )
 
 
 def test_verify_says_what_is_as_written_and_every_look_names_what_is_damaged(foldlog, store):
@@ -73,7 +80,11 @@ def test_verify_says_what_is_as_written_and_every_look_names_what_is_damaged(fol
         assert ran.status == 1
         assert "conversation 'one', event 2: its checksum does not match" in ran.err
         assert "'foldlog store copy foldlog.db NEW.db --damaged REST.jsonl'" in ran.err
-    assert {entry["conversation"] for entry in ran.document["conversations"]} == {"one", "two", STEERS}
+    assert {entry["conversation"] for entry in ran.document["conversations"]} == {
+        "one",
+        "two",
+        STEERS,
+    }
     ran = foldlog("view", "one")
     assert (ran.status, "conversation 'one', event 2:" in ran.err) == (1, True)
     for sound in ("store verify two", "list --match two", "view two", "log one --stop 2"):
@@ -82,18 +93,25 @@ def test_verify_says_what_is_as_written_and_every_look_names_what_is_damaged(fol
         assert len(Views(opened).at("one", version=2)) == 2
 
 
-def test_a_damaged_conversation_is_copied_in_part_and_the_rest_is_in_a_file(foldlog, store, tmp_path):
+def test_a_damaged_conversation_is_copied_in_part_and_the_rest_is_in_a_file(
+    foldlog, store, tmp_path
+):
     ran = foldlog("store", "copy", "foldlog.db", "sound.db", "--damaged", "rest.jsonl")
     assert (ran.status, Path("rest.jsonl").read_text()) == (0, "")
     spoil(store)
-    assert foldlog("store", "copy", "foldlog.db", "new.db", "--damaged", "rest.jsonl").status == 2  # it exists
+    # it exists
+    assert foldlog("store", "copy", "foldlog.db", "new.db", "--damaged", "rest.jsonl").status == 2
     ran = foldlog("store", "copy", "foldlog.db", "new.db", "--damaged", "rest.jsonl", "--force")
     assert ran.status == 1
     assert "conversation 'one': copied up to event 2, 2 later events in rest.jsonl: " in ran.err
     assert Path("rest.jsonl").stat().st_mode & 0o777 == 0o600
     rest = [json.loads(line) for line in Path("rest.jsonl").read_text().splitlines()]
     with open_store("sqlite:///sound.db") as sound, open_store("sqlite:///new.db") as new:
-        assert {row.id: row.version for row in new.conversations()} == {"one": 2, "two": 5, STEERS: 5}
+        assert {row.id: row.version for row in new.conversations()} == {
+            "one": 2,
+            "two": 5,
+            STEERS: 5,
+        }
         assert [*new.events("one")] == [*sound.events("one", stop=2)]
         texts = [(event.id, event.content) for event in sound.events("one", 3)]
         assert [(line["id"], line["content"]) for line in rest] == texts
@@ -112,37 +130,62 @@ def test_a_published_head_shows_a_cut_end(foldlog, store, tmp_path):
 
 
 def test_what_holds_no_heads_is_refused(foldlog, store, tmp_path):
-    for content in ("", "[]", "{}", '{"heads": [{"conversation": 1}]}', '{"heads": 5}', "[" * 5_000):
+    for content in (
+        "",
+        "[]",
+        "{}",
+        '{"heads": [{"conversation": 1}]}',
+        '{"heads": 5}',
+        "[" * 5_000,
+    ):
         (tmp_path / "heads.json").write_text(content)
         ran = foldlog("store", "verify", "--heads", "heads.json")
         assert (ran.status, len(ran.err.splitlines())) == (2, 1)
     absent = foldlog("store", "verify", "--heads", "nowhere.json")
     assert absent.status == 2
     assert "No such file or directory; name the published file" in absent.err
-    assert "'foldlog store verify --print-heads --json > heads.json' publishes the present heads" in absent.err
+    assert (
+        "'foldlog store verify --print-heads --json > heads.json' publishes the present heads"
+        in absent.err
+    )
 
 
-def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(foldlog, store, tmp_path):
+def test_where_bytes_are_pending_the_receipt_and_the_list_say_so_and_vacuum_removes_them(
+    foldlog, store, tmp_path
+):
     head = heads_of(store)["one"]
     ran = foldlog("store", "erase", "one", "--yes", "--reason", "asked to", "--no-vacuum", "--json")
     assert ran.status == 0
     (receipt,) = ran.document["conversations"]
     assert (receipt["version"], receipt["head"], receipt["bytes_pending"]) == (5, head, True)
-    assert "bytes pending: the files of the store may still hold bytes of it; run 'foldlog store vacuum'" in ran.err
+    assert (
+        "bytes pending: the files of the store may still hold bytes of it; run 'foldlog store"
+        " vacuum'" in ran.err
+    )
     rows = {row["conversation"]: row for row in foldlog("list", "--json").document["conversations"]}
     assert rows["one"]["bytes_pending"] is True
     assert rows["two"]["bytes_pending"] is False
-    (erased,) = [line for line in foldlog("store", "verify").out.splitlines() if line.startswith("one: erased at")]
+    (erased,) = [
+        line
+        for line in foldlog("store", "verify").out.splitlines()
+        if line.startswith("one: erased at")
+    ]
     assert erased.endswith("with 5 events (asked to)")
     assert foldlog("store", "vacuum", "--json").document["bytes_pending"] is False
-    assert not any(row["bytes_pending"] for row in foldlog("list", "--json").document["conversations"])
+    assert not any(
+        row["bytes_pending"] for row in foldlog("list", "--json").document["conversations"]
+    )
 
 
 def test_figures_name_a_damaged_event_that_no_view_shows(foldlog, tmp_path):
     with open_store(f"sqlite:///{tmp_path / 'foldlog.db'}") as opened:
         opened.register(Views(opened))  # then only what it shows is read for the View
-        opened.append("c", [Message(source="user", content=f"{n}") for n in range(180)], expected_version=0)
-        opened.append("c", CondensationAction(forgotten_event_ids=tuple(range(60, 120))), expected_version=180)
+        opened.append(
+            "c", [Message(source="user", content=f"{n}") for n in range(180)], expected_version=0
+        )
+        opened.append(
+            "c", CondensationAction(forgotten_event_ids=tuple(range(60, 120))), expected_version=180
+        )
     spoil(tmp_path / "foldlog.db", 90)
     for command in ("list --long", "stats"):
         ran = foldlog(*command.split())
@@ -151,8 +194,8 @@ def test_figures_name_a_damaged_event_that_no_view_shows(foldlog, tmp_path):
 
 @pytest.fixture
 def without_page(tmp_path):
-    """A store of twelve histories in which SQLite cannot read a page with events of c04 and c05. Gives the number of
-    those of c04.
+    """A store of twelve histories in which SQLite cannot read a page with events of c04 and c05.
+    Gives the number of those of c04.
     """
     path = tmp_path / "foldlog.db"
     with open_store(f"sqlite:///{path}") as opened:
@@ -161,7 +204,9 @@ def without_page(tmp_path):
             opened.append(f"c{n:02}", events, expected_version=0)  # one after another in the file
     content = bytearray(path.read_bytes())
     pages = [slice(at, at + 4_096) for at in range(0, len(content), 4_096)]
-    (of_both,) = [page for page in pages if b"19 of 4 " in content[page] and b"0 of 5 " in content[page]]
+    (of_both,) = [
+        page for page in pages if b"19 of 4 " in content[page] and b"0 of 5 " in content[page]
+    ]
     of_c04 = len(re.findall(rb"\d of 4 x", content[of_both]))
     content[of_both] = b"\xee" * 4_096
     path.write_bytes(content)
@@ -169,7 +214,10 @@ def without_page(tmp_path):
 
 
 def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
-    unread = "conversation 'c04': it cannot be read: database disk image is malformed; run 'foldlog store verify'"
+    unread = (
+        "conversation 'c04': it cannot be read: database disk image is malformed; run 'foldlog"
+        " store verify'"
+    )
     ran = foldlog("list", "--json")
     assert ran.status == 1
     assert unread in ran.err
@@ -178,13 +226,17 @@ def test_one_unreadable_page_hides_no_other_conversation(foldlog, without_page):
     ]
     ran = foldlog("log", "c05")
     (unread,) = re.findall(
-        r"conversation 'c05', events 0 to (\d+): it cannot be read: .* malformed; run 'foldlog", ran.err
+        r"conversation 'c05', events 0 to (\d+): it cannot be read: .* malformed; run 'foldlog",
+        ran.err,
     )
     assert (ran.status, len(ran.out.splitlines()), ran.err.count("\n")) == (1, 19 - int(unread), 1)
     lost = sum(20 - len(foldlog("log", name).out.splitlines()) for name in ("c04", "c05"))
     ran = foldlog("search", "xxx*", "--limit", 500, "--json")
     assert (ran.status, len(ran.document["hits"])) == (1, 240 - lost)
-    assert [name for name in ("c04", "c05", "c07") if name in str(ran.document["unread"])] == ["c04", "c05"]
+    assert [name for name in ("c04", "c05", "c07") if name in str(ran.document["unread"])] == [
+        "c04",
+        "c05",
+    ]
     ran = foldlog("export", "--to", "audit.db")
     up_to_unread = int(unread) + 1  # of c05
     assert f"{240 - without_page - up_to_unread} events and 0 condensations added" in ran.out
@@ -227,8 +279,12 @@ DO_NOT = [
 ]
 
 
-def test_a_command_that_finds_something_says_so_and_ends_with_1(foldlog, without_page, five_messages, tmp_path):
-    """The fixture ``foldlog`` holds every command of these tests to that; here each finds something that can."""
+def test_a_command_that_finds_something_says_so_and_ends_with_1(
+    foldlog, without_page, five_messages, tmp_path
+):
+    """The fixture ``foldlog`` holds every command of these tests to that; here each finds something
+    that can.
+    """
     (tmp_path / "torn.jsonl").write_text((tmp_path / five_messages).read_text() + '{"torn\n')
     found = {command: "found: " in foldlog(*command.split()).err for command in (*FIND, *DO_NOT)}
     assert [command for command in found if found[command]] == FIND
@@ -257,7 +313,10 @@ def test_rekey_brings_a_store_to_a_key_and_to_another_and_to_plain_text_where_it
         ran = foldlog(*arguments)
         assert (ran.status, "is encrypted under key" in ran.err) == (2, True)
     monkeypatch.setenv("FOLDLOG_KEY", "cd" * 32)
-    assert foldlog("store", "rekey", "--decrypt").out == "3 conversations: 15 events rewritten, 3 keys changed.\n"
+    assert (
+        foldlog("store", "rekey", "--decrypt").out
+        == "3 conversations: 15 events rewritten, 3 keys changed.\n"
+    )
     monkeypatch.delenv("FOLDLOG_KEY")
     assert "3 of one" in foldlog("log", "one").out
     assert foldlog("store", "verify").status == 0
@@ -268,7 +327,10 @@ def test_a_plain_backup_that_is_restored_under_a_key_says_so_once(foldlog, store
     assert foldlog("store", "backup", "plain.db").status == 0
     monkeypatch.setenv("FOLDLOG_KEY", KEY)
     assert foldlog("store", "rekey").status == 0
-    assert "not encrypted; 'foldlog store rekey' encrypts them" in foldlog("store", "restore", "plain.db", "--yes").err
+    assert (
+        "not encrypted; 'foldlog store rekey' encrypts them"
+        in foldlog("store", "restore", "plain.db", "--yes").err
+    )
     assert foldlog("store", "rekey").status == 0
     assert foldlog("store", "backup", "coded.db").status == 0
     assert "not encrypted" not in foldlog("store", "restore", "coded.db", "--yes").err
@@ -304,7 +366,10 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     monkeypatch.setenv("FOLDLOG_COMPRESSION", "zlib")
     ran = foldlog("store", "rekey")
     assert ran.out == "3 conversations: 5 events rewritten, 0 keys changed.\n"
-    assert "the files of the store may still hold bytes of the old form; run 'foldlog store vacuum'" in ran.err
+    assert (
+        "the files of the store may still hold bytes of the old form; run 'foldlog store vacuum'"
+        in ran.err
+    )
     assert json.loads(foldlog("store", "rekey", "--json").out)["bytes_pending"] is True
     monkeypatch.delenv("FOLDLOG_COMPRESSION")
     ran = foldlog("store", "rekey")
@@ -317,16 +382,26 @@ def test_rekey_with_nothing_set_leaves_everything_as_it_is(foldlog, store, monke
     assert "3 of one" in foldlog("log", "one").out
 
 
-def test_erase_needs_a_reason_a_history_that_is_there_and_yes_where_there_is_no_terminal(foldlog, store):
-    for wrong in (["one"], ["one", "--yes", "--reason", "  "], ["nobody", "--yes", "--reason", "x"]):
+def test_erase_needs_a_reason_a_history_that_is_there_and_yes_where_there_is_no_terminal(
+    foldlog, store
+):
+    for wrong in (
+        ["one"],
+        ["one", "--yes", "--reason", "  "],
+        ["nobody", "--yes", "--reason", "x"],
+    ):
         assert foldlog("store", "erase", *wrong).status == 2
     ran = foldlog("store", "erase", "one", "--reason", "asked to")
     assert ran.status == 2
     assert "which needs a terminal; nothing was erased. Add --yes" in ran.err
     assert foldlog("store", "verify", "--json").document["checked"]["erased"] == 0
     assert foldlog("store", "erase", "one", "--reason", "asked to", "--yes").status == 0
-    assert foldlog("store", "erase", "one", "--reason", "asked to").status == 0  # it is finished without a question
-    assert foldlog("store", "erase", "--where", "user=nobody", "--reason", "x").out.strip() == "None has user=nobody"
+    # it is finished without a question
+    assert foldlog("store", "erase", "one", "--reason", "asked to").status == 0
+    assert (
+        foldlog("store", "erase", "--where", "user=nobody", "--reason", "x").out.strip()
+        == "None has user=nobody"
+    )
 
 
 @pytest.mark.parametrize(
@@ -348,7 +423,9 @@ def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
             opened.append(name, CondensationAction(forgotten_event_ids=[1]), expected_version=5)
         ends = opened.query("two", lambda read: read.found.key)
     with closing(sqlite3.connect(store)) as connection, connection:
-        connection.execute("UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> ?", (ends,))
+        connection.execute(
+            "UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> ?", (ends,)
+        )
     with monkeypatch.context() as changed:
         for question in ("rows", "conversation"):
             ask = getattr(SQLiteReader, question)
@@ -366,12 +443,19 @@ def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
     again = foldlog("store", "verify", *args, "--from", "two", "--json")
     assert "conversation 'one'" not in again.err
     assert [each["conversation"] for each in again.document["conversations"]] == ["two"]
-    assert {foldlog("store", "verify", *args, each, "--from", "one").status for each in ("two", "--print-heads")} == {2}
+    assert {
+        foldlog("store", "verify", *args, each, "--from", "one").status
+        for each in ("two", "--print-heads")
+    } == {2}
 
 
 @pytest.mark.parametrize("start, missing", [("", ["gone"]), ("gone", ["gone"]), ("gonf", [])])
 def test_a_published_conversation_is_missed_where_the_check_begins_before_it(store, start, missing):
     published = {"gone": [Published(3, b"x" * 32)]}
     with open_store(f"sqlite:///{store}") as opened:
-        verdicts = [verdict for verdict in verify(opened, published=published, start=start) if verdict.findings]
+        verdicts = [
+            verdict
+            for verdict in verify(opened, published=published, start=start)
+            if verdict.findings
+        ]
     assert [verdict.conversation for verdict in verdicts] == missing

@@ -13,7 +13,12 @@ from foldlog.condensers.prompts.rendering import arguments_of
 from foldlog.eventstore import Action, Message, Origin, open_store
 from foldlog.formats import decode, encode
 
-VALUE = {"a": ["x", {"type": "text", "b": 1, "c": [], "d": (None, "y")}], "e": True, "f": 0.5, "type": "two words"}
+VALUE = {
+    "a": ["x", {"type": "text", "b": 1, "c": [], "d": (None, "y")}],
+    "e": True,
+    "f": 0.5,
+    "type": "two words",
+}
 
 
 def nested(inside: Any, levels: int) -> Any:
@@ -47,7 +52,8 @@ def test_no_depth_is_too_deep():
     deep = nested("x", 100_000)
     assert texts_in(deep) == ["x"]
     assert texts_in(replaced(deep, {"x": "y"})) == ["y"]
-    while deep := deep.get("a") if isinstance(deep, dict) else None:  # Python itself frees it level by level
+    # Python itself frees it level by level
+    while deep := deep.get("a") if isinstance(deep, dict) else None:
         pass
 
 
@@ -56,7 +62,11 @@ def test_what_is_nested_as_deep_as_the_store_takes_is_written_shown_and_measured
     (record,) = encode([call], format="openai-chat")
     assert "half ? a_name.py" in record["tool_calls"][0]["function"]["arguments"]
     assert texts_in(text_document(call)["arguments"]) == ["half \ud800 a_name.py"]
-    for said in (call.arguments, '{"a":' * 600 + '"a_name.py"' + "}" * 600, {"type": "file", "path": "a_name.py"}):
+    for said in (
+        call.arguments,
+        '{"a":' * 600 + '"a_name.py"' + "}" * 600,
+        {"type": "file", "path": "a_name.py"},
+    ):
         assert event_terms(Action(tool="t", arguments=said)) == {"a_name.py"}
 
 
@@ -67,7 +77,10 @@ def test_a_text_of_json_is_its_value_and_another_text_stays():
 
 def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
     with open_store(f"sqlite:///{tmp_path}/s.db") as store:
-        events = [Message(id=0, source="user", content="the weather"), Action(id=1, tool="t", arguments={"source": 1})]
+        events = [
+            Message(id=0, source="user", content="the weather"),
+            Action(id=1, tool="t", arguments={"source": 1}),
+        ]
         store.append("c", events, expected_version=0)
         for text, found in {"content": [], "arguments": [], "weather": [0], "source": [1]}.items():
             holds = holding(text)
@@ -76,9 +89,18 @@ def test_the_names_of_our_own_fields_are_no_text_of_an_event(tmp_path):
 
 def test_an_adk_event_in_camel_case_may_be_nested_as_deep_as_a_record_may():
     deep: list[Any] = reduce(lambda inner, _: [inner], range(477), [])
-    record = {"author": "user", "invocationId": "i", "content": {"parts": [{"text": "hi"}]}, "customMetadata": deep}
+    record = {
+        "author": "user",
+        "invocationId": "i",
+        "content": {"parts": [{"text": "hi"}]},
+        "customMetadata": deep,
+    }
 
     def in_calls(calls: int) -> list[Any]:
-        return in_calls(calls - 1) if calls else [event.content for event in decode([record], "google-adk")]
+        return (
+            in_calls(calls - 1)
+            if calls
+            else [event.content for event in decode([record], "google-adk")]
+        )
 
     assert in_calls(100) == ["hi"]

@@ -2,8 +2,9 @@
 
     python -m tests.fuzz [--inputs 1000000] [--seed 1] [--target NAME] [--from N]
 
-Ends with a table of what came of them, and with exit status 1 if anything came that may not: an error that is not of
-ours, more than 5 s, more memory than 2 GiB. ``--from N --inputs 1`` tries one input again.
+Ends with a table of what came of them, and with exit status 1 if anything came that may not: an
+error that is not of ours, more than 5 s, more memory than 2 GiB. ``--from N --inputs 1`` tries one
+input again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,9 @@ def _too_slow(_: int, frame: FrameType | None) -> None:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--inputs", type=int, default=1_000_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--from", type=int, default=0, dest="start")
@@ -48,7 +51,11 @@ def main() -> int:
     for stops in (signal.SIGALRM, signal.SIGPROF):
         signal.signal(stops, _too_slow)
     warm_up()
-    names = [arguments.target] if arguments.target else [n for n, t in TARGETS.items() for _ in range(t.share)]
+    names = (
+        [arguments.target]
+        if arguments.target
+        else [n for n, t in TARGETS.items() for _ in range(t.share)]
+    )
     outcomes: dict[str, Counter[str]] = defaultdict(Counter)
     slowest: dict[str, float] = defaultdict(float)
     failures = 0
@@ -62,7 +69,8 @@ def main() -> int:
         signal.setitimer(signal.ITIMER_REAL, _WAIT_MAX)
         try:
             outcomes[name][TARGETS[name].run(at)] += 1
-        except (Exception, TooSlow) as error:  # noqa: BLE001 - any error that comes here is what is looked for
+        # any error that comes here is what is looked for
+        except (Exception, TooSlow) as error:  # noqa: BLE001
             failures += 1
             outcomes[name][f"FAILED {type(error).__name__}"] += 1
             if failures <= _FAILURES_SHOWN:
@@ -79,10 +87,16 @@ def main() -> int:
             sys.stderr.write(f"\r{number - arguments.start:,} inputs, {failures} failures")
     for name, counts in outcomes.items():
         told = ", ".join(f"{count:,} {outcome}" for outcome, count in counts.most_common())
-        sys.stdout.write(f"{name}: {sum(counts.values()):,} inputs: {told}; slowest {slowest[name] * 1e3:.0f} ms\n")
+        sys.stdout.write(
+            f"{name}: {sum(counts.values()):,} inputs: {told}; slowest {slowest[name] * 1e3:.0f}"
+            " ms\n"
+        )
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     took_all = time.monotonic() - began
-    sys.stdout.write(f"{arguments.inputs:,} inputs, {failures:,} failures, {took_all:.0f} s, at most {peak:.0f} MiB\n")
+    sys.stdout.write(
+        f"{arguments.inputs:,} inputs, {failures:,} failures, {took_all:.0f} s, at most {peak:.0f}"
+        " MiB\n"
+    )
     return 1 if failures else 0
 
 

@@ -1,16 +1,18 @@
-"""Changes an encrypted store without its key, and looks at what is read with the key: the truth, or an error.
+"""Changes an encrypted store without its key, and looks at what is read with the key: the truth, or
+an error.
 
     python -m tests.fuzz.attacker [--every N]
 
-The attacker can write the file and knows everything but the key: he makes every checksum right again. Each column of
-each row of each table is changed; rows are deleted, duplicated, swapped and moved to another conversation; ends are cut
-off; plain rows, revisions, idempotency keys and marks are forged (``attacks.py``). After each change the store is
-opened with the key and asked for every View, now and at an earlier version, every history, a turn that is tried again,
-a new turn, and what is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
+The attacker can write the file and knows everything but the key: he makes every checksum right
+again. Each column of each row of each table is changed; rows are deleted, duplicated, swapped and
+moved to another conversation; ends are cut off; plain rows, revisions, idempotency keys and marks
+are forged (``attacks.py``). After each change the store is opened with the key and asked for every
+View, now and at an earlier version, every history, a turn that is tried again, a new turn, and what
+is followed. A wrong answer is a failure, and so is a changed answer that ``verify`` says nothing
 of.
 
-What cannot be noticed is left out here, and said in docs/PRIVACY.md: a conversation that is removed whole or put back
-as it was, and in which order and how many events are followed.
+What cannot be noticed is left out here, and said in docs/PRIVACY.md: a conversation that is removed
+whole or put back as it was, and in which order and how many events are followed.
 """
 
 from __future__ import annotations
@@ -50,7 +52,9 @@ LENGTH = 14
 def _event(n: int) -> Event:
     match n:
         case 4 | 10:
-            return CondensationAction(forgotten_event_ids=[n - 2, n - 1], summary=f"summary {n}", summary_offset=1)
+            return CondensationAction(
+                forgotten_event_ids=[n - 2, n - 1], summary=f"summary {n}", summary_offset=1
+            )
         case 8:
             return CondensationRequest()
         case 6 | 13:
@@ -72,11 +76,14 @@ def _followed(each: Recorded) -> tuple[object, ...]:
 
 
 def _turn(store: Store, name: str, expected: int, turn: object) -> Any:
-    (recorded,) = store.append(name, _event(5), expected_version=expected, idempotency_key=f"turn-{turn}")
+    (recorded,) = store.append(
+        name, _event(5), expected_version=expected, idempotency_key=f"turn-{turn}"
+    )
     return recorded
 
 
-# -- the trial ---------------------------------------------------------------------------------------------------------
+# -- the trial
+# --------------------------------------------------------------------------------------------------
 
 
 class Trial(damage.Trial):
@@ -96,9 +103,15 @@ class Trial(damage.Trial):
         said = super().answers(store)
         for name in NAMES:
             said[f"a turn of {name} again"] = told(lambda name=name: _turn(store, name, 5, 5).event)
-            said[f"a new turn of {name}"] = told(lambda name=name: _turn(store, name, LENGTH, "new").id)
+            said[f"a new turn of {name}"] = told(
+                lambda name=name: _turn(store, name, LENGTH, "new").id
+            )
         # Each trial is in a copy of the file, and its first writer says so.
-        followed = told(lambda: [_followed(one) for one in store.follow() if not isinstance(one.event, StoreRestored)])
+        followed = told(
+            lambda: [
+                _followed(one) for one in store.follow() if not isinstance(one.event, StoreRestored)
+            ]
+        )
         said["follow"] = followed if isinstance(followed, type) else frozenset(map(repr, followed))
         return said
 
@@ -109,7 +122,9 @@ class Trial(damage.Trial):
             return self.answers(store), found
 
     def is_wrong(self, question: str, said: Any) -> bool:
-        """Whether an answer is neither an error nor the truth. Of what is followed some may be missing."""
+        """Whether an answer is neither an error nor the truth. Of what is followed some may be
+        missing.
+        """
         is_wrong = super().is_wrong(question, said)
         return is_wrong and (question != "follow" or not said <= self.right["follow"])
 
@@ -143,7 +158,9 @@ class Trial(damage.Trial):
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--every", type=int, default=1, help="only every Nth attack")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:

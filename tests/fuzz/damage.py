@@ -4,8 +4,9 @@ Only an index that was changed may hide events from an answer. ``verify`` must t
 
     python -m tests.fuzz.damage [--flips N] [--seed N] [--every-byte]
 
-flips single bits of a small store, anywhere in the file, and after each asks for every View, now and at an earlier
-version, for every log, and for a verification. ``--every-byte`` flips a bit in each byte instead of in N of them.
+flips single bits of a small store, anywhere in the file, and after each asks for every View, now
+and at an earlier version, for every log, and for a verification. ``--every-byte`` flips a bit in
+each byte instead of in N of them.
 """
 
 from __future__ import annotations
@@ -64,10 +65,15 @@ def _event(n: int) -> Event:
     if n == LENGTH - 1:
         return Observation(content="long " * 2_000)
     if n == 12:
-        return CondensationAction(forgotten_event_ids=(1, 2, 3, 5), summary="what was first", summary_offset=1)
+        return CondensationAction(
+            forgotten_event_ids=(1, 2, 3, 5), summary="what was first", summary_offset=1
+        )
     if n == 22:
         return CondensationAction(
-            forgotten_events_start_id=6, forgotten_events_end_id=11, summary="and then", summary_offset=1
+            forgotten_events_start_id=6,
+            forgotten_events_end_id=11,
+            summary="and then",
+            summary_offset=1,
         )
     if n == 26:
         return CondensationRequest()
@@ -117,12 +123,16 @@ class Trial:
         said: dict[str, Any] = {}
         for name in NAMES:
             said[f"view of {name}"] = told(lambda name=name: seen(views.current(name)))
-            said[f"earlier view of {name}"] = told(lambda name=name: seen(views.at(name, version=self.earlier)))
+            said[f"earlier view of {name}"] = told(
+                lambda name=name: seen(views.at(name, version=self.earlier))
+            )
             said[f"log of {name}"] = told(lambda name=name: tuple(store.log(name)))
         return said
 
     def asked(self) -> tuple[dict[str, Any], list[str]]:
-        """Return what the spoilt store says, and where that is not the truth what its verification finds."""
+        """Return what the spoilt store says, and where that is not the truth what its verification
+        finds.
+        """
         with self._opened("?mode=ro") as store:
             said = self.answers(store)
             return said, findings(store) if said != self.right else []
@@ -140,7 +150,9 @@ class Trial:
         self._path.write_bytes(content)
 
     def look(self, *, may_hide: bool = False) -> Iterator[tuple[str, str]]:
-        """What must not happen: a wrong answer, an error that is not ours, damage that goes unnoticed."""
+        """What must not happen: a wrong answer, an error that is not ours, damage that goes
+        unnoticed.
+        """
         try:
             answered, found = self.asked()
         except EventStoreError:
@@ -151,7 +163,10 @@ class Trial:
             return
         wrong = [question for question, said in answered.items() if self.is_wrong(question, said)]
         if wrong and not may_hide:
-            yield "wrong", ", ".join(f"{question}: {answered[question]!r}"[:300] for question in wrong)
+            yield (
+                "wrong",
+                ", ".join(f"{question}: {answered[question]!r}"[:300] for question in wrong),
+            )
         changed = [question for question, said in answered.items() if said != self.right[question]]
         self.outcomes["error" if changed else "right"] += 1
         if changed and not found:
@@ -175,7 +190,9 @@ class Trial:
         for failure in failures:
             sys.stdout.write(f"{failure}\n")
         done = ", ".join(f"{count:,} {outcome}" for outcome, count in sorted(self.outcomes.items()))
-        sys.stdout.write(f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n")
+        sys.stdout.write(
+            f"{done}; {len(failures):,} failures, in {time.monotonic() - began:.0f} s\n"
+        )
         return 1 if failures else 0
 
 
@@ -185,7 +202,9 @@ def places(size: int, count: int, seed: int) -> Iterator[tuple[int, int]]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--flips", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--every-byte", action="store_true")
@@ -194,7 +213,11 @@ def main() -> int:
         trial = Trial(Path(folder))
         size, at = len(trial.sound), random.Random(arguments.seed)
         each = ((byte, at.randrange(8)) for byte in range(size))
-        return trial.report(trial.flip(each if arguments.every_byte else places(size, arguments.flips, arguments.seed)))
+        return trial.report(
+            trial.flip(
+                each if arguments.every_byte else places(size, arguments.flips, arguments.seed)
+            )
+        )
 
 
 if __name__ == "__main__":

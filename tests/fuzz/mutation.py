@@ -10,16 +10,84 @@ from typing import Any
 __all__ = ["any_text", "mutated", "mutated_json"]
 
 _TOKENS = (
-    b"{", b"}", b"[", b"]", b'"', b"\\", b",", b":", b"null", b"true", b"-0", b"1e999", b"-1e-999", b"NaN", b"Infinity",
-    b"\xff", b"\xc0\x80", b"\xed\xa0\x80", b"\x00", b"\n", b"\r", b"\xe2\x80\xa8", b"\\u0000", b"\\ud800", b"\\udc00",
-    b"[[[[[[[[", b"]]]]]]]]", b'{"a":', b"9" * 30, b"0.1e+400", b"\x1b[2J", b"' OR 1=1 --", b"../../../etc", b"=",
-)  # fmt: skip
+    b"{",
+    b"}",
+    b"[",
+    b"]",
+    b'"',
+    b"\\",
+    b",",
+    b":",
+    b"null",
+    b"true",
+    b"-0",
+    b"1e999",
+    b"-1e-999",
+    b"NaN",
+    b"Infinity",
+    b"\xff",
+    b"\xc0\x80",
+    b"\xed\xa0\x80",
+    b"\x00",
+    b"\n",
+    b"\r",
+    b"\xe2\x80\xa8",
+    b"\\u0000",
+    b"\\ud800",
+    b"\\udc00",
+    b"[[[[[[[[",
+    b"]]]]]]]]",
+    b'{"a":',
+    b"9" * 30,
+    b"0.1e+400",
+    b"\x1b[2J",
+    b"' OR 1=1 --",
+    b"../../../etc",
+    b"=",
+)
 _VALUES: Sequence[Any] = (
-    None, True, False, 0, -1, 1, 2**31, 2**53 + 1, 2**63, -(2**63) - 1, 10**400, 0.5, -0.0, 1e308, float("inf"),
-    float("-inf"), float("nan"), "", "0", "1e5", "\0", "\udcff", "\ud83d", "\u202e", "\x1b[2J", "a" * 10_000, "é" * 100,
-    [], {}, [[]], [None], {"": ""}, {"\udcff": 1}, [{}], {"a": {"b": {"c": []}}}, "null", "2026-13-45T99:99:99",
-    "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:60Z", "1.0", [1, "1", 1.0, True],
-)  # fmt: skip
+    None,
+    True,
+    False,
+    0,
+    -1,
+    1,
+    2**31,
+    2**53 + 1,
+    2**63,
+    -(2**63) - 1,
+    10**400,
+    0.5,
+    -0.0,
+    1e308,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    "",
+    "0",
+    "1e5",
+    "\0",
+    "\udcff",
+    "\ud83d",
+    "\u202e",
+    "\x1b[2J",
+    "a" * 10_000,
+    "é" * 100,
+    [],
+    {},
+    [[]],
+    [None],
+    {"": ""},
+    {"\udcff": 1},
+    [{}],
+    {"a": {"b": {"c": []}}},
+    "null",
+    "2026-13-45T99:99:99",
+    "0001-01-01T00:00:00+23:59",
+    "9999-12-31T23:59:60Z",
+    "1.0",
+    [1, "1", 1.0, True],
+)
 
 
 def mutated(at: random.Random, data: bytes) -> bytes:
@@ -43,7 +111,9 @@ def mutated(at: random.Random, data: bytes) -> bytes:
 
 
 def mutated_json(at: random.Random, value: Any) -> Any:
-    """A copy of ``value`` in which a few values are others, keys are gone, renamed or new, lists cut or doubled."""
+    """A copy of ``value`` in which a few values are others, keys are gone, renamed or new, lists
+    cut or doubled.
+    """
     for _ in range(at.choice((1, 1, 2, 3, 6))):
         value = _change(at, value, at.choice((0, 1, 2, 3, 5)))
     return value
@@ -52,7 +122,9 @@ def mutated_json(at: random.Random, value: Any) -> Any:
 def any_text(at: random.Random) -> str:
     """Text that names nothing well."""
     found = [value for value in _VALUES if isinstance(value, str)]
-    return at.choice((*found, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é"))
+    return at.choice(
+        (*found, "c1", "a b", "-x", "--json", "a/b\\c", "%00", "~", "$(id)", "日本", "é")
+    )
 
 
 def _change(at: random.Random, value: Any, depth: int) -> Any:
@@ -63,9 +135,13 @@ def _change(at: random.Random, value: Any, depth: int) -> Any:
             case 0:
                 del changed[key]
             case 1:
-                changed[at.choice((*changed, "kind", "id", "$exact", "", "\udcff"))] = changed.pop(key)
+                changed[at.choice((*changed, "kind", "id", "$exact", "", "\udcff"))] = changed.pop(
+                    key
+                )
             case 2:
-                changed[at.choice(("kind", "type", "id", "extra", "x", "$blob"))] = at.choice(_VALUES)
+                changed[at.choice(("kind", "type", "id", "extra", "x", "$blob"))] = at.choice(
+                    _VALUES
+                )
             case 3:
                 changed[key] = at.choice(list(changed.values()))
             case _:

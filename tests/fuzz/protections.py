@@ -152,7 +152,8 @@ PROTECTIONS = {
         f"{_ATTACKER} -k makes_up",
     ),
     "met-before": Protection(
-        "a program that has keys asks whether a conversation is encrypted before it believes a plain row",
+        "a program that has keys asks whether a conversation is encrypted before it believes a"
+        " plain row",
         "eventstore:_decoded",
         Always("settings keys"),
         f"{_ENCRYPTION} -k go_on_believing",
@@ -168,7 +169,8 @@ PROTECTIONS = {
         "eventstore:WriteTransaction._codec_to_write",
         Instead(
             "_known_codec _replace",
-            'self._known_codec = vars(self._database).setdefault("kept", codec._replace(data_key=data_key, mark=mark))',
+            'self._known_codec = vars(self._database).setdefault("kept",'
+            " codec._replace(data_key=data_key, mark=mark))",
         ),
         f"{_ENCRYPTION} -k never_committed",
     ),
@@ -252,7 +254,9 @@ PROTECTIONS = {
         "a file that a command writes is its owner's, whatever lies there",
         "eventstore:made_beside",
         Instead(
-            "_NAME_MAX", 'return os.open(f"{path}.part", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), f"{path}.part"'
+            "_NAME_MAX",
+            'return os.open(f"{path}.part", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600),'
+            ' f"{path}.part"',
         ),
         f"{_PRIVATE} -k replaces_a_link",
     ),

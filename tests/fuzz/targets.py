@@ -1,5 +1,5 @@
-"""What hostile input is given to, and what may come of it. A target raises ``AssertionError``, or any error that is not
-of ours, where something came of it that may not.
+"""What hostile input is given to, and what may come of it. A target raises ``AssertionError``, or
+any error that is not of ours, where something came of it that may not.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ _STEERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 
 
 class Target(NamedTuple):
-    """``share``: how many of a hundred inputs it gets. ``run(at)`` makes an input and tries it; returns a word for
-    what came of it.
+    """``share``: how many of a hundred inputs it gets. ``run(at)`` makes an input and tries it;
+    returns a word for what came of it.
     """
 
     share: int
@@ -66,7 +66,8 @@ def _lines(name: str) -> list[Any]:
     return [json.loads(line) for line in (_CORPUS / name).read_text("utf-8").splitlines()]
 
 
-# -- the codec ---------------------------------------------------------------------------------------------------------
+# -- the codec
+# --------------------------------------------------------------------------------------------------
 
 _BODIES = _lines("bodies.jsonl")
 
@@ -90,13 +91,19 @@ def _stored(event: Event) -> str:
     except (InvalidEvent, UnknownEventType):
         return "refused"
     again = codec.decode(
-        encoded.kind, encoded.schema, encoded.body, event.id, shown=encoded.shown, structural=encoded.structural
+        encoded.kind,
+        encoded.schema,
+        encoded.body,
+        event.id,
+        shown=encoded.shown,
+        structural=encoded.structural,
     )
     assert repr(again) == repr(encoded.event)
     return "stored"
 
 
-# -- formats -----------------------------------------------------------------------------------------------------------
+# -- formats
+# --------------------------------------------------------------------------------------------------
 
 _RECORDS = {name: _lines(f"{name}.jsonl") for name in FORMATS}
 
@@ -110,7 +117,12 @@ def records(at: random.Random) -> str:
     with_history = name == "openhands-v0" and at.randrange(2) == 0
     try:
         events = list(
-            decode(hostile, at.choice((name, name, *FORMATS)), as_history=with_history, findings=found.append)
+            decode(
+                hostile,
+                at.choice((name, name, *FORMATS)),
+                as_history=with_history,
+                findings=found.append,
+            )
         )
     except InvalidEvent:
         return "refused"
@@ -146,7 +158,9 @@ def files(at: random.Random) -> str:
 
 
 def _imported(path: Path, format: str) -> str:
-    """Whatever is imported can be used, and its records are stored as they came; all else is refused on one line."""
+    """Whatever is imported can be used, and its records are stored as they came; all else is
+    refused on one line.
+    """
     count, before = 0, path.read_bytes()
     with makes_events(open_store("memory:")) as store:
         importing = Import(store, [path], format)
@@ -168,7 +182,8 @@ def mixtures(at: random.Random) -> str:
         return f"read as {mixture(at, Path(folder) / 'a.jsonl')}"
 
 
-# -- configuration -----------------------------------------------------------------------------------------------------
+# -- configuration
+# --------------------------------------------------------------------------------------------------
 
 _CONFIGS = _lines("condensers.jsonl")
 _TOML = (_CORPUS / "condenser.toml").read_bytes()
@@ -204,18 +219,25 @@ def configuration_file(at: random.Random) -> str:
     return "taken"
 
 
-# -- documents --------------------------------------------------------------------------------------------------------
+# -- documents
+# --------------------------------------------------------------------------------------------------
 
-_STATE = {"step": 7, "notes": ["a", {"b": [1, 2.5, None]}, "long " * 30], "by": {"x": 1, "y": {"z": []}}, "": True}
+_STATE = {
+    "step": 7,
+    "notes": ["a", {"b": [1, 2.5, None]}, "long " * 30],
+    "by": {"x": 1, "y": {"z": []}},
+    "": True,
+}
 
 
 def _sorted(value: Any) -> str:
-    return json.dumps(value, sort_keys=True)  # a difference keeps values and types, not the order of keys
+    # a difference keeps values and types, not the order of keys
+    return json.dumps(value, sort_keys=True)
 
 
 def documents(at: random.Random) -> str:
-    """Hostile values of documents come back as they went, at every version, or are refused by name; so are hostile
-    differences between them.
+    """Hostile values of documents come back as they went, at every version, or are refused by name;
+    so are hostile differences between them.
     """
     with open_store("memory:") as store:
         written = Documents(store)
@@ -226,7 +248,9 @@ def documents(at: random.Random) -> str:
             name = at.choice(("state", "other", any_text(at)))
             value = mutated_json(at, value)
             try:
-                recorded = written.append("c1", (), {name: DELETED if at.randrange(8) == 0 else value})
+                recorded = written.append(
+                    "c1", (), {name: DELETED if at.randrange(8) == 0 else value}
+                )
             except (InvalidEvent, InvalidArgument) as error:
                 assert "document" in str(error)  # noqa: PT017 - another run than pytest's
                 outcome, value = "refused", _STATE
@@ -235,7 +259,9 @@ def documents(at: random.Random) -> str:
                 changed = one.event
                 assert isinstance(changed, DocumentChanges)
                 kept = {other: told for other, told in expected[-1].items() if other != name}
-                expected.append(kept if "deleted" in changed.changed[name] else {**kept, name: _sorted(value)})
+                expected.append(
+                    kept if "deleted" in changed.changed[name] else {**kept, name: _sorted(value)}
+                )
         if len(expected) == 1:
             return outcome
         for version, values in enumerate(expected):
@@ -247,7 +273,11 @@ def documents(at: random.Random) -> str:
             event = DocumentChanges(changed=hostile["changed"], others=hostile.get("others", {}))
             store.append("c1", event, expected_version=ANY_VERSION)
         except (InvalidEvent, DocumentsChanged, KeyError, TypeError) as error:
-            if isinstance(error, KeyError | TypeError) and type(hostile) is dict and "changed" in hostile:
+            if (
+                isinstance(error, KeyError | TypeError)
+                and type(hostile) is dict
+                and "changed" in hostile
+            ):
                 raise
             return outcome
         try:
@@ -257,13 +287,16 @@ def documents(at: random.Random) -> str:
         return "hostile difference taken"
 
 
-# -- small things ------------------------------------------------------------------------------------------------------
+# -- small things
+# --------------------------------------------------------------------------------------------------
 
 _URLS = (_CORPUS / "urls.txt").read_text().splitlines()
 
 
 def url(at: random.Random) -> str:
-    text = mutated(at, at.choice(_URLS).encode()).decode("utf-8", at.choice(("replace", "surrogateescape")))
+    text = mutated(at, at.choice(_URLS).encode()).decode(
+        "utf-8", at.choice(("replace", "surrogateescape"))
+    )
     try:
         location = urls.parse_url(text)
     except InvalidOption:
@@ -297,11 +330,14 @@ def packed_body(at: random.Random) -> str:
     return "taken"
 
 
-# -- the command -------------------------------------------------------------------------------------------------------
+# -- the command
+# --------------------------------------------------------------------------------------------------
 
 
 def command(at: random.Random) -> str:
-    """In a folder with a store and a history, any words: never a traceback, nothing that steers a terminal."""
+    """In a folder with a store and a history, any words: never a traceback, nothing that steers a
+    terminal.
+    """
     from foldlog._cli import main
     from foldlog._cli.catalog import COMMANDS
 
@@ -309,15 +345,43 @@ def command(at: random.Random) -> str:
         place = Path(folder)
         hostile = any_text(at) or "c"
         with open_store(f"sqlite:///{place / 'foldlog.db'}") as store:
-            store.append(hostile, [Message(source="user", content=any_text(at)) for _ in range(3)], expected_version=0)
+            store.append(
+                hostile,
+                [Message(source="user", content=any_text(at)) for _ in range(3)],
+                expected_version=0,
+            )
         name = at.choice(list(_RECORDS))
-        (place / "in.jsonl").write_bytes(mutated(at, b"".join(as_json(record) + b"\n" for record in _RECORDS[name])))
+        (place / "in.jsonl").write_bytes(
+            mutated(at, b"".join(as_json(record) + b"\n" for record in _RECORDS[name]))
+        )
         words = (
-            "in.jsonl", "c1", hostile, any_text(at), "--json", "--db", "sqlite:///foldlog.db", "--at", "2", "1",
-            "--start", "-1", "--stop", "9" * 30, "--reason", "x", "--all", "out", "--format", name, "--heads",
-            "--output", "new.jsonl",
-        )  # fmt: skip
-        commands = [c for group in COMMANDS.values() for c in group if c not in ("demo", "compare", "serve")]
+            "in.jsonl",
+            "c1",
+            hostile,
+            any_text(at),
+            "--json",
+            "--db",
+            "sqlite:///foldlog.db",
+            "--at",
+            "2",
+            "1",
+            "--start",
+            "-1",
+            "--stop",
+            "9" * 30,
+            "--reason",
+            "x",
+            "--all",
+            "out",
+            "--format",
+            name,
+            "--heads",
+            "--output",
+            "new.jsonl",
+        )
+        commands = [
+            c for group in COMMANDS.values() for c in group if c not in ("demo", "compare", "serve")
+        ]
         arguments = [*at.choice(commands).split(), *at.choices(words, k=at.randrange(6))]
         status, out, err = _run(main, arguments, place)
     told = f"{arguments}: {status}\n{out[-300:]}\n{err[-500:]}"
@@ -336,7 +400,11 @@ def _run(main: Callable[[], object], arguments: list[str], place: Path) -> tuple
     before = sys.argv
     sys.argv = ["foldlog", *(argument.replace("\0", "0") for argument in arguments)]
     try:
-        with contextlib.chdir(place), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        with (
+            contextlib.chdir(place),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
             try:
                 main()
             except SystemExit as ended:

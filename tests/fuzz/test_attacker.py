@@ -1,4 +1,6 @@
-"""Who has the file and not the key changes nothing unnoticed. ``python -m tests.fuzz.attacker`` tries all of it."""
+"""Who has the file and not the key changes nothing unnoticed. ``python -m tests.fuzz.attacker``
+tries all of it.
+"""
 
 from __future__ import annotations
 
@@ -28,5 +30,7 @@ def test_what_the_attacker_makes_up_is_believed_nowhere(tmp_path: Path):
 
 def test_every_column_of_a_revision_is_bound_to_it(tmp_path: Path):
     trial = Trial(tmp_path)
-    of_revisions = [(name, attack) for name, attack in trial.attacks() if name.startswith("records")]
+    of_revisions = [
+        (name, attack) for name, attack in trial.attacks() if name.startswith("records")
+    ]
     assert list(trial.run(some(islice(of_revisions, 0, None, 2), 20))) == []

@@ -1,4 +1,6 @@
-"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that ``verify`` misses."""
+"""A damaged file gives right answers or errors: never a wrong View, nor a shortened history that
+``verify`` misses.
+"""
 
 from __future__ import annotations
 
@@ -24,14 +26,21 @@ def test_flipped_bits_anywhere_in_the_file(trial: Trial):
 
 
 def test_flipped_bits_in_the_headers_of_all_pages(trial: Trial):
-    headers = [(page + byte, bit) for page in range(0, len(trial.sound), PAGE) for byte in range(12) for bit in (0, 5)]
+    headers = [
+        (page + byte, bit)
+        for page in range(0, len(trial.sound), PAGE)
+        for byte in range(12)
+        for bit in (0, 5)
+    ]
     assert list(trial.flip(some(headers, 60))) == []
 
 
 def test_flipped_bits_in_the_index_that_leads_to_events(trial: Trial, tmp_path: Path):
     (tmp_path / "sound.db").write_bytes(trial.sound)
     with closing(sqlite3.connect(tmp_path / "sound.db")) as connection:
-        (page,) = connection.execute("SELECT rootpage FROM sqlite_schema WHERE name = 'events_by_id'").fetchone()
+        (page,) = connection.execute(
+            "SELECT rootpage FROM sqlite_schema WHERE name = 'events_by_id'"
+        ).fetchone()
     start = (page - 1) * PAGE
     used = [start + n for n in range(8, PAGE) if trial.sound[start + n]]
     assert list(trial.flip(some([(byte, (0, 3)[byte % 2]) for byte in used], 60))) == []
@@ -52,7 +61,9 @@ def test_pages_that_are_gone_zeroed_or_those_of_another_place(trial: Trial):
     assert failures == []
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 100, b"SQLite format 3\0", b"no database at all" * 1_000])
+@pytest.mark.parametrize(
+    "content", [b"", b"\0" * 100, b"SQLite format 3\0", b"no database at all" * 1_000]
+)
 def test_what_is_no_store_is_refused(tmp_path: Path, content: bytes, trial: Trial):
     before = trial.outcomes["refused"]
     assert list(trial.spoil(content)) == []

@@ -1,4 +1,6 @@
-"""The short form: some hundred hostile inputs for each reader; ``python -m tests.fuzz`` has the long one."""
+"""The short form: some hundred hostile inputs for each reader; ``python -m tests.fuzz`` has the
+long one.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,12 @@ def test_hostile_input_is_refused_named_or_taken(name: str):
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_tells_records_apart_may_be_of_any_type(format: str):
-    keys = {"openhands-v0": "action", "openhands-v1": "kind", "claude-code": "type", "codex": "type"}
+    keys = {
+        "openhands-v0": "action",
+        "openhands-v1": "kind",
+        "claude-code": "type",
+        "codex": "type",
+    }
     kinds: list[Any] = [[], {}, 5, None, [{"a": []}], "x" * 1_000]
     for kind in kinds:
         found: list[Any] = []

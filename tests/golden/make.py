@@ -2,9 +2,9 @@
 
     python -m tests.golden.make
 
-It writes ``stores/schema-N.db.gz`` of the present schema, ``stores/schema-N.json``, which says what is in that store,
-and what is stored of the records in ``imports/``. Once a version is released, the files of its schema stay as they are:
-run this again only for a new schema.
+It writes ``stores/schema-N.db.gz`` of the present schema, ``stores/schema-N.json``, which says what
+is in that store, and what is stored of the records in ``imports/``. Once a version is released, the
+files of its schema stay as they are: run this again only for a new schema.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ LONG_TEXT = "a change is stored as a difference where that is shorter " * 10
 
 
 def history() -> list[Event]:
-    """Return ten events: messages, annotations, two condensations and what a retraction takes back."""
+    """Return ten events: messages, annotations, two condensations and what a retraction takes
+    back.
+    """
     return [
         said("one"),
         Observation(content="two", tool="ls", call_id="call-1"),
@@ -67,7 +69,10 @@ def make_store(path: Path) -> dict[str, Any]:
             fill(store, f"plain {compression}")
     with open_store(url) as store:
         store.append("begun plain", history()[:4], expected_version=0)
-        store.ingest("long", [said(f"message {n}", origin=Origin(format="golden", id=n)) for n in range(LONG)])
+        store.ingest(
+            "long",
+            [said(f"message {n}", origin=Origin(format="golden", id=n)) for n in range(LONG)],
+        )
         store.ingest("exact", [said("a \ud800 b"), Annotation(name="n", data=float("inf"))])
         for name in ("gone", "used again"):
             store.append(name, [said("secret"), said("secrets")], expected_version=0)
@@ -80,17 +85,26 @@ def make_store(path: Path) -> dict[str, Any]:
         store.append("begun plain", history()[4:], expected_version=4)
         histories.create("used again", replace_erased=True).append(said("new"))
         store.append(
-            "bytes", Annotation(name="raw", data=[b"\x00\xff" * 600, {"again": b"\x00\xff" * 600}]), expected_version=0
+            "bytes",
+            Annotation(name="raw", data=[b"\x00\xff" * 600, {"again": b"\x00\xff" * 600}]),
+            expected_version=0,
         )
-        store.append("redacted", [said("a kite"), said("a secret"), said("the end")], expected_version=0)
+        store.append(
+            "redacted", [said("a kite"), said("a secret"), said("the end")], expected_version=0
+        )
         redact(store, "redacted", 1, reason="asked for", by="somebody")
         for parent, name in (("plain none", "fork"), ("plain none", "left"), ("left", "detached")):
             store.fork(parent, 5, name)
             store.append(name, said(f"on in {name}"), expected_version=5)
         erase(store, "left", reason="asked for", detach_forks=True)
         documents = histories["documents"]
-        documents.append(said("with documents"), documents={"plan": {"steps": [1], "why": LONG_TEXT}, "draft": "x"})
-        documents.append((), documents={"plan": {"steps": [1, 2], "why": LONG_TEXT}, "draft": DELETED})
+        documents.append(
+            said("with documents"),
+            documents={"plan": {"steps": [1], "why": LONG_TEXT}, "draft": "x"},
+        )
+        documents.append(
+            (), documents={"plan": {"steps": [1, 2], "why": LONG_TEXT}, "draft": DELETED}
+        )
         documents.set_attributes(title="Kites", tags=["wind", "sky"])
         return contents(store)
 
@@ -101,8 +115,8 @@ def fill(store: Store, name: str) -> None:
 
 
 def contents(store: Store) -> dict[str, Any]:
-    """Return what a reader finds in a store: heads, events, Views, and the order of the whole store. A long list is
-    given as its SHA-256.
+    """Return what a reader finds in a store: heads, events, Views, and the order of the whole
+    store. A long list is given as its SHA-256.
     """
     views = Views(store)
     found = {}
@@ -113,8 +127,16 @@ def contents(store: Store) -> dict[str, Any]:
             else [encode(each, ours=True).body.decode() for each in store.events(row.id)]
         )
         view = [event.id for event in views.current(row.id)] if events else []
-        found[row.id] = {"version": row.version, "head": row.head, "events": short(events), "view": short(view)}
-    order = [(each.position, each.conversation, each.event.id, type(each.event).__name__) for each in store.follow()]
+        found[row.id] = {
+            "version": row.version,
+            "head": row.head,
+            "events": short(events),
+            "view": short(view),
+        }
+    order = [
+        (each.position, each.conversation, each.event.id, type(each.event).__name__)
+        for each in store.follow()
+    ]
     return {"conversations": found, "order": short(order)}
 
 
@@ -127,7 +149,9 @@ def make_imports() -> None:
         lines = [json.loads(line) for line in path.read_text().splitlines()]
         for line in lines:
             format = line["format"]
-            encoded = [encode(event, ours=True) for event in formats.decode(line["records"], format=format)]
+            encoded = [
+                encode(event, ours=True) for event in formats.decode(line["records"], format=format)
+            ]
             line["stored"] = [[each.kind, each.schema, each.body.decode()] for each in encoded]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 

@@ -1,4 +1,5 @@
-"""What each command prints for a small history: ``tests/golden/outputs`` has a file for each command.
+"""What each command prints for a small history: ``tests/golden/outputs`` has a file for each
+command.
 
 python -m tests.golden.outputs      make them again
 """
@@ -31,12 +32,15 @@ _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
 _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
 _OF_THE_RUN = re.compile(
     r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
-    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"  # a time of now
+    # a time of now
+    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"
     r"|20\d{6}T\d{6}\.\d+Z"
-    r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"  # how long, how large, how fast
+    # how long, how large, how fast
+    r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
 )
 _OF_THE_MACHINE = re.compile(
-    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command = \").*(?=\")"
+    r"(?<=To count them: ).*|(?<=for that: ).*|(?<=\"command\": \").*foldlog(?= )|(?<=command ="
+    r" \").*(?=\")"
 )
 """What depends on how foldlog was installed."""
 _LINES = {
@@ -81,17 +85,31 @@ def make_folder(folder: Path) -> None:
     times = iter(_NOON + timedelta(minutes=minute) for minute in range(20))
     events = [
         lambda: Message(source="user", content="Why do the tests fail?", timestamp=next(times)),
-        lambda: Action(tool="bash", arguments={"command": "pytest"}, call_id="a", timestamp=next(times)),
+        lambda: Action(
+            tool="bash", arguments={"command": "pytest"}, call_id="a", timestamp=next(times)
+        ),
         lambda: Observation(
-            cause=1, content="1 failed", call_id="a", tool="bash", is_error=True, timestamp=next(times)
+            cause=1,
+            content="1 failed",
+            call_id="a",
+            tool="bash",
+            is_error=True,
+            timestamp=next(times),
         ),
         lambda: Message(source="agent", content="The clock is read twice.", timestamp=next(times)),
         lambda: Message(source="user", content="Please fix it.", timestamp=next(times)),
         lambda: CondensationAction(
-            forgotten_event_ids=[1, 2], summary="A test failed.", summary_offset=1, timestamp=next(times)
+            forgotten_event_ids=[1, 2],
+            summary="A test failed.",
+            summary_offset=1,
+            timestamp=next(times),
         ),
-        lambda: Action(tool="bash", arguments={"command": "git diff"}, call_id="b", timestamp=next(times)),
-        lambda: Observation(cause=6, content="+1 -2", call_id="b", tool="bash", timestamp=next(times)),
+        lambda: Action(
+            tool="bash", arguments={"command": "git diff"}, call_id="b", timestamp=next(times)
+        ),
+        lambda: Observation(
+            cause=6, content="+1 -2", call_id="b", tool="bash", timestamp=next(times)
+        ),
     ]
     with foldlog.open(folder / "foldlog.db") as histories:
         for event in events:
@@ -102,7 +120,9 @@ def make_folder(folder: Path) -> None:
 
 
 def output_of(name: str, folder: Path) -> str:
-    """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its exit status."""
+    """Return what a command prints in a copy of the folder, on a terminal of 100 columns, and its
+    exit status.
+    """
     line = _LINES[name]
     with tempfile.TemporaryDirectory() as made:
         work = Path(made) / "work"
@@ -146,7 +166,9 @@ def _as_installed_alone() -> Iterator[None]:
     """Estimate tokens, as where litellm is not installed, and find foldlog where commands are."""
     with ExitStack() as stack:
         for module in ("compare", "condense"):
-            stack.enter_context(patch(f"foldlog._cli.commands.{module}.counter_beside", lambda model: None))
+            stack.enter_context(
+                patch(f"foldlog._cli.commands.{module}.counter_beside", lambda model: None)
+            )
         stack.enter_context(patch("shutil.which", lambda name, **_: f"/usr/bin/{name}"))
         yield
 

@@ -1,9 +1,11 @@
-"""Every cell of the tables in docs/internals/LEDGER.md: each entry reaches each thing that is derived from events.
+"""Every cell of the tables in docs/internals/LEDGER.md: each entry reaches each thing that is
+derived from events.
 
-A row is an operation, run on each database, plain and encrypted; it is killed before each of its transactions in turn.
-A column is a check. It compares what is derived, by a process that was open all the time and by one that is opened
-afterwards, with the events themselves. What lies outside of the store has its columns beside this file. Each operation
-that was killed is met by each other one, too: it is finished first, and nothing is lost or comes back.
+A row is an operation, run on each database, plain and encrypted; it is killed before each of its
+transactions in turn. A column is a check. It compares what is derived, by a process that was open
+all the time and by one that is opened afterwards, with the events themselves. What lies outside of
+the store has its columns beside this file. Each operation that was killed is met by each other one,
+too: it is finished first, and nothing is lost or comes back.
 """
 
 from __future__ import annotations
@@ -63,14 +65,21 @@ KEYS = KeyRing(["11" * 32])
 SECRET = "SECRET"
 
 
-# -- rows of the table ------------------------------------------------------------------------------------------------
+# -- rows of the table
+# ------------------------------------------------------------------------------------------------
 
 
 def use_again(store: Store) -> None:
     with suppress(ConversationNotFound):
         erase(store, "alone", reason="asked to")
     generation = Generation(replaces_erased=True)
-    store.append("alone", said("new"), expected_version=ANY_VERSION, idempotency_key="k", generation=generation)
+    store.append(
+        "alone",
+        said("new"),
+        expected_version=ANY_VERSION,
+        idempotency_key="k",
+        generation=generation,
+    )
 
 
 def change_key(store: Store) -> None:
@@ -80,7 +89,9 @@ def change_key(store: Store) -> None:
 
 
 OPERATIONS: dict[str, Callable[[Store], object]] = {
-    "Retraction": lambda store: store.append("c", Retraction(version=3), expected_version=ANY_VERSION),
+    "Retraction": lambda store: store.append(
+        "c", Retraction(version=3), expected_version=ANY_VERSION
+    ),
     "Redaction": lambda store: redact(store, "c", 1, reason="asked to", by="tests"),
     "Erased": lambda store: erase(store, "alone", reason="asked to"),
     "the id used again": use_again,
@@ -89,7 +100,8 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
     "KeyChanged": change_key,
 }
 
-# -- columns of the table ---------------------------------------------------------------------------------------------
+# -- columns of the table
+# ---------------------------------------------------------------------------------------------
 
 
 def living(store: Store) -> list[str]:
@@ -101,7 +113,9 @@ def contents(store: Store) -> dict[str, list[Event]]:
 
 
 class Reader:
-    """A process that has read everything, and goes on: its store, its Views, and what it followed."""
+    """A process that has read everything, and goes on: its store, its Views, and what it
+    followed.
+    """
 
     def __init__(self, store: Store) -> None:
         self.store, self.views = store, Views(store)
@@ -163,7 +177,9 @@ def lists(reader: Reader, fresh: Store) -> None:
     there = living(fresh)
     for store in (reader.store, fresh):
         assert recent(store) == there
-        assert recent(store, app="tests") == [name for name in there if _has_attributes(fresh, name)]
+        assert recent(store, app="tests") == [
+            name for name in there if _has_attributes(fresh, name)
+        ]
 
 
 def _has_attributes(store: Store, name: str) -> bool:
@@ -171,15 +187,23 @@ def _has_attributes(store: Store, name: str) -> bool:
 
 
 def followers(reader: Reader, fresh: Store) -> None:
-    """One that goes on, and one that begins, have the ids that the store has: own ones, and those that it shares."""
+    """One that goes on, and one that begins, have the ids that the store has: own ones, and those
+    that it shares.
+    """
     reader.read()
     for followed in (reader, Reader(fresh)):
         there = {}
         for name in living(fresh):
             row = fresh.conversation(name)
             begins = row.parent_version or 0
-            there[name] = [each.id for each in fresh.events(name) if each.id >= begins and each.redacted is None]
-            assert followed.shared.get(name) == (None if row.parent is None else (row.parent, begins))
+            there[name] = [
+                each.id
+                for each in fresh.events(name)
+                if each.id >= begins and each.redacted is None
+            ]
+            assert followed.shared.get(name) == (
+                None if row.parent is None else (row.parent, begins)
+            )
         found = {
             name: sorted(e.id for e in events.values() if e.redacted is None)
             for name, events in followed.followed.items()
@@ -194,7 +218,8 @@ def verification(reader: Reader, fresh: Store) -> None:
 COLUMNS = [events_of_open_processes, revisions, views_in_memory, lists, followers, verification]
 
 
-# -- the cells --------------------------------------------------------------------------------------------------------
+# -- the cells
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -210,17 +235,25 @@ def fill(store: Store) -> None:
     for name in ("c", "alone"):
         events = [said("first"), said(f"{SECRET} {name}"), *map(said, "abc")]
         store.append(name, events, expected_version=0, idempotency_key="first")
-        store.append(name, DocumentChanges(changed={ATTRIBUTES: {"value": {"app": "tests"}}}), expected_version=5)
+        store.append(
+            name,
+            DocumentChanges(changed={ATTRIBUTES: {"value": {"app": "tests"}}}),
+            expected_version=5,
+        )
         condensation = CondensationAction(forgotten_event_ids=[0, 2], summary="s", summary_offset=0)
         store.append(name, [condensation, said("d")], expected_version=6)
     store.fork("c", 7, "f")
-    store.append("f", [said("own"), CondensationAction(forgotten_event_ids=[3])], expected_version=7)
+    store.append(
+        "f", [said("own"), CondensationAction(forgotten_event_ids=[3])], expected_version=7
+    )
 
 
 @pytest.fixture(params=RECORDERS)
-def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[[int], Callable[[], Recorder]]]:
-    """Return for a number how to open the recorder of a store of its own. A store in memory has one recorder, and so
-    has one on a server: it is the stores that remember.
+def open_at(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[Callable[[int], Callable[[], Recorder]]]:
+    """Return for a number how to open the recorder of a store of its own. A store in memory has one
+    recorder, and so has one on a server: it is the stores that remember.
     """
     from foldlog.eventstore.opening import recorder_and_settings
     from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
@@ -235,7 +268,9 @@ def open_at(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable
         if request.param == "memory":
             memory = MemoryRecorder()
             return lambda: memory
-        on_server = opening(recorder_and_settings(request.getfixturevalue("postgres_url")(another=True))[0])
+        on_server = opening(
+            recorder_and_settings(request.getfixturevalue("postgres_url")(another=True))[0]
+        )
         return lambda: on_server
 
     def opening(recorder: Any) -> Any:
@@ -282,7 +317,9 @@ def reach(
         recorder = open_at(2 * transactions + is_plain)
         fill(Store(recorder(), WriteSettings(keys=None if is_plain else KEYS)))
         reader = Reader(Store(recorder(), WriteSettings(keys=keys, plain_allowed=True)))
-        operated = Store(killing(recorder(), transactions), WriteSettings(keys=keys, plain_allowed=True))
+        operated = Store(
+            killing(recorder(), transactions), WriteSettings(keys=keys, plain_allowed=True)
+        )
         operated.was_plain = is_plain  # type: ignore[attr-defined]
         operated.register(Views(operated))
         try:
@@ -305,7 +342,8 @@ def reach(
             return
 
 
-# -- operations that were killed, met by others ------------------------------------------------------------------------
+# -- operations that were killed, met by others
+# ------------------------------------------------------------------------
 
 
 KILLED: dict[str, Callable[[Store], object]] = {
@@ -350,7 +388,9 @@ def test_what_was_killed_is_finished_by_what_meets_it(
     cases = [*product(KILLED, (1, 2, 4))]
     if not whole:  # in a file each operation meets each other one, killed at one of its moments
         cases = (
-            cases[list(MEETING).index(meeting) % 7 :: 7] if is_sampled else cases[list(MEETING).index(meeting) % 2 :: 2]
+            cases[list(MEETING).index(meeting) % 7 :: 7]
+            if is_sampled
+            else cases[list(MEETING).index(meeting) % 2 :: 2]
         )
     for number, (killed, transactions) in enumerate(cases):
         recorder = open_at(number)
@@ -369,10 +409,16 @@ def test_what_was_killed_is_finished_by_what_meets_it(
         there = contents(store)
         for name, events in there.items():
             before = wanted.get(name, events)
-            assert [one for one, was in zip(events, before, strict=False) if one != was and one.redacted is None] == []
+            assert [
+                one
+                for one, was in zip(events, before, strict=False)
+                if one != was and one.redacted is None
+            ] == []
             assert len(events) >= len(before)
         if redacts:
-            assert [name for name in "cf" if name in there and there[name][1].redacted is None] == []
+            assert [
+                name for name in "cf" if name in there and there[name][1].redacted is None
+            ] == []
         vacuum(store)
         list(rekey(store))
         assert (
@@ -389,7 +435,9 @@ def test_what_was_killed_is_finished_by_what_meets_it(
 def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_that_is_detached(
     is_killed: bool, open_at: Callable[[int], Callable[[], Recorder]], whole: bool, is_sampled: bool
 ):
-    """The erasure is killed there and run again, or goes on after the redaction of another process."""
+    """The erasure is killed there and run again, or goes on after the redaction of another
+    process.
+    """
     for transactions in count(1, 2 if is_sampled else 1):
         recorder = open_at(transactions)
         store = Store(recorder())
@@ -403,7 +451,11 @@ def test_a_redaction_between_two_transactions_of_an_erasure_reaches_each_fork_th
             except ConversationErased as error:
                 met.append(error)
 
-        between = killing(recorder(), transactions) if is_killed else meeting(recorder(), transactions, redact_it)
+        between = (
+            killing(recorder(), transactions)
+            if is_killed
+            else meeting(recorder(), transactions, redact_it)
+        )
         erase_it = partial(erase, conversation="c", reason="asked to", detach_forks=True)
         try:
             erase_it(Store(between))
@@ -435,7 +487,13 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
             erase(Store(killing(recorder(), 4)), "c", reason="asked to", detach_forks=True)
         goes_on = partial(erase, store, "c", reason="asked to", detach_forks=True)
         try:
-            redact(Store(meeting(recorder(), transactions, goes_on)), "c", 1, reason="asked to", by="tests")
+            redact(
+                Store(meeting(recorder(), transactions, goes_on)),
+                "c",
+                1,
+                reason="asked to",
+                by="tests",
+            )
         except ConversationErased:
             assert SECRET in str(list(store.events("f")))
         else:
@@ -446,7 +504,9 @@ def test_copies_that_a_redaction_discards_are_not_taken_for_whole_by_the_erasure
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[int], Callable[[], Recorder]]):
+def test_an_erasure_is_completed_where_its_id_is_used_again(
+    open_at: Callable[[int], Callable[[], Recorder]],
+):
     """The advice of ``verify`` must not erase the new conversation."""
     recorder = open_at(0)
     fill(Store(recorder()))
@@ -465,10 +525,16 @@ def test_an_erasure_is_completed_where_its_id_is_used_again(open_at: Callable[[i
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Callable[[], Recorder]]):
-    """It has plain rows, of a detachment that was killed, and plain keys of what its parent redacted."""
+def test_a_fork_without_events_of_its_own_gets_a_key(
+    open_at: Callable[[int], Callable[[], Recorder]],
+):
+    """It has plain rows, of a detachment that was killed, and plain keys of what its parent
+    redacted.
+    """
     recorder = open_at(0)
-    events = [Message(source="user", content=str(n), origin=Origin(format="test", id=n)) for n in range(9)]
+    events = [
+        Message(source="user", content=str(n), origin=Origin(format="test", id=n)) for n in range(9)
+    ]
     plain, encrypted = Store(recorder()), WriteSettings(keys=KEYS)
     plain.append("c", events, expected_version=0, dedupe="origin")
     redact(plain, "c", 2, reason="asked to", by="tests")
@@ -488,11 +554,15 @@ def test_a_fork_without_events_of_its_own_gets_a_key(open_at: Callable[[int], Ca
 
 
 @pytest.mark.usefixtures("small_steps")
-def test_an_append_gives_a_key_while_rows_are_compressed(open_at: Callable[[int], Callable[[], Recorder]]):
+def test_an_append_gives_a_key_while_rows_are_compressed(
+    open_at: Callable[[int], Callable[[], Recorder]],
+):
     """The rows that were compressed before are plain, so the change begins again."""
     recorder = open_at(0)
     plain = Store(recorder())
-    plain.append("c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first")
+    plain.append(
+        "c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first"
+    )
     operated = killing(recorder(), 2)
     with suppress(Killed):
         list(rekey(Store(operated, WriteSettings(compression="zlib"))))
@@ -502,7 +572,9 @@ def test_an_append_gives_a_key_while_rows_are_compressed(open_at: Callable[[int]
     list(rekey(store))
     assert list(store.events("c")) == wanted
     assert [verdict.findings for verdict in verify(store) if verdict.findings] == []
-    assert store.append("c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first")
+    assert store.append(
+        "c", [said("long " * 99) for _ in range(9)], expected_version=0, idempotency_key="first"
+    )
     key = store.query("c", attrgetter("key"))
     rows = store.database.recorder.query(lambda reader: reader.rows(key, 0, 10, 10))
     assert all(row.encoding & ENCRYPTED for row in rows)
@@ -515,7 +587,11 @@ def test_a_fork_may_be_erased_while_it_is_detached():
         store.append("c", event, expected_version=0, dedupe="origin")
         store.fork("c", 1, "f")
         met = meeting(
-            store.database.recorder, calls - 1, partial(erase, store, "f", reason="asked to"), "query", "transact"
+            store.database.recorder,
+            calls - 1,
+            partial(erase, store, "f", reason="asked to"),
+            "query",
+            "transact",
         )
         erase(Store(met), "c", reason="asked to", detach_forks=True)
         assert store.conversation("c").erased_at is not None
@@ -554,21 +630,30 @@ def test_what_has_the_id_of_an_erased_conversation_meanwhile_is_left_as_it_is(na
             assert [event.content for event in store.events(name)] == ["other"]  # type: ignore[union-attr]
 
 
-def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(monkeypatch: pytest.MonkeyPatch):
+def test_what_has_the_id_of_an_indexed_conversation_meanwhile_is_indexed(
+    monkeypatch: pytest.MonkeyPatch,
+):
     monkeypatch.setattr(origins, "_CHUNK", 2)
 
     def history(first: int) -> list[Message]:
-        return [Message(source="user", content="", origin=Origin(format="test", id=first + n)) for n in range(5)]
+        return [
+            Message(source="user", content="", origin=Origin(format="test", id=first + n))
+            for n in range(5)
+        ]
 
     def use_again() -> None:
         erase(store, "c", reason="asked to")
-        store.append("c", history(5), expected_version=0, generation=Generation(replaces_erased=True))
+        store.append(
+            "c", history(5), expected_version=0, generation=Generation(replaces_erased=True)
+        )
 
     for calls in range(1, 6):
         store = Store(MemoryRecorder())
         store.append("c", history(0), expected_version=0)
         met = meeting(store.database.recorder, calls - 1, use_again, "query", "transact")
-        assert Store(met).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == (), calls
+        assert (
+            Store(met).append("c", history(5), expected_version=ANY_VERSION, dedupe="origin") == ()
+        ), calls
 
 
 def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
@@ -576,11 +661,14 @@ def test_what_a_killed_backup_leaves_is_named_and_removed(tmp_path: Path):
     with open_store(f"sqlite:///{path}") as store:
         store.append("c", [said(SECRET * 99)] * 5_000, expected_version=0)
     program = (
-        "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup import back_up;"
-        "back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of: print(done, flush=True))"
+        "import sys; import foldlog.eventstore as e; from foldlog.eventstore.maintenance.backup"
+        " import back_up;back_up(e.open_store(sys.argv[1]), sys.argv[2], lambda done, of:"
+        " print(done, flush=True))"
     )
     backup = str(tmp_path / "elsewhere.bak")
-    with subprocess.Popen([sys.executable, "-c", program, f"sqlite:///{path}", backup], stdout=subprocess.PIPE) as run:
+    with subprocess.Popen(
+        [sys.executable, "-c", program, f"sqlite:///{path}", backup], stdout=subprocess.PIPE
+    ) as run:
         assert run.stdout is not None
         run.stdout.readline()
         run.send_signal(signal.SIGKILL)

@@ -1,7 +1,9 @@
-"""Every cell of the table of what follows the ledger: what applied an entry equals what is made anew after it.
+"""Every cell of the table of what follows the ledger: what applied an entry equals what is made
+anew after it.
 
 A test makes one change with derived things beside it: an audit database, a list by attribute, what
-lists and the home of the page keep, and a copy. All is up to date before the change, and brought up to date after it.
+lists and the home of the page keep, and a copy. All is up to date before the change, and brought up
+to date after it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,9 @@ Change = Callable[["Place"], None]
 
 
 def said(text: str) -> Message:
-    return Message(source="user", content=f"word {text}", meta={"model": "m", "usage": {}, "cost": 0.5})
+    return Message(
+        source="user", content=f"word {text}", meta={"model": "m", "usage": {}, "cost": 0.5}
+    )
 
 
 class Place:
@@ -82,7 +86,9 @@ class Place:
             "home": self.home(),
             "stats": collect_stats(self.store, None, views=Views(self.store)).document(),
             "last": {row.id: figures.overview.last_event_at for row, figures in self.rows()},
-            "costs": {row.id: spent_by(figures.calls, Prices()).cost for row, figures in self.rows()},
+            "costs": {
+                row.id: spent_by(figures.calls, Prices()).cost for row, figures in self.rows()
+            },
             "copy": self.copied(),
             "page": {name: self.page(self.pages, name) for name in self.living()},
         }
@@ -96,7 +102,9 @@ class Place:
         return {
             "search": self.found(),
             "audit": self.audited("fresh.db"),
-            "list": sorted(name for name in living if self.histories[name].attributes().get("user") == "u"),
+            "list": sorted(
+                name for name in living if self.histories[name].attributes().get("user") == "u"
+            ),
             "overviews": (anew := self.overviews_anew()),
             "stats": self.stats_anew(),
             "last": {name: one.last_event_at for name, one in anew.items()},
@@ -107,22 +115,35 @@ class Place:
         }
 
     def found(self) -> list[tuple[str, int, str]]:
-        return sorted((hit.conversation, hit.id, hit.snippet) for hit in search(self.store, "word", limit=None).hits)
+        return sorted(
+            (hit.conversation, hit.id, hit.snippet)
+            for hit in search(self.store, "word", limit=None).hits
+        )
 
     def audited(self, name: str) -> dict[str, list[Any]]:
         with closing(sqlite3.connect(self.folder / name)) as connection:
             return {
-                "events": connection.execute(
-                    "SELECT conversation, id, kind, text FROM events ORDER BY 1, 2"
-                ).fetchall(),
-                "conversations": connection.execute(
-                    "SELECT id, version, erased_at FROM conversations ORDER BY 1"
-                ).fetchall(),
-                "revisions": connection.execute("SELECT conversation, version FROM revisions ORDER BY 1, 2").fetchall(),
+                "events": (
+                    connection.execute(
+                        "SELECT conversation, id, kind, text FROM events ORDER BY 1, 2"
+                    ).fetchall()
+                ),
+                "conversations": (
+                    connection.execute(
+                        "SELECT id, version, erased_at FROM conversations ORDER BY 1"
+                    ).fetchall()
+                ),
+                "revisions": (
+                    connection.execute(
+                        "SELECT conversation, version FROM revisions ORDER BY 1, 2"
+                    ).fetchall()
+                ),
             }
 
     def listed(self) -> list[str]:
-        return sorted(one.id for one in self.histories.list({"user": "u"}, age_max_s=0).conversations)
+        return sorted(
+            one.id for one in self.histories.list({"user": "u"}, age_max_s=0).conversations
+        )
 
     def rows(self) -> list[Row]:
         living = (row for row in self.store.iter_conversations() if row.erased_at is None)
@@ -139,7 +160,9 @@ class Place:
         """Count without what is kept."""
         recorder = self.store.database.recorder
         for name in self.living():
-            found = recorder.query(lambda reader, name=name: self.store.database.find(reader, name, pending=True))
+            found = recorder.query(
+                lambda reader, name=name: self.store.database.find(reader, name, pending=True)
+            )
             recorder.transact(lambda transaction, key=found.key: transaction.forget_figures(key))
         return collect_stats(self.store, None, views=Views(self.store)).document()
 
@@ -154,14 +177,24 @@ class Place:
         return {one.conversation: (one.title, one.tokens) for one in page.conversations}
 
     def copy(self) -> None:
-        """Copy what is new. A copy is never erased by its source: it says so, and is erased by hand here."""
-        refused = [moved for moved in copy_store(self.store, self.target, jobs=1) if moved.problem is not None]
+        """Copy what is new. A copy is never erased by its source: it says so, and is erased by hand
+        here.
+        """
+        refused = [
+            moved
+            for moved in copy_store(self.store, self.target, jobs=1)
+            if moved.problem is not None
+        ]
         for moved in refused:
             assert moved.problem is not None
             assert "the source erased it, and the target did not" in moved.problem
             erase_from(self.target, moved.conversation, reason="the source did")
         if refused:
-            assert [moved.problem for moved in copy_store(self.store, self.target, jobs=1) if moved.problem] == []
+            assert [
+                moved.problem
+                for moved in copy_store(self.store, self.target, jobs=1)
+                if moved.problem
+            ] == []
         assert list(compare_stores(self.store, self.target)) == []
 
     def copied(self) -> dict[str, list[Any]]:
@@ -169,7 +202,10 @@ class Place:
         return {name: self.events(self.target, name) for name in living}
 
     def events(self, store: Store, name: str) -> list[Any]:
-        return [(event.id, type(event).__name__, getattr(event, "content", None)) for event in store.events(name)]
+        return [
+            (event.id, type(event).__name__, getattr(event, "content", None))
+            for event in store.events(name)
+        ]
 
     def page(self, pages: Pages, name: str) -> Any:
         document = pages.history(name)
@@ -185,13 +221,18 @@ class Place:
         pytest.param(("sqlite", None), id="plain"),
         pytest.param(("sqlite", KEYS), id="encrypted"),
         pytest.param(("postgresql", KEYS), id="postgresql-encrypted"),
-        pytest.param(("postgresql", None), id="postgresql-plain", marks=pytest.mark.long),  # what differs is above it
+        # what differs is above it
+        pytest.param(("postgresql", None), id="postgresql-plain", marks=pytest.mark.long),
     ]
 )
 def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     recorder, keys = request.param
     on_server = recorder == "postgresql"
-    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/history.db"
+    url = (
+        request.getfixturevalue("postgres_url")()
+        if on_server
+        else f"sqlite:///{tmp_path}/history.db"
+    )
     place = Place(url, keys, tmp_path)
     for name in ("a", "b"):
         history = place.histories.create(name, {"user": "u", "name": name})
@@ -225,7 +266,9 @@ def erase_and_detach(place: Place) -> None:
 
 def use_the_id_again(place: Place) -> None:
     erase(place)
-    place.histories.create("b", {"user": "u"}, replace_erased=True).append(said("in the second one"))
+    place.histories.create("b", {"user": "u"}, replace_erased=True).append(
+        said("in the second one")
+    )
 
 
 def use_the_id_for_a_fork(place: Place) -> None:
@@ -259,16 +302,26 @@ def restore(place: Place) -> None:
     place.follow()
     place.close()
     for name in ("target.db", "target.db-wal", "target.db-shm"):
-        (place.folder / name).unlink(missing_ok=True)  # a copy that has more than its source is another history
+        # a copy that has more than its source is another history
+        (place.folder / name).unlink(missing_ok=True)
     assert restore_store(place.url, backup, keys=place.keys).erased_since == ("b",)
     place.open_again(place.keys)
     place.histories["a"].append(said("that comes after"))
 
 
 CHANGES: list[Change] = [
-    retract, redact, redact_attributes, erase, erase_and_detach, use_the_id_again, use_the_id_for_a_fork, fork,
-    change_the_key, decrypt, restore,
-]  # fmt: skip
+    retract,
+    redact,
+    redact_attributes,
+    erase,
+    erase_and_detach,
+    use_the_id_again,
+    use_the_id_for_a_fork,
+    fork,
+    change_the_key,
+    decrypt,
+    restore,
+]
 
 
 @pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
@@ -280,10 +333,14 @@ def test_what_has_applied_an_entry_equals_what_is_made_anew(place: Place, change
 
 
 @pytest.mark.parametrize("by_copy", [True, False])
-@pytest.mark.parametrize("change", [erase, use_the_id_again, use_the_id_for_a_fork], ids=lambda change: change.__name__)
-def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(place: Place, change: Change, by_copy: bool):
-    """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its id in the backup is
-    not named.
+@pytest.mark.parametrize(
+    "change", [erase, use_the_id_again, use_the_id_for_a_fork], ids=lambda change: change.__name__
+)
+def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(
+    place: Place, change: Change, by_copy: bool
+):
+    """Positions of a copy, here of a part, begin at 1. A conversation that is the second one of its
+    id in the backup is not named.
     """
     for again in (False, True):
         place.histories.create("c", {}, replace_erased=again).append(said("in c"))
@@ -297,7 +354,9 @@ def test_a_backup_names_what_is_erased_in_a_copy_that_it_replaces(place: Place, 
     if by_copy:
         change(place)
     second = Place(f"sqlite:///{folder}/history.db", place.keys, folder)
-    assert [moved.problem for moved in copy_store(place.store, second.store, *"abc") if moved.problem] == []
+    assert [
+        moved.problem for moved in copy_store(place.store, second.store, *"abc") if moved.problem
+    ] == []
     if not by_copy:
         change(second)
     second.close()

@@ -1,4 +1,6 @@
-"""Programs as they are written for the published architecture, with only their import lines changed."""
+"""Programs as they are written for the published architecture, with only their import lines
+changed.
+"""
 
 from __future__ import annotations
 

@@ -13,9 +13,9 @@ Cut = Literal["request", "answer"]
 
 
 class CuttingProxy:
-    """Passes everything on to a port of this machine. Each cut that is ordered is made once, at the next chunk that has
-    the mark in it: ``"request"`` is lost before the server has it, ``"answer"`` when the server has done it. With
-    ``linger``, the server is not told that its client has gone.
+    """Passes everything on to a port of this machine. Each cut that is ordered is made once, at the
+    next chunk that has the mark in it: ``"request"`` is lost before the server has it, ``"answer"``
+    when the server has done it. With ``linger``, the server is not told that its client has gone.
     """
 
     def __init__(self, target_port: int) -> None:
@@ -68,14 +68,17 @@ class _Link:
         self._server = server
         self._cutting = threading.Event()
         self._answered = threading.Event()
-        self._threads = [threading.Thread(target=run, daemon=True) for run in (self._forward, self._back)]
+        self._threads = [
+            threading.Thread(target=run, daemon=True) for run in (self._forward, self._back)
+        ]
         for thread in self._threads:
             thread.start()
 
     def shut(self) -> None:
         for end in (self._client, self._server):
             with contextlib.suppress(OSError):
-                end.shutdown(socket.SHUT_RDWR)  # a close alone would wait for the other thread to leave its recv
+                # a close alone would wait for the other thread to leave its recv
+                end.shutdown(socket.SHUT_RDWR)
 
     def join(self) -> None:
         for thread in self._threads:

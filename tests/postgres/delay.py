@@ -1,7 +1,8 @@
-"""A TCP proxy that makes the other end some milliseconds away: ``python -m tests.postgres.delay PORT TARGET_PORT MS``.
+"""A TCP proxy that makes the other end some milliseconds away: ``python -m tests.postgres.delay
+PORT TARGET_PORT MS``.
 
-Each chunk is passed on ``MS`` milliseconds after it came, in each direction, however many come meanwhile: it adds
-latency and takes no bandwidth. Of a round trip, half belongs to each direction.
+Each chunk is passed on ``MS`` milliseconds after it came, in each direction, however many come
+meanwhile: it adds latency and takes no bandwidth. Of a round trip, half belongs to each direction.
 """
 
 from __future__ import annotations
@@ -12,7 +13,9 @@ import sys
 __all__: list[str] = []
 
 
-async def _pass_on(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float) -> None:
+async def _pass_on(
+    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, delay_s: float
+) -> None:
     loop = asyncio.get_running_loop()
     while chunk := await reader.read(1 << 18):
         loop.call_later(delay_s, writer.write, chunk)
@@ -23,7 +26,9 @@ async def _serve(port: int, target_port: int, delay_s: float) -> None:
     async def connect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         target_reader, target_writer = await asyncio.open_connection("127.0.0.1", target_port)
         await asyncio.gather(
-            _pass_on(reader, target_writer, delay_s), _pass_on(target_reader, writer, delay_s), return_exceptions=True
+            _pass_on(reader, target_writer, delay_s),
+            _pass_on(target_reader, writer, delay_s),
+            return_exceptions=True,
         )
 
     server = await asyncio.start_server(connect, "127.0.0.1", port)

@@ -1,4 +1,6 @@
-"""Schemas for empty stores. To make one costs the server more than most tests do, so used ones are emptied."""
+"""Schemas for empty stores. To make one costs the server more than most tests do, so used ones are
+emptied.
+"""
 
 from __future__ import annotations
 
@@ -35,20 +37,35 @@ class EmptyStores:
         return self.new()
 
     def _schemas(self, schema: str) -> list[str]:
-        return [f"{schema}_{number:02d}" for number in range(self._stores)] if self._stores > 1 else [schema]
+        return (
+            [f"{schema}_{number:02d}" for number in range(self._stores)]
+            if self._stores > 1
+            else [schema]
+        )
 
     def _is_emptied(self, schema: str) -> bool:
-        """Empty a store that nobody has in use, and that has no other tables and was never large."""
+        """Empty a store that nobody has in use, and that has no other tables and was never
+        large.
+        """
         query = """SELECT tablename::text, pg_relation_size(format('%%I.%%I', schemaname, tablename)::regclass)
             FROM pg_tables WHERE schemaname = %s"""
         sizes: dict[str, int] = dict(self._connection.execute(query, [schema]).fetchall())
-        if {re.sub(r"_\d+$", "", table) for table in sizes} != _TABLES or max(sizes.values()) > 1 << 20:
+        if {re.sub(r"_\d+$", "", table) for table in sizes} != _TABLES or max(
+            sizes.values()
+        ) > 1 << 20:
             return False
-        emptied = [f"DELETE FROM {schema}.{table}" for table in sorted(_TABLES - {"store", "epoch"})]
-        others = f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'part', 'schema', 'readable_by', 'partitions')"
+        emptied = [
+            f"DELETE FROM {schema}.{table}" for table in sorted(_TABLES - {"store", "epoch"})
+        ]
+        others = (
+            f"DELETE FROM {schema}.store WHERE name NOT IN ('uuid', 'part', 'schema',"
+            " 'readable_by', 'partitions')"
+        )
         identity = f"UPDATE {schema}.store SET value = '{new_store_uuid()}' WHERE name = 'uuid'"
         try:
-            self._connection.execute("; ".join(["SET lock_timeout = '1s'", *emptied, others, identity]).encode())
+            self._connection.execute(
+                "; ".join(["SET lock_timeout = '1s'", *emptied, others, identity]).encode()
+            )
         except psycopg.errors.LockNotAvailable:
             return False
         return True

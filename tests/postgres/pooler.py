@@ -1,5 +1,5 @@
-"""pgbouncer in transaction mode before a server, for runs with ``$FOLDLOG_PGBOUNCER`` (the path of its program). From
-version 1.21 on it is used with prepared statements.
+"""pgbouncer in transaction mode before a server, for runs with ``$FOLDLOG_PGBOUNCER`` (the path of
+its program). From version 1.21 on it is used with prepared statements.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ class Pooler:
             "server_reset_query_always": 0,
             "logfile": folder / "log",
         }
-        version = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+        version = subprocess.run(
+            [program, "--version"], capture_output=True, text=True, check=True
+        ).stdout
         found = re.search(r"(\d+)\.(\d+)", version)
         assert found is not None, version
         self._mode = "prepared" if (int(found[1]), int(found[2])) >= (1, 21) else "transaction"
@@ -50,7 +52,9 @@ class Pooler:
         time.sleep(0.5)
 
     def url(self, database: str = "postgres", user: str = "postgres", **options: str) -> str:
-        query = "&".join(f"{key}={value}" for key, value in {**options, "pooler": self._mode}.items())
+        query = "&".join(
+            f"{key}={value}" for key, value in {**options, "pooler": self._mode}.items()
+        )
         return f"postgresql://{user}@127.0.0.1:{self.port}/{database}?{query}"
 
     def stop(self) -> None:

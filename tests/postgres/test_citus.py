@@ -1,5 +1,6 @@
-"""A store on Citus, where ``$FOLDLOG_CITUS_URL`` names a coordinator: ``postgresql://user@host:port/database``, with
-``citus.enable_schema_based_sharding`` on and two workers. The conformance suite runs there too then.
+"""A store on Citus, where ``$FOLDLOG_CITUS_URL`` names a coordinator:
+``postgresql://user@host:port/database``, with ``citus.enable_schema_based_sharding`` on and two
+workers. The conformance suite runs there too then.
 """
 
 from __future__ import annotations

@@ -18,11 +18,19 @@ from tests.said import said
 
 
 def fill(store: Store) -> None:
-    """Histories of every kind: short, long, with odd names, keys, what is not shown, condensed, erased."""
+    """Histories of every kind: short, long, with odd names, keys, what is not shown, condensed,
+    erased.
+    """
     store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")
-    store.append("nul \0 and \udcff", [said("x"), Annotation(name="n", data={"a": 1})], expected_version=0)
+    store.append(
+        "nul \0 and \udcff", [said("x"), Annotation(name="n", data={"a": 1})], expected_version=0
+    )
     store.ingest("long", [said(str(n)) for n in range(2_300)])
-    store.append("long", [said("more"), CondensationAction(forgotten_event_ids=[3, 4])], expected_version=2_300)
+    store.append(
+        "long",
+        [said("more"), CondensationAction(forgotten_event_ids=[3, 4])],
+        expected_version=2_300,
+    )
     store.append("gone", said("secret"), expected_version=0)
     erase(store, "gone", reason="asked for")
 
@@ -45,14 +53,22 @@ def test_there_and_back_nothing_differs(file: str, tmp_path: Path, postgres_url:
         fill(here)
         moved = list(copy_store(here, server))
         assert sorted((m.conversation, m.added, m.problem) for m in moved) == [
-            ("gone", 0, None), ("long", 2_302, None), ("nul \0 and \udcff", 2, None), ("short", 1, None),
-        ]  # fmt: skip
+            ("gone", 0, None),
+            ("long", 2_302, None),
+            ("nul \0 and \udcff", 2, None),
+            ("short", 1, None),
+        ]
         assert len(list(copy_store(server, again))) == 4
         assert state(here) == state(server) == state(again)
         for store in (server, again):
             assert list(compare_stores(here, store)) == []
             assert [finding for verdict in verify(store) for finding in verdict.findings] == []
-            assert store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")[0].id == 0
+            assert (
+                store.append("short", said("hi"), expected_version=0, idempotency_key="turn-1")[
+                    0
+                ].id
+                == 0
+            )
             assert store.version("short") == 1
 
 
@@ -61,7 +77,9 @@ def test_what_a_killed_copy_left_is_cleared_away(file: str, postgres_url: Callab
         here.ingest("long", [said(str(n)) for n in range(1_500)])
         recorder = server._recorder
         left = recorder.transact(
-            lambda transaction: transaction.begin(Conversation(0, "long", 1, b"salt", visible=False))
+            lambda transaction: transaction.begin(
+                Conversation(0, "long", 1, b"salt", visible=False)
+            )
         ).key
         list(copy_store(here, server))
         with recorder.read() as reader:

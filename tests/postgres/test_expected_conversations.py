@@ -1,5 +1,6 @@
-"""An append that follows on one of our own asks nothing before it writes. What it takes for granted may be wrong in
-every way that others can make it wrong: it costs a round trip then, and never anything else.
+"""An append that follows on one of our own asks nothing before it writes. What it takes for granted
+may be wrong in every way that others can make it wrong: it costs a round trip then, and never
+anything else.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def round_trips(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[None]]:
         yield asked
 
 
-# -- what it costs -----------------------------------------------------------------------------------------------------
+# -- what it costs
+# --------------------------------------------------------------------------------------------------
 
 
 def cost(monkeypatch: pytest.MonkeyPatch, append: Callable[[], object]) -> int:
@@ -100,7 +102,9 @@ def test_an_append_behind_our_own_is_one_round_trip(ours: Store, monkeypatch: py
     appends: list[Callable[[], object]] = [
         lambda: ours.append("c1", said("1"), expected_version=1),
         lambda: ours.append("c1", said("2"), expected_version=ANY_VERSION),
-        lambda: ours.append("c1", [said("3"), said("4")], expected_version=3, idempotency_key="turn-3"),
+        lambda: ours.append(
+            "c1", [said("3"), said("4")], expected_version=3, idempotency_key="turn-3"
+        ),
         lambda: ours.append("c1", said("5"), expected_version=5),
     ]
     assert [cost(monkeypatch, append) for append in appends] == [1, 1, 1, 1]
@@ -108,7 +112,9 @@ def test_an_append_behind_our_own_is_one_round_trip(ours: Store, monkeypatch: py
     sound(ours)
 
 
-def test_two_who_take_turns_guess_once_and_then_ask(ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch):
+def test_two_who_take_turns_guess_once_and_then_ask(
+    ours: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
+):
     def append(store: Store) -> Callable[[], object]:
         return lambda: store.append("c1", said("x"), expected_version=ANY_VERSION)
 
@@ -118,11 +124,17 @@ def test_two_who_take_turns_guess_once_and_then_ask(ours: Store, theirs: Store, 
     sound(ours)
 
 
-# -- others came between -----------------------------------------------------------------------------------------------
+# -- others came between
+# -----------------------------------------------------------------------------------------------
 
 
 def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: Store, theirs: Store):
-    names = ("any version", "the one we expected", "the one they made", "a cause of which we have not heard")
+    names = (
+        "any version",
+        "the one we expected",
+        "the one they made",
+        "a cause of which we have not heard",
+    )
     for name in names:
         ours.append(name, said("0"), expected_version=0)
         theirs.append(name, said("1"), expected_version=1)
@@ -131,8 +143,15 @@ def test_what_others_appended_meanwhile_counts_and_not_what_was_guessed(ours: St
     with pytest.raises(VersionConflict, match="2"):
         ours.append(names[1], said("mine"), expected_version=1)
     ours.append(names[2], said("2"), expected_version=2)
-    ours.append(names[3], Message(source="agent", content="2", cause=1), expected_version=ANY_VERSION)
-    assert [texts(ours, name) for name in names] == [["0", "1", "2"], ["0", "1"], ["0", "1", "2"], ["0", "1", "2"]]
+    ours.append(
+        names[3], Message(source="agent", content="2", cause=1), expected_version=ANY_VERSION
+    )
+    assert [texts(ours, name) for name in names] == [
+        ["0", "1", "2"],
+        ["0", "1"],
+        ["0", "1", "2"],
+        ["0", "1", "2"],
+    ]
     sound(ours)
 
 
@@ -185,17 +204,32 @@ def test_a_conversation_that_others_sealed_is_not_written_to_in_plain(url: str):
         sound(theirs)
 
 
-def test_an_append_to_a_sealed_conversation_of_our_own_is_one_round_trip(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_an_append_to_a_sealed_conversation_of_our_own_is_one_round_trip(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
     with open_store(url, keys=KEY) as ours:
         ours.append("c1", said("0"), expected_version=0)
-        costs = [cost(monkeypatch, lambda: ours.append("c1", said("x"), expected_version=ANY_VERSION)) for _ in "123"]
+        costs = [
+            cost(monkeypatch, lambda: ours.append("c1", said("x"), expected_version=ANY_VERSION))
+            for _ in "123"
+        ]
         assert costs == [1, 1, 1]
         sound(ours)
 
 
 def test_a_resealed_conversation_is_written_to_under_its_new_key(url: str):
-    newer = KeyRing([SecretStr(base64.b64encode(b"n" * 32).decode()), SecretStr(base64.b64encode(b"k" * 32).decode())])
-    both = KeyRing([SecretStr(base64.b64encode(b"k" * 32).decode()), SecretStr(base64.b64encode(b"n" * 32).decode())])
+    newer = KeyRing(
+        [
+            SecretStr(base64.b64encode(b"n" * 32).decode()),
+            SecretStr(base64.b64encode(b"k" * 32).decode()),
+        ]
+    )
+    both = KeyRing(
+        [
+            SecretStr(base64.b64encode(b"k" * 32).decode()),
+            SecretStr(base64.b64encode(b"n" * 32).decode()),
+        ]
+    )
     with open_store(url, keys=both) as ours, open_store(url, keys=newer) as theirs:
         ours.append("c1", said("0"), expected_version=0)
         ours.append("c1", said("1"), expected_version=1)
@@ -213,7 +247,9 @@ def test_a_fork_whose_parent_others_sealed_reads_what_it_shares(url: str):
     with open_store(url, keys=KEY) as ours, open_store(url, keys=KEY) as theirs:
         ours.append("fork", said("2"), expected_version=2)
         list(rekey(theirs, "c1"))
-        ours.append("fork", said("3"), expected_version=3, guard=lambda reading: list(reading.events()))
+        ours.append(
+            "fork", said("3"), expected_version=3, guard=lambda reading: list(reading.events())
+        )
         assert texts(ours, "fork") == ["0", "1", "2", "3"]
 
 
@@ -236,9 +272,13 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
         row = source.query("c1", lambda reading: reading.rows(0, 1, 1)[0])
         there = theirs.database.recorder.query(lambda reader: theirs.database.find(reader, "c1"))
         assert there is not None
-        theirs.database.recorder.transact(partial(_redact_too, database=theirs.database, there=there, gone=[row]))
+        theirs.database.recorder.transact(
+            partial(_redact_too, database=theirs.database, there=there, gone=[row])
+        )
     seen: list[int] = []
-    ours.append("c1", said("1"), expected_version=1, guard=lambda reading: seen.append(reading.redactions))
+    ours.append(
+        "c1", said("1"), expected_version=1, guard=lambda reading: seen.append(reading.redactions)
+    )
     assert seen[-1] == 1
 
 
@@ -278,13 +318,19 @@ def test_a_guard_that_refuses_what_was_guessed_is_asked_again(ours: Store, their
     assert (asked[-1], texts(ours)) == (2, ["0", "1", "2"])
 
 
-def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(url: str):
+def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_order_of_ids(
+    url: str,
+):
     written: list[Recorded] = []
 
     def write(name: str) -> None:
         with open_store(url) as store:
             for n in range(15):
-                written.extend(store.append(f"c{n % 2}", [said(name)] * (1 + n % 3), expected_version=ANY_VERSION))
+                written.extend(
+                    store.append(
+                        f"c{n % 2}", [said(name)] * (1 + n % 3), expected_version=ANY_VERSION
+                    )
+                )
 
     at_once(write, [str(n) for n in range(8)])
     with open_store(url) as store:
@@ -296,14 +342,18 @@ def test_many_processes_on_one_conversation_leave_it_dense_and_followed_in_the_o
         sound(store)
 
 
-# -- idempotency keys --------------------------------------------------------------------------------------------------
+# -- idempotency keys
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_key_that_was_used_gives_what_was_recorded_then(ours: Store, theirs: Store):
     first = ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
     assert ours.append("c1", said("1"), expected_version=1, idempotency_key="turn-1") == first
     ours.append("c1", said("2"), expected_version=2)
-    assert ours.append("c1", said("1"), expected_version=ANY_VERSION, idempotency_key="turn-1") == first
+    assert (
+        ours.append("c1", said("1"), expected_version=ANY_VERSION, idempotency_key="turn-1")
+        == first
+    )
     second = theirs.append("c1", said("3"), expected_version=3, idempotency_key="turn-3")
     assert ours.append("c1", said("3"), expected_version=3, idempotency_key="turn-3") == second
     with pytest.raises(IdempotencyConflict):
@@ -315,7 +365,11 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Stor
     def append() -> tuple[Recorded, ...]:
         forgetting = CondensationAction(forgotten_event_ids=[0])
         return ours.append(
-            "c1", forgetting, expected_version=ANY_VERSION, idempotency_key="turn-1", guard=lambda s: list(s.events())
+            "c1",
+            forgetting,
+            expected_version=ANY_VERSION,
+            idempotency_key="turn-1",
+            guard=lambda s: list(s.events()),
         )
 
     ours.register(Views(ours))
@@ -324,7 +378,9 @@ def test_a_key_that_was_used_is_found_also_where_the_append_asks_more(ours: Stor
 
 
 def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
-    with contextlib.closing(PostgresRecorder(url.partition("?")[0], {"schema": "unused_key"})) as recorder:
+    with contextlib.closing(
+        PostgresRecorder(url.partition("?")[0], {"schema": "unused_key"})
+    ) as recorder:
 
         def begin(transaction: Transaction) -> int:
             key = transaction.begin(Conversation(0, "c1", 1, b"salt")).key
@@ -342,7 +398,8 @@ def test_a_key_that_is_taken_for_new_and_not_used_is_asked_for(url: str):
         assert recorder.transact(recalled) == RecalledKey(0, 1)
 
 
-# -- commits in doubt --------------------------------------------------------------------------------------------------
+# -- commits in doubt
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", ["request", "answer"])
@@ -363,7 +420,9 @@ def test_the_same_event_of_somebody_else_is_not_taken_for_ours(
 ):
     """Of the same content at the same time, so with the same head: which of them is there?"""
     with (
-        open_store(url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), clock=lambda: NOON) as ours,
+        open_store(
+            url.replace(f":{postgres_server.port}/", f":{proxy.port}/"), clock=lambda: NOON
+        ) as ours,
         open_store(url, clock=lambda: NOON) as theirs,
     ):
         ours.append("c1", said("0"), expected_version=0)
@@ -397,13 +456,20 @@ def test_a_guess_that_is_wrong_and_whose_answer_is_lost_writes_nothing(
             ours.append("c1", said("4"), expected_version=3)
 
 
-# -- turns and positions -----------------------------------------------------------------------------------------------
+# -- turns and positions
+# -----------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, postgres_server: Server):
-    """A number that is older than the turn would place its events before those of whoever had the turn before."""
+def test_who_waits_for_its_turn_has_no_number_yet(
+    ours: Store, theirs: Store, postgres_server: Server
+):
+    """A number that is older than the turn would place its events before those of whoever had the
+    turn before.
+    """
     recorder: Any = ours._recorder
-    waiting = threading.Thread(target=lambda: theirs.append("c1", said("2"), expected_version=ANY_VERSION))
+    waiting = threading.Thread(
+        target=lambda: theirs.append("c1", said("2"), expected_version=ANY_VERSION)
+    )
 
     def hold(transaction: Transaction) -> tuple[str, str]:
         transaction.conversation("c1")
@@ -413,19 +479,24 @@ def test_who_waits_for_its_turn_has_no_number_yet(ours: Store, theirs: Store, po
         waiters = ""
         while not waiters:
             waiters = postgres_server.sql(
-                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database ="
-                " (SELECT oid FROM pg_database WHERE datname = current_database())"
+                "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND database"
+                " = (SELECT oid FROM pg_database WHERE datname = current_database())"
             ).strip()
-        return waiters, postgres_server.sql(
-            f"SELECT backend_xid IS NULL FROM pg_stat_activity WHERE pid = {waiters}"
-        ).strip()
+        return (
+            waiters,
+            postgres_server.sql(
+                f"SELECT backend_xid IS NULL FROM pg_stat_activity WHERE pid = {waiters}"
+            ).strip(),
+        )
 
     assert recorder.transact(hold)[1] == "t"
     waiting.join()
     assert texts(ours) == ["0", "2"]
 
 
-def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(ours: Store, theirs: Store):
+def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_both(
+    ours: Store, theirs: Store
+):
     theirs.append("c2", said("0"), expected_version=0)
     recorder: Any = ours._recorder
     attempts: list[threading.Thread] = []
@@ -433,7 +504,9 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
     def both(transaction: Transaction) -> None:
         assert transaction.conversation("c1") is not None
         transaction.value("last_position")  # a question: it has its number
-        between = threading.Thread(target=lambda: theirs.append("c2", said("x"), expected_version=ANY_VERSION))
+        between = threading.Thread(
+            target=lambda: theirs.append("c2", said("x"), expected_version=ANY_VERSION)
+        )
         attempts.append(between)
         between.start()
         between.join(0.5)  # the second time it waits for the lock
@@ -445,8 +518,15 @@ def test_a_transaction_over_two_conversations_is_placed_behind_what_is_there_of_
     attempts[-1].join()
     assert len(attempts) == 2
     with recorder.read() as reader:
-        assert [p.row[0] for p in reader.placed_rows(0, 9) if p.conversation == "c2"] == [0, 1, 2, 3]
+        assert [p.row[0] for p in reader.placed_rows(0, 9) if p.conversation == "c2"] == [
+            0,
+            1,
+            2,
+            3,
+        ]
 
 
 def row(event_id: int) -> Row:
-    return row_of(event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0)
+    return row_of(
+        event_id, "message", 1, True, False, 5, 0, b'{"content":"x"}', os.urandom(32), 0, 0
+    )

@@ -1,5 +1,5 @@
-"""Connections that break, servers that go away, and commits whose answer is lost: each write is there once, or not at
-all.
+"""Connections that break, servers that go away, and commits whose answer is lost: each write is
+there once, or not at all.
 """
 
 from __future__ import annotations
@@ -52,10 +52,13 @@ def test_who_waits_for_a_server_that_is_away_is_told_once(caplog: pytest.LogCapt
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     with pytest.raises(
-        StoreUnavailable, match=r"tried for 1 s, the store was not opened; to wait less, set patience_s in the URL"
+        StoreUnavailable,
+        match=r"tried for 1 s, the store was not opened; to wait less, set patience_s in the URL",
     ):
         open_store(f"postgresql://agent@127.0.0.1:{port}/history?patience_s=1")
-    [told] = [record.getMessage() for record in caplog.records if record.name == "foldlog.store.away"]
+    [told] = [
+        record.getMessage() for record in caplog.records if record.name == "foldlog.store.away"
+    ]
     assert "Connection refused" in told
     assert told.endswith("; trying again for up to 1 s (patience_s in the URL)")
 
@@ -64,7 +67,9 @@ CUTS: tuple[Cut, ...] = ("request", "answer")
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_an_append_whose_commit_is_cut_off_is_stored_once(store: Store, proxy: CuttingProxy, cut: Cut):
+def test_an_append_whose_commit_is_cut_off_is_stored_once(
+    store: Store, proxy: CuttingProxy, cut: Cut
+):
     proxy.order(cut)
     [recorded] = store.append("c1", said("0"), expected_version=0)
     assert [r for r in store.follow() if r.conversation == "c1"] == [recorded]
@@ -79,7 +84,9 @@ def test_an_append_whose_commit_is_cut_off_is_stored_once(store: Store, proxy: C
 
 
 @pytest.mark.parametrize("cut", CUTS)
-def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store: Store, proxy: CuttingProxy, cut: Cut):
+def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(
+    store: Store, proxy: CuttingProxy, cut: Cut
+):
     history = Histories(store)["c1"]
     proxy.order(cut)
     with history.lease(worker="one") as lease:
@@ -95,8 +102,12 @@ def test_a_lease_is_taken_used_and_given_back_once_whatever_is_cut_off(store: St
     assert [event.content for event in store.events("c1")] == ["0", "1"]
 
 
-def test_a_commit_that_is_lost_gives_way_to_another_writer(store: Store, proxy: CuttingProxy, url: str):
-    """The first one's commit never arrives; before it tries again, another takes its place: that is a conflict."""
+def test_a_commit_that_is_lost_gives_way_to_another_writer(
+    store: Store, proxy: CuttingProxy, url: str
+):
+    """The first one's commit never arrives; before it tries again, another takes its place: that is
+    a conflict.
+    """
     store.append("c1", said("0"), expected_version=0)
     with open_store(url) as other:
         other.append("warm", said("up"), expected_version=ANY_VERSION)
@@ -131,7 +142,9 @@ def _append_slowly(store: Store) -> None:
 def test_a_client_that_vanished_holds_its_conversation_only_until_the_server_has_ended_it(
     store: Store, proxy: CuttingProxy
 ):
-    """The commit arrived, its answer did not, and the server does not know that the client has gone."""
+    """The commit arrived, its answer did not, and the server does not know that the client has
+    gone.
+    """
     proxy.order("answer", linger=True)
     store.append("c1", said("0"), expected_version=0)
     store.append("c1", said("1"), expected_version=1)
@@ -152,7 +165,11 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
     staged = recorder.transact(
         lambda transaction: transaction.begin(Conversation(0, "c1", 1, b"salt", visible=False))
     ).key
-    lose(lambda transaction: transaction.begin(Conversation(0, "c2", 1, b"other salt", visible=False)))
+    lose(
+        lambda transaction: transaction.begin(
+            Conversation(0, "c2", 1, b"other salt", visible=False)
+        )
+    )
     lose(lambda transaction: transaction.publish(staged, 1))
     lose(lambda transaction: transaction.set_value("tracking app", str(7)))
     lose(lambda transaction: transaction.set_key(staged, b"new salt", "k", b"sealed"))
@@ -161,7 +178,9 @@ def test_every_kind_of_write_is_found_again_after_a_lost_answer(url: str, proxy:
     recorder.close()
 
 
-def test_a_read_goes_on_when_the_server_ended_its_connections(store: Store, postgres_server: Server):
+def test_a_read_goes_on_when_the_server_ended_its_connections(
+    store: Store, postgres_server: Server
+):
     store.append("c1", said("0"), expected_version=0)
     assert store.version("c1") == 1
     end_connections(postgres_server)
@@ -173,7 +192,10 @@ def test_a_read_goes_on_when_the_server_ended_its_connections(store: Store, post
 
 
 def end_connections(server: Server) -> None:
-    server.sql("SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name = 'foldlog'")
+    server.sql(
+        "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE application_name ="
+        " 'foldlog'"
+    )
 
 
 def test_writers_go_on_while_their_connections_are_ended_again_and_again(
@@ -202,11 +224,15 @@ def test_writers_go_on_while_their_connections_are_ended_again_and_again(
             writer.join()
         assert sum(acknowledged.values()) > 100
         for name, version in acknowledged.items():
-            assert [event.content for event in store.events(name)] == [str(n) for n in range(version)]
+            assert [event.content for event in store.events(name)] == [
+                str(n) for n in range(version)
+            ]
         assert len(list(store.follow())) == sum(acknowledged.values())
 
 
-def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(store: Store, proxy: CuttingProxy, url: str):
+def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(
+    store: Store, proxy: CuttingProxy, url: str
+):
     impatient = open_store(url.replace("patience_s=10", "patience_s=1"))
     impatient.append("c1", said("0"), expected_version=0)
     proxy.close()
@@ -217,7 +243,9 @@ def test_a_server_that_stays_away_is_an_error_that_says_what_is_known(store: Sto
     impatient.close()
 
 
-def test_an_append_to_a_server_that_was_stopped_before_says_that_nothing_was_written(url: str, proxy: CuttingProxy):
+def test_an_append_to_a_server_that_was_stopped_before_says_that_nothing_was_written(
+    url: str, proxy: CuttingProxy
+):
     with open_store(url.replace("patience_s=10", "patience_s=1")) as store:
         store.append("c1", said("0"), expected_version=0)
         proxy.close()
@@ -249,7 +277,9 @@ def waiting_for_nobody(server: Server) -> Iterator[None]:
 
     def cancel() -> None:
         while not done.wait(0.1):
-            server.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            server.sql(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
 
     cancelling = threading.Thread(target=cancel)
     server.sql("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
@@ -266,12 +296,17 @@ def waiting_for_nobody(server: Server) -> Iterator[None]:
 
 
 @pytest.mark.long  # a standby of its own
-def test_what_no_standby_confirmed_is_not_acknowledged(postgres_url: Callable[[], str], postgres_server: Server):
-    """A server that is told to wait no longer for its standby commits, and calls that a success with a warning."""
+def test_what_no_standby_confirmed_is_not_acknowledged(
+    postgres_url: Callable[[], str], postgres_server: Server
+):
+    """A server that is told to wait no longer for its standby commits, and calls that a success
+    with a warning.
+    """
     with open_store(postgres_url().replace("patience_s=10", "patience_s=2")) as store:
         store.append("c1", said("0"), expected_version=0)
         with waiting_for_nobody(postgres_server):
-            for _ in range(2):  # the second time it is there already, and no more confirmed than before
+            # the second time it is there already, and no more confirmed than before
+            for _ in range(2):
                 with pytest.raises(StoreUnavailable, match="no standby has confirmed it"):
                     store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
         [recorded] = store.append("c1", said("1"), expected_version=1, idempotency_key="turn-1")
@@ -295,7 +330,9 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
                 time.sleep(0.05)
 
         for guard in (slow, lambda snapshot: (slow(snapshot), list(snapshot.events()))):
-            with pytest.raises(StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"):
+            with pytest.raises(
+                StoreUnavailable, match=r"a guard .* the server ends a .*nothing was written"
+            ):
                 store.append("c1", said("2"), expected_version=2, guard=guard)
         assert asked == [2, 2]
         assert store.version("c1") == 2
@@ -304,7 +341,10 @@ def test_a_guard_that_the_server_does_not_wait_for_is_an_error_that_says_so(
 def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: Callable[[], str]):
     url = postgres_url()
     patient = "&options=-c%20idle_in_transaction_session_timeout%3D60s"
-    with open_store(url + patient) as holding, open_store(url.replace("patience_s=10", "patience_s=2")) as waiting:
+    with (
+        open_store(url + patient) as holding,
+        open_store(url.replace("patience_s=10", "patience_s=2")) as waiting,
+    ):
         holding.append("c1", said("0"), expected_version=0)
         recorder = holding._recorder
         refused: list[str] = []
@@ -319,13 +359,16 @@ def test_who_waits_too_long_for_a_conversation_is_told_who_has_it(postgres_url: 
 
         recorder.transact(hold)
         assert re.search(
-            r"tried for 2 s, nothing was written; the conversation is locked by session \d+ of 'foldlog' at 127.0.0.1, "
+            r"tried for 2 s, nothing was written; the conversation is locked by session \d+ of"
+            r" 'foldlog' at 127.0.0.1, "
             r"which is idle in transaction",
             refused[0],
         )
 
 
-def test_a_child_process_has_connections_of_its_own(postgres_url: Callable[[], str], postgres_server: Server):
+def test_a_child_process_has_connections_of_its_own(
+    postgres_url: Callable[[], str], postgres_server: Server
+):
     with open_store(postgres_url() + "&application_name=forked") as store:
         store.append("c1", said("0"), expected_version=0)
         child = os.fork()
@@ -342,7 +385,11 @@ def test_a_child_process_has_connections_of_its_own(postgres_url: Callable[[], s
 
 
 def connections(server: Server, application: str) -> int:
-    return int(server.sql(f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"))
+    return int(
+        server.sql(
+            f"SELECT count(*) FROM pg_stat_activity WHERE application_name = '{application}'"
+        )
+    )
 
 
 def test_connections_that_the_server_ended_are_given_up_without_an_attempt(

@@ -22,7 +22,9 @@ from .cutting import CuttingProxy
 from .servers import Server, new_primary
 
 BRIEF = "4"
-"""A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a half of it."""
+"""A patience that a test can wait for, and that a loaded machine does not exceed with one answer: a
+half of it.
+"""
 
 
 def followed(store: Store, after: int = 0) -> list[str]:
@@ -63,14 +65,20 @@ def unconfirmed(primary: Server, conversation: str) -> Iterator[None]:
     """An append whose commit is on the primary's disk and waits for a standby that is away."""
 
     def append() -> None:
-        with contextlib.suppress(StoreUnavailable), open_store(primary.url(patience_s=BRIEF)) as store:
+        with (
+            contextlib.suppress(StoreUnavailable),
+            open_store(primary.url(patience_s=BRIEF)) as store,
+        ):
             store.append(conversation, said("never confirmed"), expected_version=0)
 
     appending = threading.Thread(target=append)
     appending.start()
     try:
         for _ in range(600):
-            if primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'") != "0":
+            if (
+                primary.sql("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+                != "0"
+            ):
                 break
             time.sleep(0.05)
         else:
@@ -91,7 +99,10 @@ def test_what_came_back_after_a_crash_is_not_followed_before_a_standby_has_it(pr
     assert primary.sql("SELECT count(*) FROM foldlog.events") == "2"  # the server shows it
     options: list[dict[str, str]] = [{"mode": "ro"}, {}, {"mode": "ro", "pooler": "transaction"}]
     with contextlib.ExitStack() as opened:
-        followers = [opened.enter_context(open_store(primary.url(patience_s=BRIEF, **chosen))) for chosen in options]
+        followers = [
+            opened.enter_context(open_store(primary.url(patience_s=BRIEF, **chosen)))
+            for chosen in options
+        ]
         with ThreadPoolExecutor() as threads:
             list(threads.map(is_refused, followers))
         wait_for(primary, "")
@@ -106,8 +117,13 @@ def is_refused(follower: Store) -> None:
 
 @pytest.mark.long  # a server of its own, and standbys
 def test_a_follower_goes_on_while_the_standby_is_away(primary: Server):
-    """What its connection has confirmed once, it needs no standby for; only a new connection does."""
-    with open_store(primary.url()) as store, open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower:
+    """What its connection has confirmed once, it needs no standby for; only a new connection
+    does.
+    """
+    with (
+        open_store(primary.url()) as store,
+        open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower,
+    ):
         store.append("c1", said("0"), expected_version=0)
         assert followed(follower) == ["0"]
         wait_for(primary, "away")
@@ -124,14 +140,18 @@ def test_a_server_that_is_told_not_to_wait_has_confirmed_nothing(primary: Server
 
     def cancel() -> None:
         while not done.wait(0.05):
-            primary.sql("SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'")
+            primary.sql(
+                "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+            )
 
     cancelling = threading.Thread(target=cancel)
     cancelling.start()
     try:
         with (
             open_store(primary.url(mode="ro", patience_s=BRIEF)) as follower,
-            pytest.raises(StoreUnavailable, match="the server was told not to wait for its standby"),
+            pytest.raises(
+                StoreUnavailable, match="the server was told not to wait for its standby"
+            ),
         ):
             list(follower.follow())
     finally:
@@ -173,7 +193,9 @@ def test_a_standby_that_was_promoted_confirms_before_it_is_followed(primary: Ser
 
 
 @pytest.mark.long  # a server of its own, and standbys
-def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(primary: Server, folder: Path):
+def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
+    primary: Server, folder: Path
+):
     """The epoch that begins then waits for no standby; the first append does."""
     standby = Server(folder / "standby")
     with open_store(primary.url()) as store:
@@ -211,7 +233,8 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
             ) == (0, None, 0)
 
 
-# -- patience ----------------------------------------------------------------------------------------------------------
+# -- patience
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -219,7 +242,10 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
     [
         ("live_rows", lambda store: [recorded.id for recorded in store.follow()]),
         ("rows", lambda store: [event.id for event in store.events("c1")]),
-        ("structural", lambda store: store.query("c1", lambda read: [e.id for e in read.structural_events()])),
+        (
+            "structural",
+            lambda store: store.query("c1", lambda read: [e.id for e in read.structural_events()]),
+        ),
         ("flagged_rows", lambda store: [event.id for event in Views(store).current("c1").events]),
     ],
 )
@@ -227,7 +253,11 @@ def test_a_connection_that_breaks_in_the_middle_of_a_read_is_replaced(
     via: str, proxy: CuttingProxy, question: str, read: Callable[[Store], object]
 ):
     with open_store(via) as store:
-        store.append("c1", [said("0"), said("1"), CondensationAction(forgotten_event_ids=[1])], expected_version=0)
+        store.append(
+            "c1",
+            [said("0"), said("1"), CondensationAction(forgotten_event_ids=[1])],
+            expected_version=0,
+        )
         Views(store).current("c1")
     with open_store(via) as store:
         expected = read(store)

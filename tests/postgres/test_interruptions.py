@@ -1,4 +1,6 @@
-"""What a signal handler raises in a thread that writes to a server says whether the write is there."""
+"""What a signal handler raises in a thread that writes to a server says whether the write is
+there.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +16,16 @@ HI = Message(source="user", content="hi")
 NO_PLACE = 1_000_000
 AROUND_THE_COMMIT = 150
 MORE = 40
-"""The places of two appends differ by so many: the server's answers come in more pieces, or in fewer."""
+"""The places of two appends differ by so many: the server's answers come in more pieces, or in
+fewer.
+"""
 STEP = 8
 
 
 def interrupted(store: Store, place: int, exception: BaseException) -> tuple[int, str]:
-    """Interrupt an append at one place. Return the places that were left, and what the exception said of the append,
-    when it was true. An ``Exception`` before the commit may count as a wrong guess: then the append runs again, once.
+    """Interrupt an append at one place. Return the places that were left, and what the exception
+    said of the append, when it was true. An ``Exception`` before the commit may count as a wrong
+    guess: then the append runs again, once.
     """
     conversation, plain = f"c{place}", isinstance(exception, Exception)
     store.append(conversation, HI, expected_version=0)
@@ -49,8 +54,8 @@ def interrupted(store: Store, place: int, exception: BaseException) -> tuple[int
 def test_an_append_that_is_interrupted_says_whether_it_is_written(
     postgres_url: Callable[[], str], whole: bool, make: Callable[[], BaseException]
 ):
-    """At places from shortly before the commit is sent, all of them with ``scripts/test --all``, and at some before.
-    While the server is asked to commit, it says that it does not know.
+    """At places from shortly before the commit is sent, all of them with ``scripts/test --all``,
+    and at some before. While the server is asked to commit, it says that it does not know.
 
     There is one connection: a place in the pool that an interruption kept would be missed.
     """

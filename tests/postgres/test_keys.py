@@ -1,5 +1,6 @@
-"""Encrypted conversations under contention: two processes that encrypt, rotate or erase at once, and commits whose
-outcome was not heard of. Nothing that was acknowledged is lost, doubled or unreadable.
+"""Encrypted conversations under contention: two processes that encrypt, rotate or erase at once,
+and commits whose outcome was not heard of. Nothing that was acknowledged is lost, doubled or
+unreadable.
 """
 
 from __future__ import annotations
@@ -57,7 +58,8 @@ def before_recovery(store: Store, act: Callable[[], object]) -> None:
     recorder._recover = first_act
 
 
-# -- commits in doubt --------------------------------------------------------------------------------------------------
+# -- commits in doubt
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("cut", CUTS)
@@ -77,13 +79,23 @@ def test_the_first_append_of_an_encrypted_conversation_is_stored_once(
 def test_the_encryption_of_another_process_is_not_taken_for_our_own(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
 ):
-    """The first append of two processes with a key to a plain conversation; the outcome of one is not heard of."""
-    with open_store(via, keys=KeyRing([NEW])) as ours, open_store(url, keys=KeyRing([NEW])) as theirs:
-        before_recovery(ours, lambda: theirs.append("c1", said("theirs"), expected_version=ANY_VERSION))
+    """The first append of two processes with a key to a plain conversation; the outcome of one is
+    not heard of.
+    """
+    with (
+        open_store(via, keys=KeyRing([NEW])) as ours,
+        open_store(url, keys=KeyRing([NEW])) as theirs,
+    ):
+        before_recovery(
+            ours, lambda: theirs.append("c1", said("theirs"), expected_version=ANY_VERSION)
+        )
         proxy.order(cut)
         [recorded] = ours.append("c1", said("ours"), expected_version=ANY_VERSION)
         assert proxy.cuts == 1
-        assert texts(ours) == ["plain", *(("theirs", "ours") if cut == "request" else ("ours", "theirs"))]
+        assert texts(ours) == [
+            "plain",
+            *(("theirs", "ours") if cut == "request" else ("ours", "theirs")),
+        ]
         assert recorded in list(theirs.follow())
         sound(theirs)
 
@@ -92,7 +104,10 @@ def test_the_encryption_of_another_process_is_not_taken_for_our_own(
 def test_an_append_that_encrypts_is_found_though_the_key_was_rotated_since(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
 ):
-    with open_store(via, keys=KeyRing([OLD, NEW])) as ours, open_store(url, keys=KeyRing([NEW, OLD])) as theirs:
+    with (
+        open_store(via, keys=KeyRing([OLD, NEW])) as ours,
+        open_store(url, keys=KeyRing([NEW, OLD])) as theirs,
+    ):
         before_recovery(ours, lambda: list(rekey(theirs, "c1")))
         proxy.order(cut)
         ours.append("c1", said("ours"), expected_version=ANY_VERSION)
@@ -116,7 +131,9 @@ def test_a_rotation_that_is_reported_is_done(url: str, via: str, proxy: CuttingP
 def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
     url: str, via: str, proxy: CuttingProxy, cut: Cut, plain: Store
 ):
-    """Only the sealed key itself says whose it is: the salt of each encrypted conversation is empty."""
+    """Only the sealed key itself says whose it is: the salt of each encrypted conversation is
+    empty.
+    """
     key = _key_of(plain, "c1")
     with open_store(via) as store:
         recorder: Any = store._recorder
@@ -127,13 +144,17 @@ def test_a_data_key_that_was_not_stored_is_stored_by_the_next_attempt(
             assert _found(reader.conversation(key)).sealed_key == b"second"
 
 
-def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, via: str, proxy: CuttingProxy):
+def test_a_staged_import_of_another_process_is_not_taken_for_our_own(
+    url: str, via: str, proxy: CuttingProxy
+):
     """Two copies of one conversation begin at once: same id, time and salt."""
     with open_store(via) as ours, open_store(url) as theirs:
         keys: list[int] = []
 
         def begin(transaction: Transaction) -> int:
-            return transaction.begin(Conversation(0, "c1", 5, b"the salt of the source", visible=False)).key
+            return transaction.begin(
+                Conversation(0, "c1", 5, b"the salt of the source", visible=False)
+            ).key
 
         before_recovery(ours, lambda: keys.append(theirs._recorder.transact(begin)))
         proxy.order("request")
@@ -141,11 +162,14 @@ def test_a_staged_import_of_another_process_is_not_taken_for_our_own(url: str, v
         assert len(set(keys)) == 2
 
 
-# -- locks -------------------------------------------------------------------------------------------------------------
+# -- locks
+# --------------------------------------------------------------------------------------------------
 
 
 def waiters(server: Server) -> int:
-    return int(server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"))
+    return int(
+        server.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+    )
 
 
 def until(condition: Callable[[], object]) -> None:
@@ -174,16 +198,24 @@ def in_thread(act: Callable[[], object]) -> Iterator[threading.Thread]:
         raise failures[0]
 
 
-def test_appends_wait_while_a_conversation_gets_its_key(url: str, postgres_server: Server, plain: Store):
+def test_appends_wait_while_a_conversation_gets_its_key(
+    url: str, postgres_server: Server, plain: Store
+):
     """Two data keys for one conversation would leave the events of one of them unreadable."""
     ring = KeyRing([NEW])
-    with open_store(url, keys=ring) as sealing, open_store(url, keys=ring) as appending, contextlib.ExitStack() as end:
+    with (
+        open_store(url, keys=ring) as sealing,
+        open_store(url, keys=ring) as appending,
+        contextlib.ExitStack() as end,
+    ):
         database = sealing.database
         key = _key_of(sealing, "c1")
 
         def slowly(transaction: Transaction) -> object:
             transaction.conversation(key)
-            append = in_thread(lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION))
+            append = in_thread(
+                lambda: appending.append("c1", said("sealed"), expected_version=ANY_VERSION)
+            )
             end.enter_context(append)
             until(lambda: waiters(postgres_server))
             return rekeying.begin(transaction, database, key, decrypt=False)
@@ -206,10 +238,14 @@ def test_what_others_began_is_not_ended_with_a_detachment(postgres_server: Serve
 
     with end:
         recorder.transact(begin)
-    assert [each.operation for each in recorder.query(lambda reader: reader.unfinished(key))] == [REKEY]
+    assert [each.operation for each in recorder.query(lambda reader: reader.unfinished(key))] == [
+        REKEY
+    ]
 
 
-def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(url: str, postgres_server: Server):
+def test_a_conversation_that_is_asked_for_by_its_key_is_locked_as_what_it_became(
+    url: str, postgres_server: Server
+):
     """It was staged when the question was asked, and is published when its lock is free."""
     with open_store(url) as importing, open_store(url) as asking, contextlib.ExitStack() as end:
         recorder: Any = importing._recorder
@@ -245,7 +281,10 @@ def test_an_erased_conversation_does_not_get_its_key_back(url: str, postgres_ser
     with open_store(url, keys=KeyRing([OLD])) as store:
         store.append("c1", said("private"), expected_version=0)
     schema = url.partition("schema=")[2].partition("&")[0]
-    with open_store(url, keys=KeyRing([OLD])) as erasing, open_store(url, keys=KeyRing([NEW, OLD])) as rotating:
+    with (
+        open_store(url, keys=KeyRing([OLD])) as erasing,
+        open_store(url, keys=KeyRing([NEW, OLD])) as rotating,
+    ):
         with psycopg.connect(url.partition("?")[0]) as holding, contextlib.ExitStack() as end:
             holding.execute(f"SELECT * FROM {schema}.conversations FOR UPDATE")
             end.enter_context(in_thread(lambda: erase(erasing, "c1", reason="asked to")))
@@ -281,7 +320,8 @@ def plain(url: str) -> Iterator[Store]:
         yield store
 
 
-# -- all of it at once -------------------------------------------------------------------------------------------------
+# -- all of it at once
+# -------------------------------------------------------------------------------------------------
 
 
 def test_two_writers_and_two_rotations_lose_nothing(url: str):

@@ -1,4 +1,6 @@
-"""Positions: nothing ever appears behind a follower, whoever writes, however long, wherever the store moves."""
+"""Positions: nothing ever appears behind a follower, whoever writes, however long, wherever the
+store moves.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,8 @@ def row(event_id: int) -> Row:
     return row_of(event_id, "message", 1, True, False, 1_000 + event_id, 0, b"{}", bytes(32))
 
 
-# -- the object that knows how positions come about ------------------------------------------------------------------
+# -- the object that knows how positions come about
+# ------------------------------------------------------------------
 
 
 def numbered(number: int) -> Positions:
@@ -54,7 +57,9 @@ def position_of(store: Store, conversation: str, event_id: int) -> int | None:
         found = transaction.conversation(conversation)
         assert found is not None
         transaction.remember(found.key, f"position {event_id}", RecalledKey(event_id, 1))
-        return transaction.recalled(found.key, f"position {event_id}", 1, exactly=True)[0][1].position
+        return transaction.recalled(found.key, f"position {event_id}", 1, exactly=True)[0][
+            1
+        ].position
 
     return recorder_of(store).transact(work)
 
@@ -71,7 +76,9 @@ def test_positions_of_a_transaction_are_consecutive_and_its_own():
 
 
 def test_two_transactions_hardly_ever_begin_at_the_same_place():
-    """By its place and its head a transaction knows its own event again, also if somebody appended the same."""
+    """By its place and its head a transaction knows its own event again, also if somebody appended
+    the same.
+    """
     assert len({Positions().take(1) for _ in range(100)}) > 90
 
 
@@ -100,12 +107,15 @@ def test_ranges_are_ascending_and_make_up_the_whole(taken: int, count: int):
     assert len({first >> 20 for first, _ in ranges}) == len(ranges)
 
 
-# -- followers ---------------------------------------------------------------------------------------------------------
+# -- followers
+# --------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
 def running(work: Callable[[], None], end: Callable[[], None]) -> Iterator[None]:
-    """Runs ``work`` in a thread meanwhile, until ``end`` makes it return; also where the test fails."""
+    """Runs ``work`` in a thread meanwhile, until ``end`` makes it return; also where the test
+    fails.
+    """
     thread = threading.Thread(target=work)
     thread.start()
     try:
@@ -128,7 +138,11 @@ class Follower:
     def _follow(self) -> None:
         while True:
             finishing = self._finish.is_set()
-            page = list(self._store.follow(self.seen[-1].position if self.seen else 0, limit=random.randint(1, 40)))
+            page = list(
+                self._store.follow(
+                    self.seen[-1].position if self.seen else 0, limit=random.randint(1, 40)
+                )
+            )
             self.seen += page
             if finishing and not page:
                 return
@@ -210,7 +224,8 @@ class Holder:
 
     def project(self, snapshot: WriteTransaction, events: Sequence[Event]) -> None:
         snapshot.put_records("holder", [Record(snapshot.version, 1, b"")])
-        assert snapshot.record_at("holder", 9) is not None  # a question: what was written before is sent
+        # a question: what was written before is sent
+        assert snapshot.record_at("holder", 9) is not None
         self.held.set()
         self.release.wait()
 
@@ -226,7 +241,9 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
         def hold() -> None:
             with open_store(url) as other:
                 other.register(holder)
-                late.extend(other.append("late", [said("0"), CondensationRequest()], expected_version=0))
+                late.extend(
+                    other.append("late", [said("0"), CondensationRequest()], expected_version=0)
+                )
 
         with running(hold, holder.release.set):
             holder.held.wait()
@@ -248,7 +265,9 @@ def test_a_transaction_held_open_holds_followers_back_and_nothing_is_missed_when
 def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_order(
     url: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """With 2^20 made small: a history of 7 thousand events then has the positions of four transactions."""
+    """With 2^20 made small: a history of 7 thousand events then has the positions of four
+    transactions.
+    """
     monkeypatch.setattr(positions, "POSITIONS_MAX", 2_000)
     with open_store(url) as store:
         follower = Follower(store)
@@ -275,7 +294,8 @@ def test_an_import_that_one_transaction_cannot_number_is_followed_whole_and_in_o
             assert list(store.follow(start.position, limit=5)) == seen[place + 1 : place + 6]
 
 
-# -- other servers -----------------------------------------------------------------------------------------------------
+# -- other servers
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_have_seen(
@@ -284,7 +304,8 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
     schema = url.partition("schema=")[2].partition("&")[0]
     with psycopg.connect(postgres_server.url(), autocommit=True) as connection:
         for _ in range(1_000):
-            connection.execute("SELECT pg_current_xact_id()")  # the new server is far behind this one's count
+            # the new server is far behind this one's count
+            connection.execute("SELECT pg_current_xact_id()")
     with open_store(url) as store:
         written = write_with(store, writers=2, appends=5)
         store.ingest("import", [said(str(n)) for n in range(1_200)])
@@ -302,7 +323,10 @@ def test_a_dump_that_is_restored_elsewhere_goes_on_behind_what_its_followers_hav
         assert list(store.follow(seen[-1].position)) == sorted(new, key=lambda r: r.position)
         assert len(seen) == len(written) + 1_200
     with open_store(restored) as store:
-        assert store.append("c0", said("x"), expected_version=ANY_VERSION)[0].position > new[-1].position
+        assert (
+            store.append("c0", said("x"), expected_version=ANY_VERSION)[0].position
+            > new[-1].position
+        )
 
 
 @pytest.fixture
@@ -318,7 +342,9 @@ def pair(postgres_server: Server) -> Iterator[tuple[Server, Server]]:
             server.remove()
 
 
-def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have_seen(pair: tuple[Server, Server]):
+def test_a_backup_that_is_older_than_its_followers_goes_on_behind_what_they_have_seen(
+    pair: tuple[Server, Server],
+):
     """Its server gives the numbers of what was lost again."""
     primary, backup = pair
     with open_store(primary.url()) as store:
@@ -351,7 +377,9 @@ def test_an_old_backup_leaves_room_for_what_came_after_it(url: str, postgres_ser
 
 
 @pytest.mark.parametrize("changed", ["timeline = 77", "cluster = 77"], ids=["promoted", "another"])
-def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(url: str, postgres_server: Server, changed: str):
+def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(
+    url: str, postgres_server: Server, changed: str
+):
     """Their connections are to the pooler, and stay when the server behind it is another one."""
     schema = url.partition("schema=")[2].partition("&")[0]
     with open_store(url + "&pooler=transaction") as pooled:
@@ -359,7 +387,9 @@ def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(url: str,
         pooled.append("c0", said("1"), expected_version=1)
         for expected in (2, 3):
             postgres_server.sql(f"UPDATE {schema}.epoch SET {changed}")
-            [after] = pooled.append("c0" if expected == 2 else "c1", said("2"), expected_version=ANY_VERSION)
+            [after] = pooled.append(
+                "c0" if expected == 2 else "c1", said("2"), expected_version=ANY_VERSION
+            )
             assert after.position > before.position + (1 << 48)
             assert postgres_server.sql(f"SELECT timeline FROM {schema}.epoch") == "1"
             before = after
@@ -367,12 +397,16 @@ def test_writers_behind_a_pooler_notice_that_the_server_is_another_one(url: str,
 
 @pytest.mark.long  # a standby of its own
 def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Server]):
-    """A connection that lives through its promotion would never be asked whether an epoch begins."""
+    """A connection that lives through its promotion would never be asked whether an epoch
+    begins.
+    """
     primary, standby = pair
     open_store(primary.url()).close()
     standby.follow(primary, "standby")
     standby.start()
-    with pytest.raises(StoreUnavailable, match="this server is a standby; the primary is needed to write"):
+    with pytest.raises(
+        StoreUnavailable, match="this server is a standby; the primary is needed to write"
+    ):
         open_store(standby.url(target_session_attrs="any", patience_s="4"))
 
 
@@ -400,8 +434,8 @@ def test_a_hot_standby_is_followed_too(url: str, postgres_server: Server):
 
 
 def wait_for_standby(primary: Server) -> None:
-    # A rollback is not synced, so the standby may not have heard of it yet, and holds its followers back. A transaction
-    # that wrote something syncs all that was before it.
+    # A rollback is not synced, so the standby may not have heard of it yet, and holds its followers
+    # back. A transaction that wrote something syncs all that was before it.
     primary.sql("SELECT pg_logical_emit_message(true, 'test', '')")
     replayed = "SELECT bool_and(replay_lsn >= pg_current_wal_lsn()) FROM pg_stat_replication"
     for _ in range(600):  # a busy machine takes its time
@@ -412,15 +446,17 @@ def wait_for_standby(primary: Server) -> None:
 
 
 def test_a_number_is_never_given_twice(url: str):
-    """Should two transactions ever have the same number, the second is refused, and nothing is misplaced."""
+    """Should two transactions ever have the same number, the second is refused, and nothing is
+    misplaced.
+    """
     with open_store(url) as store:
         store.append("c0", [said("0"), said("1")], expected_version=0)
         with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
             schema = url.partition("schema=")[2].partition("&")[0]
             with pytest.raises(psycopg.errors.UniqueViolation):
                 connection.execute(
-                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, shown, structural, kind, "
-                    f"meta, body FROM {schema}.events LIMIT 1"
+                    f"INSERT INTO {schema}.events SELECT conversation, id + 9, position, shown,"
+                    f" structural, kind, meta, body FROM {schema}.events LIMIT 1"
                 )
 
 

@@ -51,12 +51,18 @@ def schema_of(url: str) -> str:
     return url.partition("schema=")[2].partition("&")[0]
 
 
-def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(url: str, postgres_server: Server):
+def test_durable_mode_refuses_a_role_that_does_not_wait_for_the_disk(
+    url: str, postgres_server: Server
+):
     open_store(url).close()
-    postgres_server.sql("CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off")
+    postgres_server.sql(
+        "CREATE ROLE hasty SUPERUSER LOGIN; ALTER ROLE hasty SET synchronous_commit = off"
+    )
     hasty = url.replace("postgres@", "hasty@")
     try:
-        with pytest.raises(StoreUnavailable, match=r"synchronous_commit is off on this server.*durability=relaxed"):
+        with pytest.raises(
+            StoreUnavailable, match=r"synchronous_commit is off on this server.*durability=relaxed"
+        ):
             open_store(hasty)
         with open_store(hasty + "&durability=relaxed") as store:
             store.append("c1", said("0"), expected_version=0)
@@ -128,7 +134,10 @@ def test_a_store_is_migrated_while_old_clients_write(url: str, newer: Callable[[
 
         writing = threading.Thread(target=write)
         writing.start()
-        newer("ALTER TABLE {schema}.events ADD COLUMN colour text; CREATE INDEX by_colour ON {schema}.events (colour);")
+        newer(
+            "ALTER TABLE {schema}.events ADD COLUMN colour text; CREATE INDEX by_colour ON"
+            " {schema}.events (colour);"
+        )
         with open_store(url) as new:
             new.append("c2", said("x"), expected_version=0)
         seen = written[0]
@@ -159,7 +168,9 @@ def test_a_migration_waits_for_a_table_in_use_only_briefly_and_is_repeated(
     assert opened.is_set()
 
 
-def test_a_failed_migration_leaves_the_store_as_it_was(url: str, newer: Callable[[str], None], postgres_server: Server):
+def test_a_failed_migration_leaves_the_store_as_it_was(
+    url: str, newer: Callable[[str], None], postgres_server: Server
+):
     open_store(url).close()
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text; SELECT 1 / 0;")
     with pytest.raises(StoreUnusable, match="division by zero"):
@@ -167,21 +178,30 @@ def test_a_failed_migration_leaves_the_store_as_it_was(url: str, newer: Callable
     facts = postgres_server.sql(f"SELECT value FROM {schema_of(url)}.store WHERE name = 'schema'")
     assert facts == str(max(sql_files.migrations("postgresql")))
     assert "colour" not in postgres_server.sql(
-        f"SELECT string_agg(attname, ',') FROM pg_attribute WHERE attrelid = '{schema_of(url)}.events'::regclass"
+        "SELECT string_agg(attname, ',') FROM pg_attribute WHERE attrelid ="
+        f" '{schema_of(url)}.events'::regclass"
     )
 
 
-def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(url: str, postgres_server: Server):
+def test_a_store_of_a_newer_version_is_refused_unless_it_says_that_we_may_read_it(
+    url: str, postgres_server: Server
+):
     open_store(url).close()
-    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'")
+    postgres_server.sql(
+        f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 3}' WHERE name = 'schema'"
+    )
     open_store(url).close()
-    postgres_server.sql(f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'")
+    postgres_server.sql(
+        f"UPDATE {schema_of(url)}.store SET value = '{NEWEST + 1}' WHERE name = 'readable_by'"
+    )
     with pytest.raises(StoreUnusable, match=f"has schema version {NEWEST + 3}.*upgrade foldlog"):
         open_store(url)
 
 
 def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Server):
-    postgres_server.sql(f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)")
+    postgres_server.sql(
+        f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)"
+    )
     with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another one"):
         open_store(url)
 
@@ -206,29 +226,45 @@ def test_tenants_are_schemas_that_know_nothing_of_one_another(postgres_url: Call
 
 @pytest.fixture
 def role(url: str, postgres_server: Server) -> Iterator[str]:
-    """A role with the rights that the page for operators says, made by the very statements that stand there."""
+    """A role with the rights that the page for operators says, made by the very statements that
+    stand there.
+    """
     schema = schema_of(url)
     open_store(url).close()
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
     [statements] = [
-        block for block in page.split("```") if block.startswith("sql") and "-- then, as the owner" in block
+        block
+        for block in page.split("```")
+        if block.startswith("sql") and "-- then, as the owner" in block
     ]
-    lines = [line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")]
-    for before, after in (("SCHEMA foldlog", f"SCHEMA {schema}"), ("foldlog.", f"{schema}."), ("foldlog", "worker")):
+    lines = [
+        line for line in statements.removeprefix("sql").splitlines() if not line.startswith("--")
+    ]
+    for before, after in (
+        ("SCHEMA foldlog", f"SCHEMA {schema}"),
+        ("foldlog.", f"{schema}."),
+        ("foldlog", "worker"),
+    ):
         lines = [line.replace(before, after) for line in lines]
     postgres_server.sql("\n".join(["CREATE ROLE worker LOGIN;", *lines]))
     yield "worker"
     postgres_server.sql("DROP OWNED BY worker; DROP ROLE worker")
 
 
-def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(url: str, role: str, postgres_server: Server):
+def test_a_role_without_rights_on_the_schema_itself_does_all_daily_work(
+    url: str, role: str, postgres_server: Server
+):
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("0"), expected_version=0, idempotency_key="k")
         store.ingest("c2", [said(str(n)) for n in range(1_100)])
         assert store.append("c1", said("0"), expected_version=0, idempotency_key="k")[0].id == 0
         assert len(list(store.follow())) == 1_101
         with psycopg.connect(url.partition("?")[0].replace("postgres@", f"{role}@")) as connection:
-            for statement in ("DROP TABLE {}.events", "TRUNCATE {}.events", "CREATE TABLE {}.mine (id int)"):
+            for statement in (
+                "DROP TABLE {}.events",
+                "TRUNCATE {}.events",
+                "CREATE TABLE {}.mine (id int)",
+            ):
                 with pytest.raises(psycopg.errors.InsufficientPrivilege):
                     connection.execute(statement.format(schema_of(url)))
                 connection.rollback()
@@ -240,13 +276,22 @@ def test_a_role_that_may_not_vacuum_erases_and_the_receipt_says_what_is_pending(
     with open_store(url.replace("postgres@", f"{role}@")) as store:
         store.append("c1", said("secret"), expected_version=0)
         assert erase(store, "c1", reason="asked for").bytes_pending
-        assert "run as the owner of the tables: foldlog store vacuum" in bytes_pending_words(store, "it")
+        assert "run as the owner of the tables: foldlog store vacuum" in bytes_pending_words(
+            store, "it"
+        )
         if int(postgres_server.sql("SHOW server_version_num")) >= 170_000:
-            postgres_server.sql(f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}")
+            postgres_server.sql(
+                f"GRANT MAINTAIN ON ALL TABLES IN SCHEMA {schema_of(url)} TO {role}"
+            )
             assert not erase(store, "c1", reason="asked for").bytes_pending
     with open_store(url) as store:
         assert not erase(store, "c1", reason="asked for").bytes_pending
-        assert postgres_server.sql(f"SELECT count(*) FROM {schema_of(url)}.events WHERE conversation > 0") == "0"
+        assert (
+            postgres_server.sql(
+                f"SELECT count(*) FROM {schema_of(url)}.events WHERE conversation > 0"
+            )
+            == "0"
+        )
 
 
 @pytest.fixture
@@ -284,16 +329,25 @@ def test_what_a_role_that_may_not_vacuum_removes_is_pending_until_the_owner_vacu
         assert not histories.store.database.bytes_pending
     if removal[1] == "rekey":
         monkeypatch.setenv("FOLDLOG_KEY", "ab" * 32)
-    assert asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog store vacuum") == 1
+    assert (
+        asked(*removal, db=of_role)[2].count("run as the owner of the tables: foldlog store vacuum")
+        == 1
+    )
     for asking in (of_role, url):
         if removal[1] == "erase":
-            assert [row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]] == [True]
+            assert [
+                row["bytes_pending"] for row in asked("list", db=asking)[1]["conversations"]
+            ] == [True]
         with open_store(asking) as store:
             assert store.database.bytes_pending
     status, told, problem = asked("store", "vacuum", db=of_role)
     assert (status, told["bytes_pending"], told["bytes_before"]) == (1, True, None)
     assert "run as the owner of the tables: foldlog store vacuum" in problem
-    assert asked("store", "vacuum", db=url) == (0, told | {"bytes_pending": False, "space_returned": True}, "")
+    assert asked("store", "vacuum", db=url) == (
+        0,
+        told | {"bytes_pending": False, "space_returned": True},
+        "",
+    )
     with open_store(of_role) as store:
         assert not store.database.bytes_pending
     if removal[1] == "erase":
@@ -328,14 +382,17 @@ def restored(url: str, role: str, postgres_server: Server, other_server: Server)
         store.append("c1", said("0"), expected_version=0)
     dump = postgres_server.run("pg_dump", "-d", "postgres", "-n", schema)
     other_server.sql(
-        f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres TO the_owner"
+        f"CREATE ROLE {role} LOGIN; CREATE ROLE the_owner LOGIN; GRANT CREATE ON DATABASE postgres"
+        " TO the_owner"
     )
     script = other_server.folder / "dump.sql"
     script.write_text(dump.replace("OWNER TO postgres", "OWNER TO the_owner"))
     script.chmod(0o644)
     other_server.run("psql", "-q", "-X", "-d", "postgres", "-f", script)
     yield other_server.url(user=role, schema=schema, patience_s="10")
-    other_server.sql("".join(f"DROP OWNED BY {each} CASCADE; DROP ROLE {each};" for each in (role, "the_owner")))
+    other_server.sql(
+        "".join(f"DROP OWNED BY {each} CASCADE; DROP ROLE {each};" for each in (role, "the_owner"))
+    )
 
 
 def test_the_role_of_agents_goes_on_after_a_restore(url: str, role: str, restored: str):
@@ -352,7 +409,9 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: st
     with psycopg.connect(as_owner.partition("?")[0], autocommit=True) as connection:
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM PUBLIC")
         connection.execute(f"REVOKE EXECUTE ON FUNCTION {schema}.begin_epoch FROM {role}")
-    with pytest.raises(StoreUnusable, match=r"may not begin its new epoch.*as 'the_owner', the owner") as refused:
+    with pytest.raises(
+        StoreUnusable, match=r"may not begin its new epoch.*as 'the_owner', the owner"
+    ) as refused:
         open_store(restored)
     assert "tried for" not in str(refused.value)
     told = re.search(r"foldlog list --db '([^']+)'", str(refused.value))
@@ -362,10 +421,13 @@ def test_a_role_that_may_not_begin_an_epoch_is_told_what_the_owner_runs(role: st
         store.append("c1", said("1"), expected_version=1)
 
 
-def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role: str, newer: Callable[[str], None]):
+def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(
+    url: str, role: str, newer: Callable[[str], None]
+):
     newer("ALTER TABLE {schema}.events ADD COLUMN colour text;")
     with pytest.raises(
-        StoreUnusable, match=rf"needs {NEWEST + 1}; as 'postgres', the owner of its tables, run: foldlog list"
+        StoreUnusable,
+        match=rf"needs {NEWEST + 1}; as 'postgres', the owner of its tables, run: foldlog list",
     ):
         open_store(url.replace("postgres@", f"{role}@"))
 
@@ -373,10 +435,15 @@ def test_a_role_that_may_not_migrate_is_told_what_the_owner_runs(url: str, role:
 def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: Server):
     postgres_server.sql("CREATE ROLE nobody_much LOGIN")
     try:
-        with pytest.raises(StoreUnusable, match=r"permission denied for database .*has to grant this role its rights"):
+        with pytest.raises(
+            StoreUnusable,
+            match=r"permission denied for database .*has to grant this role its rights",
+        ):
             open_store(url.replace("postgres@", "nobody_much@"))
         open_store(url).close()
-        with pytest.raises(StoreUnusable, match=r"permission denied for schema .*; the owner of the store") as refused:
+        with pytest.raises(
+            StoreUnusable, match=r"permission denied for schema .*; the owner of the store"
+        ) as refused:
             open_store(url.replace("postgres@", "nobody_much@"))
         assert "SELECT" not in str(refused.value)
     finally:
@@ -389,15 +456,23 @@ def test_a_role_that_may_not_make_a_store_is_told_so(url: str, postgres_server: 
         (("?", "?colour=red&"), 'invalid URI query parameter: "colour"'),
         (("?", "?mode=append&"), "sets mode to 'append'; it can be rwc, rw, ro"),
         (("?", "?pooler=session&"), "sets pooler to 'session'; it can be none, transaction"),
-        (("?", "?connections_max=0&"), "sets connections_max to '0'; use a whole number from 1 to 999999"),
+        (
+            ("?", "?connections_max=0&"),
+            "sets connections_max to '0'; use a whole number from 1 to 999999",
+        ),
         (("?", "?partitions=3&"), "sets partitions to '3'; it can be 1, 2, 4, 8, 16, 32"),
-        (("?", "?patience_s=soon&"), "sets patience_s to 'soon'; use a whole number from 1 to 999999"),
+        (
+            ("?", "?patience_s=soon&"),
+            "sets patience_s to 'soon'; use a whole number from 1 to 999999",
+        ),
         (("127.0.0.1:", "127.0.0.1:1"), "invalid port number|onnection"),
         (("/postgres?", "/nothing?"), 'database "nothing" does not exist'),
         (("postgres:", "nobody_here:"), 'role "nobody_here" does not exist'),
     ],
 )
-def test_a_wrong_url_is_refused_in_one_line_without_its_password(url: str, change: tuple[str, str], message: str):
+def test_a_wrong_url_is_refused_in_one_line_without_its_password(
+    url: str, change: tuple[str, str], message: str
+):
     scheme, _, rest = url.replace("postgres@", "postgres:secret@").partition("//")
     wrong = f"{scheme}//{rest.replace(*change, 1)}"
     with pytest.raises((InvalidOption, StoreUnavailable), match=message) as refused:
@@ -409,7 +484,10 @@ def test_a_process_opens_a_store_and_appends_in_few_round_trips(url: str, postgr
     """Two are those of a connection: one asks for TLS, one logs in."""
     open_store(url).close()
     near = f":{postgres_server.port}/"
-    with counting(postgres_server.port) as turns, open_store(url.replace(near, f":{turns.port}/")) as store:
+    with (
+        counting(postgres_server.port) as turns,
+        open_store(url.replace(near, f":{turns.port}/")) as store,
+    ):
         assert turns.count <= 4
         for version in range(3):
             before = turns.count
@@ -421,16 +499,23 @@ def test_a_process_opens_a_store_and_appends_in_few_round_trips(url: str, postgr
 
 def test_connections_are_bounded_and_waited_for(url: str, postgres_server: Server):
     with open_store(url + "&connections_max=3&application_name=bounded") as store:
-        at_once(lambda n: store.append(f"c{n % 7}", said("x"), expected_version=ANY_VERSION), range(60))
+        at_once(
+            lambda n: store.append(f"c{n % 7}", said("x"), expected_version=ANY_VERSION), range(60)
+        )
         assert len(list(store.follow())) == 60
-        open_now = postgres_server.sql("SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'")
+        open_now = postgres_server.sql(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'bounded'"
+        )
         assert 1 <= int(open_now) <= 3
 
 
 def test_who_waits_too_long_for_a_connection_is_told_what_to_change(url: str):
     with open_store(url.replace("patience_s=10", "patience_s=1") + "&connections_max=1") as store:
         store.append("c1", said("x"), expected_version=0)
-        with reading(store, "c1"), pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"):
+        with (
+            reading(store, "c1"),
+            pytest.raises(StoreUnavailable, match="all 1 connections were in use for 1 s"),
+        ):
             store.version("c1")
         assert store.version("c1") == 1
 
@@ -439,7 +524,12 @@ def test_without_prepared_statements_everything_works_too(url: str):
     """For poolers that give every transaction another server connection."""
     with open_store(url + "&pooler=transaction") as store:
         store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")
-        assert store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")[0].id == 0
+        assert (
+            store.append("c1", [said("0"), said("1")], expected_version=0, idempotency_key="k")[
+                0
+            ].id
+            == 0
+        )
         assert [e.content for e in store.events("c1")] == ["0", "1"]
         assert prepared_statements(store) == "0"
     with open_store(url) as store:
@@ -460,15 +550,24 @@ def test_an_id_and_a_key_may_be_longer_than_an_entry_of_an_index(url: str):
             store.append(name, said(name[-1]), expected_version=0, idempotency_key=name)
         assert [c.id for c in store.conversations(limit=3)] == names[:3]
         assert [c.id for c in store.conversations(after=names[2])] == names[3:]
-        assert store.append(names[0], said("0"), expected_version=0, idempotency_key=names[0])[0].id == 0
+        assert (
+            store.append(names[0], said("0"), expected_version=0, idempotency_key=names[0])[0].id
+            == 0
+        )
         assert store.version(names[4]) == 1
 
 
 @pytest.mark.parametrize(
     "url, shown",
     [
-        ("postgresql://me:se@c:ret@h1:5432,h2/db?schema=a", "postgresql://me:***@h1:5432,h2/db?schema=a"),
-        ("postgresql://h/db?user=me&password=secret&schema=a", "postgresql://h/db?user=me&password=***&schema=a"),
+        (
+            "postgresql://me:se@c:ret@h1:5432,h2/db?schema=a",
+            "postgresql://me:***@h1:5432,h2/db?schema=a",
+        ),
+        (
+            "postgresql://h/db?user=me&password=secret&schema=a",
+            "postgresql://h/db?user=me&password=***&schema=a",
+        ),
         ("postgresql://me@h:5432/db", "postgresql://me@h:5432/db"),
         ("sqlite:////srv/a@b.db", "sqlite:////srv/a@b.db"),
         ("mysql://me:secret@h/db", "mysql://me:***@h/db"),
@@ -478,21 +577,31 @@ def test_a_url_is_shown_without_its_password(url: str, shown: str):
     assert without_password(url) == shown
 
 
-# -- partitions --------------------------------------------------------------------------------------------------------
+# -- partitions
+# --------------------------------------------------------------------------------------------------
 
 
 def fill(store: Store) -> None:
     store.register(Views(store))
     for n in range(20):
-        store.append(f"c{n}", [said(str(i)) for i in range(4)], expected_version=0, idempotency_key=f"turn-{n}")
+        store.append(
+            f"c{n}",
+            [said(str(i)) for i in range(4)],
+            expected_version=0,
+            idempotency_key=f"turn-{n}",
+        )
         store.append(f"c{n}", CondensationAction(forgotten_event_ids=[1]), expected_version=4)
     store.fork("c1", 3, "fork")
     redact(store, "c2", 1, reason="asked for", by="ann")
     erase(store, "c3", reason="asked for")
 
 
-def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url: str, postgres_server: Server):
-    """Its rows lie in several partitions; what is whole is found in them in order, and as one moment."""
+def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(
+    url: str, postgres_server: Server
+):
+    """Its rows lie in several partitions; what is whole is found in them in order, and as one
+    moment.
+    """
     parted = url.replace(schema_of(url), f"{schema_of(url)}_parted")
     with open_store(url) as one, open_store(f"{parted}&partitions=4") as four:
         fill(one)
@@ -512,7 +621,10 @@ def test_a_partitioned_store_holds_what_one_table_holds_and_copy_leads_to_it(url
             assert shown[0] == shown[1]
             Views(four).current(name)  # keeps its revisions
         for table in ("events", "records", "idempotency_keys"):
-            counts = [postgres_server.sql(f"SELECT count(*) FROM {schema_of(parted)}.{table}_{n}") for n in range(4)]
+            counts = [
+                postgres_server.sql(f"SELECT count(*) FROM {schema_of(parted)}.{table}_{n}")
+                for n in range(4)
+            ]
             assert counts.count("0") < 3
 
 
@@ -521,38 +633,59 @@ def test_the_number_of_partitions_is_chosen_when_a_store_is_made(url: str, made:
     open_store(f"{url}&partitions={made}").close()
     for options in ("", f"&partitions={made}"):
         open_store(url + options).close()
-    with pytest.raises(StoreUnusable, match=rf"made with partitions={made}, not {given}.*'foldlog store copy --help'"):
+    with pytest.raises(
+        StoreUnusable,
+        match=rf"made with partitions={made}, not {given}.*'foldlog store copy --help'",
+    ):
         open_store(f"{url}&partitions={given}")
 
 
 @pytest.fixture
 def roles(url: str, postgres_server: Server) -> Iterator[Callable[[str], str]]:
-    """The URLs of the roles that the page for operators makes, by the very statements that stand there."""
+    """The URLs of the roles that the page for operators makes, by the very statements that stand
+    there.
+    """
     schema = schema_of(url)
     open_store(url).close()
     page = (Path(__file__).parents[2] / "docs" / "POSTGRESQL.md").read_text()
-    [script] = [block for block in page.split("```") if block.startswith("sql") and "foldlog_reader" in block]
+    [script] = [
+        block
+        for block in page.split("```")
+        if block.startswith("sql") and "foldlog_reader" in block
+    ]
     script = (
-        script.removeprefix("sql").replace("SCHEMA foldlog ", f"SCHEMA {schema} ").replace("foldlog.", f"{schema}.")
+        script.removeprefix("sql")
+        .replace("SCHEMA foldlog ", f"SCHEMA {schema} ")
+        .replace("foldlog.", f"{schema}.")
     )
-    postgres_server.sql("\n".join(line for line in script.splitlines() if not line.startswith("--")))
+    postgres_server.sql(
+        "\n".join(line for line in script.splitlines() if not line.startswith("--"))
+    )
     yield lambda role: url.replace("postgres@", f"{role}@")
     made = ["reports", "agent", "officer", "foldlog_reader", "foldlog_writer", "foldlog_admin"]
     postgres_server.sql("".join(f"DROP OWNED BY {role}; DROP ROLE {role};" for role in made))
 
 
 def test_each_role_does_its_work_and_no_more(roles: Callable[[str], str]):
-    picture = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'aGVsbG8h' * 1_000}"}}
+    picture = {
+        "type": "image_url",
+        "image_url": {"url": f"data:image/png;base64,{'aGVsbG8h' * 1_000}"},
+    }
     with foldlog.open(roles("agent")) as histories:
         history = histories.create("c1", {"user": "ann"})
         with history.lease():
-            history.append([said("secret"), Message(source="user", content=(picture,))], idempotency_key="k")
+            history.append(
+                [said("secret"), Message(source="user", content=(picture,))], idempotency_key="k"
+            )
             history.append([said(str(n)) for n in range(130)], documents={"state": {"a": 1}})
             history.prepare()
         history.fork(3, "f").append(said("on"))
         histories.store.ingest("imported", [said(str(n)) for n in range(1_100)])
         assert len(histories.list({"user": "ann"}).conversations) == 2
-        for forbidden in (lambda: histories.erase("imported", reason="x"), lambda: history.redact(1, reason="x")):
+        for forbidden in (
+            lambda: histories.erase("imported", reason="x"),
+            lambda: history.redact(1, reason="x"),
+        ):
             with pytest.raises(EventStoreError, match="permission denied"):
                 forbidden()
         assert histories["imported"].version() == 1_100, "nothing of it was erased"
@@ -561,11 +694,17 @@ def test_each_role_does_its_work_and_no_more(roles: Callable[[str], str]):
         assert histories["c1"].view()
         assert len(list(histories.store.follow())) > 1_200
         assert {hit.conversation for hit in histories.search("secret")} == {"c1"}
-    with pytest.raises(EventStoreError, match="permission denied"), foldlog.open(roles("reports")) as histories:
+    with (
+        pytest.raises(EventStoreError, match="permission denied"),
+        foldlog.open(roles("reports")) as histories,
+    ):
         histories["c1"].append(said("no"))
     with foldlog.open(roles("officer")) as histories:
         histories["c1"].redact(1, reason="asked to")
         assert histories["c1"].view()[0].content != "secret"
         assert histories.erase("imported", reason="asked to").version == 1_100
-        erased = [row.id for row in histories.maintenance.expire(timedelta(), {"user": "ann"}).conversations]
+        erased = [
+            row.id
+            for row in histories.maintenance.expire(timedelta(), {"user": "ann"}).conversations
+        ]
         assert erased == ["f", "c1"], "the fork has the attributes, too, and goes first"

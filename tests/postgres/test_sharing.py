@@ -46,7 +46,9 @@ def together(
     assert held.began.wait(30)
     threads = []
     for place, work in enumerate(works):
-        threads.append(threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)})))  # type: ignore[misc]
+        threads.append(
+            threading.Thread(target=lambda p=place, w=work: outcomes.update({p: Outcome.of(w)}))
+        )  # type: ignore[misc]
         threads[-1].start()
         while len(recorder._sharing._waiting["c1"]) <= place:
             assert threads[-1].is_alive()
@@ -61,7 +63,9 @@ def test_appends_that_wait_are_committed_together(store: Store, monkeypatch: pyt
     transactions = []
     run = PostgresRecorder._transact
     monkeypatch.setattr(
-        PostgresRecorder, "_transact", lambda self, *rest: (transactions.append(1), run(self, *rest))[1]
+        PostgresRecorder,
+        "_transact",
+        lambda self, *rest: (transactions.append(1), run(self, *rest))[1],
     )
     append = partial(store.append, "c1", expected_version=ANY_VERSION)
     outcomes = together(store, [partial(append, said(str(n))) for n in range(20)])
@@ -74,7 +78,12 @@ def test_appends_that_wait_are_committed_together(store: Store, monkeypatch: pyt
 def test_one_that_is_refused_fails_alone(store: Store):
     works = [partial(store.append, "c1", said(str(n)), expected_version=n) for n in (1, 7, 2, 2)]
     errors = [outcome.error for outcome in together(store, works)]
-    assert [type(error) for error in errors] == [type(None), VersionConflict, type(None), VersionConflict]
+    assert [type(error) for error in errors] == [
+        type(None),
+        VersionConflict,
+        type(None),
+        VersionConflict,
+    ]
     assert store.version("c1") == 3
 
 
@@ -96,7 +105,9 @@ def test_what_one_wrote_before_it_failed_is_not_kept(store: Store):
     errors = [outcome.error for outcome in together(store, [partial(append, said("1")), failing])]
     assert [type(error) for error in errors] == [type(None), LookupError]
     assert [event.id for event in store.events("c1")] == [0, 1]
-    assert store.query("c1", lambda reading: list(reading._reader.recalled(reading.key, "", 9))) == []
+    assert (
+        store.query("c1", lambda reading: list(reading._reader.recalled(reading.key, "", 9))) == []
+    )
 
 
 def test_what_another_process_appended_meanwhile_is_seen(store: Store, url: str):

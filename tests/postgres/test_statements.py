@@ -1,7 +1,9 @@
-"""Which statements touch one conversation: what a database that is distributed by conversation asks of them.
+"""Which statements touch one conversation: what a database that is distributed by conversation asks
+of them.
 
-Each use of a table that holds rows of conversations is read in the text of its statement. It is bound where the key of
-a conversation, or of one that the statement has found by its key, stands beside it.
+Each use of a table that holds rows of conversations is read in the text of its statement. It is
+bound where the key of a conversation, or of one that the statement has found by its key, stands
+beside it.
 """
 
 from __future__ import annotations
@@ -49,38 +51,94 @@ KEYS = {"conversations": "key"} | dict.fromkeys(
     "conversation",
 )
 _NO_ALIAS = "UNION|JOIN|AS|ON|WHERE|SET|LEFT|CROSS|ORDER|USING"
-USE = re.compile(rf"(FROM|JOIN|INTO|UPDATE) \{{schema\}}\.({'|'.join(KEYS)})\b(?: (?:AS )?(?!{_NO_ALIAS})(\w+))?")
-GIVEN = r"(\$\d+::bigint|coalesce\(i\.key, \$1::bigint\)|-?\w+\.(key|conversation|parent)\b|\(SELECT replaces FROM)"
-"""A parameter, or a key in a row that was found by its key: of the conversation, its ledger, parent or tombstone."""
+USE = re.compile(
+    rf"(FROM|JOIN|INTO|UPDATE) \{{schema\}}\.({'|'.join(KEYS)})\b(?: (?:AS )?(?!{_NO_ALIAS})(\w+))?"
+)
+GIVEN = (
+    r"(\$\d+::bigint|coalesce\(i\.key, \$1::bigint\)|-?\w+\.(key|conversation|parent)\b|\(SELECT"
+    r" replaces FROM)"
+)
+"""A parameter, or a key in a row that was found by its key: of the conversation, its ledger, parent
+or tombstone.
+"""
 
 UNBOUND = {
     "positions, in the order of the whole store": {
-        "greet", "news", "published_news", "live_rows", "live_place", "publications", "last_position", "status",
+        "greet",
+        "news",
+        "published_news",
+        "live_rows",
+        "live_place",
+        "publications",
+        "last_position",
+        "status",
         "followers",
     },
     "lists, by attribute and by id": {
-        "conversations", "ids", "beginning", "activity", "activity_with_all", "to_list_again",
-        "id_from", "all_visible", "touched", "listed", "put_listed", "records_of", "key_ids", "forks",
-        "unfinished", "sources", "abouts",
+        "conversations",
+        "ids",
+        "beginning",
+        "activity",
+        "activity_with_all",
+        "to_list_again",
+        "id_from",
+        "all_visible",
+        "touched",
+        "listed",
+        "put_listed",
+        "records_of",
+        "key_ids",
+        "forks",
+        "unfinished",
+        "sources",
+        "abouts",
     },
     "figures of all conversations, or of those that are chosen": {
-        "figures_to_count", "figures_between", "figures_of", "figure_calls_of", "figures_sorted", "figures_by_cost",
-        "figure_sums", "figure_totals", "figure_spending", "figures_without_cost", "figures_by_day",
-        "hashes_of_replies", "figures_to_compare", "figures_with_replies", "figure_replies_counted", "figure_models",
+        "figures_to_count",
+        "figures_between",
+        "figures_of",
+        "figure_calls_of",
+        "figures_sorted",
+        "figures_by_cost",
+        "figure_sums",
+        "figure_totals",
+        "figure_spending",
+        "figures_without_cost",
+        "figures_by_day",
+        "hashes_of_replies",
+        "figures_to_compare",
+        "figures_with_replies",
+        "figure_replies_counted",
+        "figure_models",
     },
-    "a name: an id of a conversation, or one that a source gave": {"conversation", "recalled_anywhere"},
+    "a name: an id of a conversation, or one that a source gave": {
+        "conversation",
+        "recalled_anywhere",
+    },
     "what an import finds by the place, the first record or the root of a source": {
-        "places", "refused_among", "first_refused", "allow", "refuse", "family",
+        "places",
+        "refused_among",
+        "first_refused",
+        "allow",
+        "refuse",
+        "family",
     },
-    "what belongs to no conversation": {"rows_without_conversation", "attachments_without_conversation"},
-}  # fmt: skip
+    "what belongs to no conversation": {
+        "rows_without_conversation",
+        "attachments_without_conversation",
+    },
+}
 
 
 def test_each_table_with_rows_of_conversations_is_read():
     made = re.findall(
-        r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)", migrations("postgresql")[1], re.MULTILINE | re.DOTALL
+        r"^CREATE TABLE \{schema\}\.(\w+) \((.*?)^\)",
+        migrations("postgresql")[1],
+        re.MULTILINE | re.DOTALL,
     )
-    assert {table for table, columns in made if "    conversation " in columns} == set(KEYS) - {"conversations"}
+    assert {table for table, columns in made if "    conversation " in columns} == set(KEYS) - {
+        "conversations"
+    }
 
 
 def unbound(statement: str) -> Iterator[str]:
@@ -120,17 +178,27 @@ def test_each_statement_asks_for_one_conversation_or_is_named_here():
         ("SELECT 1 FROM {schema}.events WHERE conversation = $1::bigint", []),
         ("SELECT 1 FROM {schema}.events e WHERE e.id = $1::bigint", ["events"]),
         ("SELECT 1 FROM {schema}.events e, o WHERE o.conversation = $1::bigint", ["events"]),
-        ("SELECT (SELECT 1 FROM {schema}.events) FROM o WHERE conversation = $1::bigint", ["events"]),
-        ("SELECT 1 FROM {schema}.records UNION SELECT 1 FROM o WHERE conversation = $1::bigint", ["records"]),
+        (
+            "SELECT (SELECT 1 FROM {schema}.events) FROM o WHERE conversation = $1::bigint",
+            ["events"],
+        ),
+        (
+            "SELECT 1 FROM {schema}.records UNION SELECT 1 FROM o WHERE conversation = $1::bigint",
+            ["records"],
+        ),
         ("INSERT INTO {schema}.events (id, conversation) VALUES ($1::bigint, 7)", ["events"]),
-        ("UPDATE {schema}.conversations SET salt = $1::bytea WHERE id = $2::bytea", ["conversations"]),
+        (
+            "UPDATE {schema}.conversations SET salt = $1::bytea WHERE id = $2::bytea",
+            ["conversations"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_reading_of_statements_sees_what_is_not_bound(statement: str, tables: list[str]):
     assert list(unbound(statement)) == tables
 
 
-# -- what Citus asks of them ------------------------------------------------------------------------------------------
+# -- what Citus asks of them
+# ------------------------------------------------------------------------------------------
 
 OF_A_SERVER = re.compile(
     r"(?:\bpg_control_system|\bpg_advisory_xact_lock|\bpg_current_xact_id|\bpg_current_snapshot|\bpg_is_in_recovery|\bpg_logical_emit_message"
@@ -148,14 +216,18 @@ ASKING = {**STATEMENTS, "begin_epoch": COMMANDS["CREATE FUNCTION {schema}.begin_
 
 
 def asked_elsewhere(statement: str) -> Iterator[str]:
-    """Yield what a statement asks of a server, where it does not ask it of the one that has the tables."""
+    """Yield what a statement asks of a server, where it does not ask it of the one that has the
+    tables.
+    """
     for use in OF_A_SERVER.finditer(statement):
         if "FROM {schema}.epoch" not in own_select(statement, use.start()):
             yield use[0][:-1]
 
 
 def own_select(statement: str, place: int) -> str:
-    """Return the SELECT that a place is in, or the whole statement, without what stands in its parentheses."""
+    """Return the SELECT that a place is in, or the whole statement, without what stands in its
+    parentheses.
+    """
     depth, begin = 0, place
     while begin > 0 and not (depth == 0 and SUBSELECT.match(statement, begin - 1)):
         begin -= 1
@@ -168,8 +240,8 @@ def own_select(statement: str, place: int) -> str:
 
 @pytest.mark.parametrize("name", ASKING)
 def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name: str):
-    """Else Citus asks the server that a client is connected to: followers miss all that comes after a move of the
-    tables, and two writers hold the lock of one conversation.
+    """Else Citus asks the server that a client is connected to: followers miss all that comes after
+    a move of the tables, and two writers hold the lock of one conversation.
     """
     assert list(asked_elsewhere(ASKING[name])) == []
 
@@ -179,9 +251,18 @@ def test_what_a_server_is_asked_is_asked_of_the_one_that_has_the_tables(name: st
     [
         ("SELECT pg_advisory_xact_lock($1::bigint)", ["pg_advisory_xact_lock"]),
         ("SELECT pg_advisory_xact_lock($1::bigint) FROM {schema}.epoch", []),
-        ("SELECT a, (SELECT ((pg_current_xact_id()) + e) FROM {schema}.epoch) FROM {schema}.events", []),
+        (
+            (
+                "SELECT a, (SELECT ((pg_current_xact_id()) + e) FROM {schema}.epoch) FROM"
+                " {schema}.events"
+            ),
+            [],
+        ),
         ("SELECT a, ((pg_current_xact_id()) + e) FROM {schema}.events", ["pg_current_xact_id"]),
-        ("SELECT (SELECT 1 FROM {schema}.epoch), {schema}.here() FROM {schema}.events", ["{schema}.here"]),
+        (
+            "SELECT (SELECT 1 FROM {schema}.epoch), {schema}.here() FROM {schema}.events",
+            ["{schema}.here"],
+        ),
         ("INSERT INTO {schema}.facts VALUES (pg_current_xact_id())", ["pg_current_xact_id"]),
     ],
 )
@@ -200,11 +281,15 @@ def test_a_new_connection_and_a_writer_compare_the_server_that_has_the_tables():
 @pytest.mark.parametrize("name", [*STATEMENTS, *COMMANDS])
 def test_no_statement_joins_a_catalog_with_a_table_of_the_store(name: str):
     statement = STATEMENTS.get(name) or COMMANDS[name]
-    tables = re.findall(r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()", statement)
+    tables = re.findall(
+        r"\b(?:FROM|JOIN|INTO|UPDATE) (?:ONLY )?\{schema\}\.\w+(?!\w*\()", statement
+    )
     assert not (CATALOG.search(statement) and tables)
 
 
-def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url: str, monkeypatch: pytest.MonkeyPatch):
+def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(
+    url: str, monkeypatch: pytest.MonkeyPatch
+):
     sent: list[str] = []
     execute = psycopg.Connection.execute
 
@@ -217,23 +302,38 @@ def test_a_store_is_made_one_command_at_a_time_and_no_table_is_altered(url: str,
     made = [query for query in sent if "CREATE TABLE" in query]
     assert len(made) > 10
     for query in sent:
-        assert re.sub(r"\$(\w*)\$.*\$\1\$", "", query, flags=re.DOTALL).strip().rstrip(";").count(";") == 0
+        assert (
+            re.sub(r"\$(\w*)\$.*\$\1\$", "", query, flags=re.DOTALL).strip().rstrip(";").count(";")
+            == 0
+        )
         assert "ALTER TABLE" not in query
 
 
-@pytest.mark.parametrize("keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"])
-def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pytest.MonkeyPatch, keys: KeyRing | None):
-    """Append, View, past View, records, documents, fork: it finds a conversation by its id, and asks by its key."""
+@pytest.mark.parametrize(
+    "keys", [None, KeyRing([SecretStr("ab" * 32)])], ids=["plain", "encrypted"]
+)
+def test_what_an_agent_does_asks_for_one_conversation(
+    url: str, monkeypatch: pytest.MonkeyPatch, keys: KeyRing | None
+):
+    """Append, View, past View, records, documents, fork: it finds a conversation by its id, and
+    asks by its key.
+    """
     sent: list[str] = []
     queue = Wire.queue
-    monkeypatch.setattr(Wire, "queue", lambda self, name, *rest: (sent.append(name), queue(self, name, *rest))[1])
+    monkeypatch.setattr(
+        Wire, "queue", lambda self, name, *rest: (sent.append(name), queue(self, name, *rest))[1]
+    )
     with foldlog.open(url, keys=keys) as one, foldlog.open(url, keys=keys) as other:
         history = one.create("c1", {"user": "ann"})
         sent.clear()  # the connections were greeted
         history.append([said(str(n)) for n in range(9)])
         history.append(said("known"), idempotency_key="turn-1")
         other["c1"].append(said("turn by turn"))
-        history.append(Message(source="user", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)))
+        history.append(
+            Message(
+                source="user", content=({"type": "image_url", "image_url": {"url": b"GIF89a"}},)
+            )
+        )
         history.append(CondensationAction(forgotten_event_ids=[2, 3]))
         history.set_attributes(user="bob")
         history.retract(14)
@@ -252,7 +352,12 @@ def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pyt
 @pytest.mark.parametrize(
     "name, types, arguments, expected",
     [
-        ("leave_listed", "bigint", "7", r"Index Cond: .*digest = ANY.* AND \(at = .* AND \(conversation = \$1"),
+        (
+            "leave_listed",
+            "bigint",
+            "7",
+            r"Index Cond: .*digest = ANY.* AND \(at = .* AND \(conversation = \$1",
+        ),
         (
             "live_rows",
             "bigint, bigint, bigint",
@@ -264,49 +369,87 @@ def test_what_an_agent_does_asks_for_one_conversation(url: str, monkeypatch: pyt
 def test_what_grows_with_all_conversations_is_not_walked_for_one(
     url: str, postgres_server: Server, name: str, types: str, arguments: str, expected: str
 ):
-    """To leave lists, and to follow past what is erased: other plans read an entry of each conversation."""
+    """To leave lists, and to follow past what is erased: other plans read an entry of each
+    conversation.
+    """
     open_store(url).close()
     schema = url.partition("schema=")[2].partition("&")[0]
     plan = postgres_server.sql(
-        f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM generate_series(1, 5000) n;"
-        f"INSERT INTO {schema}.conversations (key, id, visible, created_at, erased_at) "
-        "SELECT n, n::text::bytea, true, 1, CASE WHEN n = 7 THEN 1 END FROM generate_series(1, 20000) n;"
-        f"INSERT INTO {schema}.events SELECT n, m, n * 3 + m, true, false, 'message', '', '' "
-        "FROM generate_series(1, 20000) n, generate_series(0, 2) m;"
-        "ANALYZE; SET plan_cache_mode = force_generic_plan;"
-        f"PREPARE q ({types}) AS {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"
+        f"INSERT INTO {schema}.listed SELECT decode(repeat('00', 16), 'hex'), n, n FROM"
+        f" generate_series(1, 5000) n;INSERT INTO {schema}.conversations (key, id, visible,"
+        " created_at, erased_at) SELECT n, n::text::bytea, true, 1, CASE WHEN n = 7 THEN 1 END"
+        f" FROM generate_series(1, 20000) n;INSERT INTO {schema}.events SELECT n, m, n * 3 + m,"
+        " true, false, 'message', '', '' FROM generate_series(1, 20000) n, generate_series(0, 2)"
+        f" m;ANALYZE; SET plan_cache_mode = force_generic_plan;PREPARE q ({types}) AS"
+        f" {STATEMENTS[name].replace('{schema}', schema)}; EXPLAIN EXECUTE q ({arguments})"
     )
     assert re.search(expected, plan), plan
 
 
-# -- what several stores ask of them -----------------------------------------------------------------------------------
+# -- what several stores ask of them
+# -----------------------------------------------------------------------------------
 
-OF_ONE_OF_SEVERAL = {"put_source", "set_progress", "put_block", "delete_block", "put_made", "put_place", "put_refused"}
+OF_ONE_OF_SEVERAL = {
+    "put_source",
+    "set_progress",
+    "put_block",
+    "delete_block",
+    "put_made",
+    "put_place",
+    "put_refused",
+}
 ASKED_EACH_OF_SEVERAL = {
-    "greet", "live_rows", "live_place", "publications", "last_position", "status", "followers", "conversations",
-    "id_from", "allow", "refuse", "touched",
-    "listed", "put_listed", "forks", "conversation", "rows_without_conversation",
+    "greet",
+    "live_rows",
+    "live_place",
+    "publications",
+    "last_position",
+    "status",
+    "followers",
+    "conversations",
+    "id_from",
+    "allow",
+    "refuse",
+    "touched",
+    "listed",
+    "put_listed",
+    "forks",
+    "conversation",
+    "rows_without_conversation",
     "attachments_without_conversation",
-}  # fmt: skip
+}
 
 
 def test_each_statement_that_is_not_about_one_conversation_is_joined_over_several_stores():
     joined = {*stores._OF_ALL_STORES, *stores._TOGETHER}
     assert joined - set().union(*UNBOUND.values()) <= {
-        "refused_among", "first_refused", "sources", "places", "family", "with_bytes",
-    }  # fmt: skip
+        "refused_among",
+        "first_refused",
+        "sources",
+        "places",
+        "family",
+        "with_bytes",
+    }
     assert set().union(*UNBOUND.values()) - joined == ASKED_EACH_OF_SEVERAL
 
 
-@pytest.mark.parametrize("name", sorted(name for name in STATEMENTS if not name.startswith("stands")))
+@pytest.mark.parametrize(
+    "name", sorted(name for name in STATEMENTS if not name.startswith("stands"))
+)
 def test_the_key_in_a_statement_names_one_of_several_stores(name: str):
-    """What is asked by the key of a conversation is asked of its store, which the key's parameter says."""
+    """What is asked by the key of a conversation is asked of its store, which the key's parameter
+    says.
+    """
     statement = STATEMENTS[name]
     if name in OF_ONE_OF_SEVERAL and statement.startswith("INSERT"):
         columns = re.split(r",\s+", statement.partition("(")[2].partition(")")[0])
         place = columns.index("conversation")
     elif statement.startswith(("SELECT", "WITH RECURSIVE past")) or name in OF_ONE_OF_SEVERAL:
-        found = re.search(r"(?:\b(?:conversation|key|parent) = |^    SELECT )\$(\d)::bigint", statement, re.MULTILINE)
+        found = re.search(
+            r"(?:\b(?:conversation|key|parent) = |^    SELECT )\$(\d)::bigint",
+            statement,
+            re.MULTILINE,
+        )
         if found is None:
             return
         place = int(found[1]) - 1

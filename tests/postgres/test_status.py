@@ -1,4 +1,6 @@
-"""What an operator is told: who holds the followers back, how far behind they are, what is wrong with the tables."""
+"""What an operator is told: who holds the followers back, how far behind they are, what is wrong
+with the tables.
+"""
 
 from __future__ import annotations
 
@@ -33,12 +35,19 @@ def store(url: str) -> Iterator[Store]:
 
 def test_while_nobody_writes_nothing_is_held_back(store: Store):
     status = follower_status(store)
-    assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (0, 0, None, ())
+    assert (status.held_back, status.horizon_age, status.held_by, status.followers) == (
+        0,
+        0,
+        None,
+        (),
+    )
     assert status.last_position == list(store.follow())[-1].position < status.horizon
     assert (status.synchronous_commit, status.standbys) == ("on", "")
 
 
-def test_a_transaction_of_another_database_holds_followers_back_and_is_named(store: Store, postgres_server: Server):
+def test_a_transaction_of_another_database_holds_followers_back_and_is_named(
+    store: Store, postgres_server: Server
+):
     postgres_server.sql("CREATE DATABASE elsewhere")
     try:
         with psycopg.connect(postgres_server.url("elsewhere", application_name="reports")) as other:
@@ -48,20 +57,29 @@ def test_a_transaction_of_another_database_holds_followers_back_and_is_named(sto
             status = follower_status(store)
             assert (status.held_back, status.horizon_age) == (3, 4)
             assert status.held_by is not None
-            assert (status.held_by.application, status.held_by.state) == ("reports", "idle in transaction")
+            assert (status.held_by.application, status.held_by.state) == (
+                "reports",
+                "idle in transaction",
+            )
             assert len(list(store.follow())) == 2
         assert len(list(store.follow())) == 5
     finally:
         postgres_server.sql("DROP DATABASE elsewhere")
 
 
-def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, postgres_server: Server):
+def test_a_prepared_transaction_holds_followers_back_and_is_named(
+    store: Store, postgres_server: Server
+):
     postgres_server.sql("BEGIN; SELECT pg_current_xact_id(); PREPARE TRANSACTION 'forgotten'")
     try:
         store.append("c1", said("2"), expected_version=2)
         status = follower_status(store)
         assert status.held_by is not None
-        assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (None, "forgotten", "prepared")
+        assert (status.held_by.pid, status.held_by.application, status.held_by.state) == (
+            None,
+            "forgotten",
+            "prepared",
+        )
         assert status.held_back == 1
     finally:
         postgres_server.sql("ROLLBACK PREPARED 'forgotten'")
@@ -70,9 +88,13 @@ def test_a_prepared_transaction_holds_followers_back_and_is_named(store: Store, 
 def test_followers_are_told_by_how_much_they_are_behind(store: Store):
     recorder = store._recorder
     first = next(iter(store.follow()))
-    recorder.transact(lambda transaction: transaction.set_value("tracking reports \udcff", str(first.position)))
     recorder.transact(
-        lambda transaction: transaction.set_value("tracking audit", str(follower_status(store).last_position))
+        lambda transaction: transaction.set_value("tracking reports \udcff", str(first.position))
+    )
+    recorder.transact(
+        lambda transaction: transaction.set_value(
+            "tracking audit", str(follower_status(store).last_position)
+        )
     )
     store.append("c1", [said("2")] * 3, expected_version=2)
     behind = {lag.follower: (lag.position, lag.events) for lag in follower_status(store).followers}
@@ -98,7 +120,9 @@ def test_prometheus_is_told_of_them(store: Store):
     assert "foldlog_bytes_pending 0\n" in told
     assert "foldlog_events 3\n" in told
     assert "_cost_usd gauge\n" in told
-    assert not re.search(r"^foldlog_\w+_cost_usd ", told, re.MULTILINE), "no cost is known, which is not 0"
+    assert not re.search(r"^foldlog_\w+_cost_usd ", told, re.MULTILINE), (
+        "no cost is known, which is not 0"
+    )
 
 
 def test_the_command_shows_it(url: str, store: Store, foldlog: Any):
@@ -140,20 +164,23 @@ def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: S
 
 
 def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server: Server):
-    """Not every server has the extension; a function of its name and with its arguments stands for it."""
+    """Not every server has the extension; a function of its name and with its arguments stands for
+    it.
+    """
     postgres_server.sql(
-        "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS void AS $$ BEGIN "
-        "IF index::text LIKE '%by_position' OR (SELECT relam FROM pg_class WHERE oid = index) <> 403 "
-        "THEN RAISE 'item order invariant violated for index'; END IF; "
-        "END $$ LANGUAGE plpgsql"
+        "CREATE FUNCTION public.bt_index_check(index regclass, heapallindexed boolean) RETURNS void"
+        " AS $$ BEGIN IF index::text LIKE '%by_position' OR (SELECT relam FROM pg_class WHERE oid ="
+        " index) <> 403 THEN RAISE 'item order invariant violated for index'; END IF; END $$"
+        " LANGUAGE plpgsql"
     )
     schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"CREATE INDEX not_a_b_tree ON {schema}.facts USING hash (value)")
     try:
         [finding] = store._recorder.check()
         assert (
-            finding == "index events_by_position: item order invariant violated for index CONTEXT: PL/pgSQL function "
-            "bt_index_check(regclass,boolean) line 1 at RAISE"
+            finding
+            == "index events_by_position: item order invariant violated for index CONTEXT: PL/pgSQL"
+            " function bt_index_check(regclass,boolean) line 1 at RAISE"
         )
         postgres_server.sql("ALTER FUNCTION public.bt_index_check RENAME TO not_there")
         assert list(store._recorder.check()) == []
@@ -169,7 +196,9 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
         erasing.start()
         erasing.join(timeout=1.5)
         assert erasing.is_alive()
-        with pytest.raises(StoreUnavailable, match=r"transactions that began before may still read deleted rows"):
+        with pytest.raises(
+            StoreUnavailable, match=r"transactions that began before may still read deleted rows"
+        ):
             store._recorder.compact(0)
     erasing.join(timeout=10)
     assert not erasing.is_alive()
@@ -179,12 +208,42 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
 @pytest.mark.parametrize(
     "report, is_gone",
     [
-        ("tuples: 3 removed, 1 remain, 0 are dead but not yet removable\nremovable cutoff: 760, which was", True),
-        ("tuples: 3 removed, 1 remain, 1 are dead but not yet removable\nremovable cutoff: 761, which was", True),
+        (
+            (
+                "tuples: 3 removed, 1 remain, 0 are dead but not yet removable\nremovable cutoff:"
+                " 760, which was"
+            ),
+            True,
+        ),
+        (
+            (
+                "tuples: 3 removed, 1 remain, 1 are dead but not yet removable\nremovable cutoff:"
+                " 761, which was"
+            ),
+            True,
+        ),
         ("removable cutoff: 759, which was 1 XIDs old when operation ended", False),
-        ("removable cutoff: 760, which was\ntuples missed: 2 dead from 1 pages not removed due to cleanup lock", False),
-        ("0 dead row versions cannot be removed yet, oldest xmin: 760\nSkipped 0 pages due to buffer pins", True),
-        ("0 dead row versions cannot be removed yet, oldest xmin: 760\nSkipped 1 page due to buffer pins", False),
+        (
+            (
+                "removable cutoff: 760, which was\ntuples missed: 2 dead from 1 pages not removed"
+                " due to cleanup lock"
+            ),
+            False,
+        ),
+        (
+            (
+                "0 dead row versions cannot be removed yet, oldest xmin: 760\nSkipped 0 pages due"
+                " to buffer pins"
+            ),
+            True,
+        ),
+        (
+            (
+                "0 dead row versions cannot be removed yet, oldest xmin: 760\nSkipped 1 page due to"
+                " buffer pins"
+            ),
+            False,
+        ),
         ("Schwelle für entfernbare Zeilen: 760", False),
         ("", False),
     ],
@@ -196,7 +255,11 @@ def test_vacuum_says_itself_what_it_removed(report: str, is_gone: bool):
 
 def test_a_vacuum_that_reports_of_fewer_tables_than_there_are_has_not_removed_all():
     report = "removable cutoff: 760\nremovable cutoff: 761"
-    assert [vacuuming._removed_all_before(760, report, tables) for tables in (1, 2, 3)] == [True, True, False]
+    assert [vacuuming._removed_all_before(760, report, tables) for tables in (1, 2, 3)] == [
+        True,
+        True,
+        False,
+    ]
 
 
 def test_numbers_in_a_report_of_vacuum_begin_again():

@@ -1,4 +1,6 @@
-"""Several stores behind one address: where a conversation is, what is asked of one of them, and what of all."""
+"""Several stores behind one address: where a conversation is, what is asked of one of them, and
+what of all.
+"""
 
 from __future__ import annotations
 
@@ -68,14 +70,18 @@ def stores_of(store: Store) -> Stores:
 
 def counted(postgres_server: Server, table: str, where: str = "true") -> list[int]:
     """How many rows each store has."""
-    query = " UNION ALL ".join(f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT))
+    query = " UNION ALL ".join(
+        f"SELECT count(*) FROM many_{n:02d}.{table} WHERE {where}" for n in range(COUNT)
+    )
     return [int(each) for each in postgres_server.sql(query).split()]
 
 
 def elsewhere(store: Store, conversation: str) -> str:
     """An id that names another store than that of a conversation."""
     home = stores_of(store).home
-    return next(name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation))
+    return next(
+        name for n in range(99) if home(name := f"{conversation} {n}") != home(conversation)
+    )
 
 
 def after(store: Store) -> str:
@@ -89,9 +95,13 @@ def test_a_conversation_is_in_one_store_and_its_key_says_which(many: str, postgr
         for name in names:
             store.append(name, [said("0"), said("1")], expected_version=0)
         for number in range(COUNT):
-            rows = postgres_server.sql(f"SELECT key, convert_from(id, 'UTF8') FROM many_{number:02d}.conversations")
+            rows = postgres_server.sql(
+                f"SELECT key, convert_from(id, 'UTF8') FROM many_{number:02d}.conversations"
+            )
             found = [row.split("|") for row in rows.splitlines()]
-            assert all(int(key) % COUNT == number == stores_of(store).home(name) for key, name in found)
+            assert all(
+                int(key) % COUNT == number == stores_of(store).home(name) for key, name in found
+            )
             assert found
         with pytest.raises(VersionConflict):
             store.append(names[0], said("no"), expected_version=0)
@@ -111,7 +121,9 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
 
         def write(writer: int) -> None:
             name = f"followed {writer}"
-            written.extend((name, store.append(name, said("x"), expected_version=n)[0].id) for n in range(20))
+            written.extend(
+                (name, store.append(name, said("x"), expected_version=n)[0].id) for n in range(20)
+            )
 
         seen: list[Recorded] = []
         done = threading.Event()
@@ -133,9 +145,13 @@ def test_followers_miss_nothing_and_go_on_after_the_text_of_a_position(many: str
         following.join()
         assert sorted((one.conversation, one.id) for one in seen) == sorted(written)
         for writer in range(8):
-            assert [one.id for one in seen if one.conversation == f"followed {writer}"] == list(range(20))
+            assert [one.id for one in seen if one.conversation == f"followed {writer}"] == list(
+                range(20)
+            )
         whole = [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
-        assert whole == [(one.conversation, one.id, str(one.position)) for one in store.follow(start)]
+        assert whole == [
+            (one.conversation, one.id, str(one.position)) for one in store.follow(start)
+        ]
         for place in (5, "5", "0.0.0", after(store).upper() + "x", "-1.0.0.0", f"{'f' * 16}.0.0.0"):
             with pytest.raises(InvalidArgument, match="position"):
                 list(store.follow(place))
@@ -150,7 +166,9 @@ def test_followers_of_one_process_do_not_take_the_place_of_each_other(many: str)
         number = stores_of(store).home("near")
         [ahead] = [one for one in store.follow() if one.conversation == "near"][-1:]
         assert isinstance(last.position, Position)
-        behind = Position.of(int(last.position), last.position.moved(number, ahead.position - 1).parts)
+        behind = Position.of(
+            int(last.position), last.position.moved(number, ahead.position - 1).parts
+        )
         assert [one.conversation for one in store.follow(behind)] == ["near"]
 
 
@@ -158,8 +176,16 @@ def test_a_conversation_is_looked_for_by_how_its_id_begins(many: str):
     with open_store(many) as store:
         store.append("begun \U0010ffff/+x", said("x"), expected_version=0)
         found = {
-            start: store.database.recorder.query(lambda reader, start=start: reader.has_beginning(start))
-            for start in ("begun ", "begun \U0010ffff/+x", "begun \U0010ffff/+x ", "begun x", "beguo")
+            start: store.database.recorder.query(
+                lambda reader, start=start: reader.has_beginning(start)
+            )
+            for start in (
+                "begun ",
+                "begun \U0010ffff/+x",
+                "begun \U0010ffff/+x ",
+                "begun x",
+                "beguo",
+            )
         }
         assert [*found.values()] == [True, True, False, False, False]
         long = "begun " + "y" * 300
@@ -186,10 +212,14 @@ def test_a_fork_lives_with_its_parent_whatever_its_id_names(many: str):
         one.append("taken", said("0"), expected_version=0)
         with pytest.raises(VersionConflict):
             one.fork("taken", 1, taken)
-        assert not any(each.findings for each in verify(other) if each.conversation in (name, "parent", taken))
+        assert not any(
+            each.findings for each in verify(other) if each.conversation in (name, "parent", taken)
+        )
 
 
-def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(many: str):
+def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_both_succeed(
+    many: str,
+):
     won: list[bool] = []
 
     def begin(name: str, is_fork: bool) -> None:
@@ -215,7 +245,10 @@ def test_two_processes_that_begin_a_fork_and_a_conversation_of_one_id_do_not_bot
 
 
 def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_server: Server):
-    before = counted(postgres_server, "conversations"), counted(postgres_server, "records", "conversation = 0")
+    before = (
+        counted(postgres_server, "conversations"),
+        counted(postgres_server, "records", "conversation = 0"),
+    )
     with foldlog.open(many) as histories:
         history = histories["with companions"]
         history.append(said("0"))
@@ -225,7 +258,10 @@ def test_what_belongs_to_a_conversation_is_in_its_store(many: str, postgres_serv
             history.append(said("1"))
             leases = counted(postgres_server, "records", "conversation = 0")
         home = stores_of(histories.store).home(history.id)
-    grown = [now - then for now, then in zip(counted(postgres_server, "conversations"), before[0], strict=True)]
+    grown = [
+        now - then
+        for now, then in zip(counted(postgres_server, "conversations"), before[0], strict=True)
+    ]
     assert grown == [3 if number == home else 0 for number in range(COUNT)]
     assert [now - then for now, then in zip(leases, before[1], strict=True)].index(1) == home
 
@@ -244,9 +280,14 @@ def test_lists_by_attribute_and_activity_are_of_all_stores(many: str):
         assert names == [f"listed {n}" for n in range(11, 0, -2)]
 
 
-def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many: str, postgres_server: Server):
+def test_an_append_is_one_round_trip_and_a_process_opens_with_four(
+    many: str, postgres_server: Server
+):
     near = f":{postgres_server.port}/"
-    with counting(postgres_server.port) as turns, open_store(many.replace(near, f":{turns.port}/")) as store:
+    with (
+        counting(postgres_server.port) as turns,
+        open_store(many.replace(near, f":{turns.port}/")) as store,
+    ):
         assert turns.count <= 4
         store.append("counted", said("0"), expected_version=0)
 
@@ -256,9 +297,15 @@ def test_an_append_is_one_round_trip_and_a_process_opens_with_four(many: str, po
             return turns.count - before
 
         assert cost(lambda: store.append("counted", said("1"), expected_version=1)) == 1
-        assert cost(lambda: store.append("counted", said("1"), expected_version=2, idempotency_key="k")) == 1
+        assert (
+            cost(
+                lambda: store.append("counted", said("1"), expected_version=2, idempotency_key="k")
+            )
+            == 1
+        )
         assert cost(lambda: store.version("counted")) <= 2
-        assert cost(lambda: store.conversations(limit=20)) <= 3  # a list that is not up to date is read again
+        # a list that is not up to date is read again
+        assert cost(lambda: store.conversations(limit=20)) <= 3
         place = after(store)
         assert cost(lambda: list(store.follow(place))) <= 3
 
@@ -280,7 +327,9 @@ def test_erasures_are_confirmed_by_followers_of_all_stores(many: str):
 
 
 def test_the_number_of_stores_is_fixed_and_asked_for(many: str):
-    with pytest.raises(StoreUnusable, match=r"many_00 and others; give their number in the URL \(\?stores=\)"):
+    with pytest.raises(
+        StoreUnusable, match=r"many_00 and others; give their number in the URL \(\?stores=\)"
+    ):
         open_store(many.replace(f"&stores={COUNT}", ""))
     with pytest.raises(StoreUnusable, match=r"'many_00' has store 0 of 4, not 0 of 8"):
         open_store(many.replace(f"stores={COUNT}", "stores=8"))
@@ -304,11 +353,15 @@ def few(postgres_server: Server) -> Iterator[Callable[[str], None]]:
 
 
 @pytest.mark.parametrize("number", [0, 1])
-def test_a_store_that_is_missing_is_not_made_again(few: Callable[[str], None], postgres_server: Server, number: int):
+def test_a_store_that_is_missing_is_not_made_again(
+    few: Callable[[str], None], postgres_server: Server, number: int
+):
     few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
     try:
         for mode in ("rwc", "rw", "ro"):
-            with pytest.raises(StoreUnusable, match=f"no store few_{number:02d}, so the conversations in it"):
+            with pytest.raises(
+                StoreUnusable, match=f"no store few_{number:02d}, so the conversations in it"
+            ):
                 open_store(postgres_server.url(schema="few", stores="2", mode=mode))
         moved = f"{number}@127.0.0.1:{postgres_server.port}"
         with pytest.raises(StoreUnusable, match=r"no store few_.*, so the conversations in it"):
@@ -317,7 +370,9 @@ def test_a_store_that_is_missing_is_not_made_again(few: Callable[[str], None], p
         few(f"ALTER SCHEMA few_lost RENAME TO few_{number:02d}")
 
 
-def test_stores_that_changed_places_are_refused(few: Callable[[str], None], postgres_server: Server):
+def test_stores_that_changed_places_are_refused(
+    few: Callable[[str], None], postgres_server: Server
+):
     swap = [("few_00", "few_lost"), ("few_01", "few_00"), ("few_lost", "few_01")]
     for before, after in swap:
         few(f"ALTER SCHEMA {before} RENAME TO {after}")
@@ -351,7 +406,9 @@ def test_one_store_opens_alone_and_its_conversations_keep_their_keys(many: str):
         assert store.version(name) == 2
 
 
-def test_a_store_moves_to_another_server_by_copy(many: str, postgres_server: Server, other_server: Server):
+def test_a_store_moves_to_another_server_by_copy(
+    many: str, postgres_server: Server, other_server: Server
+):
     """Its writers stop meanwhile: it is copied alone, and named in the URL then."""
     with open_store(many) as store:
         home = stores_of(store).home
@@ -384,8 +441,12 @@ def test_a_store_moves_to_another_server_by_copy(many: str, postgres_server: Ser
 
 
 @pytest.mark.long  # a server with a standby, which is promoted, and another one
-def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server: Server, folder: Path):
-    """16 writers and a follower of all stores. A store that moves is met again by its follower, in order."""
+def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(
+    other_server: Server, folder: Path
+):
+    """16 writers and a follower of all stores. A store that moves is met again by its follower, in
+    order.
+    """
     primary = new_primary(folder / "primary", {"wal_level": "replica"})
     standby = Server(folder / "standby")
     hosts = f"127.0.0.1:{primary.port},127.0.0.1:{standby.port}"
@@ -405,7 +466,9 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
         for turn in itertools.count():
             name, text = f"agent {writer} {turn % 3}", f"{writer} {turn}"
             with gates[home(name)]:
-                [one] = opened[-1].append(name, said(text), expected_version=ANY_VERSION, idempotency_key=text)
+                [one] = opened[-1].append(
+                    name, said(text), expected_version=ANY_VERSION, idempotency_key=text
+                )
             acknowledged.append((name, one.id, text))
             if is_over.is_set():
                 return
@@ -413,7 +476,10 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     def follow() -> None:
         place: int | str = 0
         while True:
-            is_last, store = is_over.is_set() and not any(each.is_alive() for each in writers), opened[-1]
+            is_last, store = (
+                is_over.is_set() and not any(each.is_alive() for each in writers),
+                opened[-1],
+            )
             try:
                 page = list(store.follow(place, limit=50))
             except (StoreUnavailable, StoreUnusable):
@@ -458,7 +524,9 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
         for thread in (*writers, following):
             thread.join()
     names = {name for name, *_ in acknowledged}
-    stored = {(name, event.id, event.content) for name in names for event in opened[-1].events(name)}  # type: ignore[union-attr]
+    stored = {
+        (name, event.id, event.content) for name in names for event in opened[-1].events(name)
+    }  # type: ignore[union-attr]
     assert len(acknowledged) == len(set(acknowledged)) == len(stored)
     assert set(acknowledged) == stored == set(seen)
     first_seen = [*dict.fromkeys(seen)]
@@ -471,7 +539,9 @@ def test_nothing_is_lost_while_a_store_moves_and_a_server_is_killed(other_server
     standby.remove()
 
 
-def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(postgres_server: Server, tmp_path: Path):
+def test_figures_of_several_stores_are_sorted_chosen_and_summed_together(
+    postgres_server: Server, tmp_path: Path
+):
     with open_store(postgres_server.url(schema="figured", stores="4")) as store:
         check(filled(store), tmp_path)
         assert len({stores_of(store).home(row.id) for row in store.iter_conversations()}) > 1

@@ -31,14 +31,21 @@ class Turns:
                 spoke = [server]
                 for source, target in ((client, server), (server, client)):
                     source.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                    threading.Thread(target=self._pass_on, args=(source, target, client, spoke), daemon=True).start()
+                    threading.Thread(
+                        target=self._pass_on, args=(source, target, client, spoke), daemon=True
+                    ).start()
 
     def _pass_on(
-        self, source: socket.socket, target: socket.socket, client: socket.socket, spoke: list[socket.socket]
+        self,
+        source: socket.socket,
+        target: socket.socket,
+        client: socket.socket,
+        spoke: list[socket.socket],
     ) -> None:
         with contextlib.suppress(OSError):
             while chunk := source.recv(1 << 16):
-                if source is client and spoke[0] is not client and chunk[:1] != b"X":  # X ends the session
+                # X ends the session
+                if source is client and spoke[0] is not client and chunk[:1] != b"X":
                     self.count += 1
                 spoke[0] = source
                 target.sendall(chunk)

@@ -1,4 +1,6 @@
-"""Drive the real programs, each in a home of its own, against a stand-in for the server of its model."""
+"""Drive the real programs, each in a home of its own, against a stand-in for the server of its
+model.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ _SECONDS = 180
 
 
 class Driven:
-    """A program at work. ``say`` is one turn of its user; ``compact`` has it compact its context."""
+    """A program at work. ``say`` is one turn of its user; ``compact`` has it compact its
+    context.
+    """
 
     name: ClassVar[str]
     binary: ClassVar[str]
@@ -31,9 +35,14 @@ class Driven:
         self.turns = 0
         path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         self.environment = {
-            "HOME": str(home), "PATH": path, "TERM": "dumb", "XDG_DATA_HOME": str(home / ".local/share"),
-            "XDG_CONFIG_HOME": str(home / ".config"), "XDG_CACHE_HOME": str(home / ".cache"), "LANG": "C.UTF-8",
-        }  # fmt: skip
+            "HOME": str(home),
+            "PATH": path,
+            "TERM": "dumb",
+            "XDG_DATA_HOME": str(home / ".local/share"),
+            "XDG_CONFIG_HOME": str(home / ".config"),
+            "XDG_CACHE_HOME": str(home / ".cache"),
+            "LANG": "C.UTF-8",
+        }
         self.configure()
 
     def configure(self) -> None:
@@ -51,15 +60,26 @@ class Driven:
 
     def foldlog(self, *arguments: str, words: str | None = None, status: int = 0) -> str:
         """Run ``foldlog`` as the user of the program would."""
-        return self.command(f"{Path(sys.executable).parent}/foldlog", *arguments, words=words, status=status)
+        return self.command(
+            f"{Path(sys.executable).parent}/foldlog", *arguments, words=words, status=status
+        )
 
     def command(self, *command: str, words: str | None = None, status: int | None = None) -> str:
         done = subprocess.run(
-            command, cwd=self.work, env=self.environment, input=words or "", capture_output=True, text=True,
-            timeout=_SECONDS, check=False,
-        )  # fmt: skip
+            command,
+            cwd=self.work,
+            env=self.environment,
+            input=words or "",
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=False,
+        )
         if done.returncode != (status or 0):
-            raise RuntimeError(f"{command} ended with {done.returncode}: {done.stdout[-3000:]}{done.stderr[-3000:]}")
+            raise RuntimeError(
+                f"{command} ended with {done.returncode}:"
+                f" {done.stdout[-3000:]}{done.stderr[-3000:]}"
+            )
         return done.stdout
 
     def write(self, name: str, value: object) -> None:
@@ -79,9 +99,11 @@ class ClaudeCode(Driven):
 
     def configure(self) -> None:
         self.environment |= {
-            "ANTHROPIC_BASE_URL": self.model.url, "ANTHROPIC_API_KEY": "key", "DISABLE_AUTOUPDATER": "1",
+            "ANTHROPIC_BASE_URL": self.model.url,
+            "ANTHROPIC_API_KEY": "key",
+            "DISABLE_AUTOUPDATER": "1",
             "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
-        }  # fmt: skip
+        }
 
     def say(self, words: str) -> str:
         self.turns += 1
@@ -132,9 +154,11 @@ class Copilot(Driven):
 
     def configure(self) -> None:
         self.environment |= {
-            "COPILOT_OFFLINE": "true", "COPILOT_PROVIDER_BASE_URL": self.model.url, "COPILOT_MODEL": "gpt-4.1",
+            "COPILOT_OFFLINE": "true",
+            "COPILOT_PROVIDER_BASE_URL": self.model.url,
+            "COPILOT_MODEL": "gpt-4.1",
             "COPILOT_PROVIDER_API_KEY": "key",
-        }  # fmt: skip
+        }
 
     def say(self, words: str) -> str:
         self.turns += 1
@@ -152,9 +176,14 @@ class OpenCode(Driven):
         provider = {
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": self.model.url, "apiKey": "key"},
-            "models": {"m": {"name": "m", "limit": {"context": 20_000, "output": 2_000}, "tool_call": True}},
+            "models": {
+                "m": {"name": "m", "limit": {"context": 20_000, "output": 2_000}, "tool_call": True}
+            },
         }
-        self.environment |= {"OPENCODE_DISABLE_AUTOUPDATE": "1", "OPENCODE_DISABLE_MODELS_FETCH": "1"}
+        self.environment |= {
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+            "OPENCODE_DISABLE_MODELS_FETCH": "1",
+        }
         self.write(
             ".config/opencode/opencode.json",
             {
@@ -182,12 +211,16 @@ class Gemini(Driven):
 
     def configure(self) -> None:
         self.environment |= {
-            "GOOGLE_GEMINI_BASE_URL": self.model.url, "GEMINI_API_KEY": "key", "GEMINI_CLI_TRUST_WORKSPACE": "true",
-        }  # fmt: skip
+            "GOOGLE_GEMINI_BASE_URL": self.model.url,
+            "GEMINI_API_KEY": "key",
+            "GEMINI_CLI_TRUST_WORKSPACE": "true",
+        }
         settings = {
-            "security": {"auth": {"selectedType": "gemini-api-key"}}, "model": {"compressionThreshold": 0.05},
-            "general": {"enableAutoUpdate": False}, "privacy": {"usageStatisticsEnabled": False},
-        }  # fmt: skip
+            "security": {"auth": {"selectedType": "gemini-api-key"}},
+            "model": {"compressionThreshold": 0.05},
+            "general": {"enableAutoUpdate": False},
+            "privacy": {"usageStatisticsEnabled": False},
+        }
         self.write(".gemini/settings.json", settings)
 
     def say(self, words: str) -> str:

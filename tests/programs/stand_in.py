@@ -1,7 +1,8 @@
-"""A stand-in for the servers of models: it answers as it is told, in the four dialects that the programs speak.
+"""A stand-in for the servers of models: it answers as it is told, in the four dialects that the
+programs speak.
 
-An answer is a text, or a call ``(tool, arguments)`` of a tool of foldlog, whose name each program writes in its own
-way. A request that asks for a summary gets one that says nothing.
+An answer is a text, or a call ``(tool, arguments)`` of a tool of foldlog, whose name each program
+writes in its own way. A request that asks for a summary gets one that says nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +18,13 @@ from uuid import uuid4
 __all__ = ["StandIn", "running"]
 
 SUMMARY = "The user greeted, and work goes on."
-_MARKS = ("<analysis>", "CONTEXT CHECKPOINT", "state_snapshot", "anchored summary", "detailed prompt for continuing")
+_MARKS = (
+    "<analysis>",
+    "CONTEXT CHECKPOINT",
+    "state_snapshot",
+    "anchored summary",
+    "detailed prompt for continuing",
+)
 """What the programs write when they ask for a summary."""
 _TOKENS = 100
 _WAIT = "WaitForMcpServers"
@@ -25,8 +32,8 @@ _WAIT = "WaitForMcpServers"
 
 
 class StandIn:
-    """What the server is to answer, and what it was asked. ``tokens_once`` is the size that it says the next prompt of
-    the agent has.
+    """What the server is to answer, and what it was asked. ``tokens_once`` is the size that it says
+    the next prompt of the agent has.
     """
 
     def __init__(self, url: str) -> None:
@@ -49,18 +56,25 @@ class StandIn:
     def _answer(self, request: dict[str, Any]) -> Any:
         if _asks_for_summary(request):
             self.summaries.append(request)
-            name = "state_snapshot" if "contents" in request else "summary"  # Gemini's, and that of the others
+            # Gemini's, and that of the others
+            name = "state_snapshot" if "contents" in request else "summary"
             return f"<{name}>{SUMMARY}</{name}>"
         if not request.get("tools"):  # a title, a check of quota
             return "hello"
         self.requests.append(request)
-        if self.answers and isinstance(self.answers[0], tuple) and not _tools(request, self.answers[0][0]):
+        if (
+            self.answers
+            and isinstance(self.answers[0], tuple)
+            and not _tools(request, self.answers[0][0])
+        ):
             return (_WAIT, {})  # the program has not started the server of foldlog yet
         return self.answers.pop(0) if self.answers else "done"
 
 
 def _asks_for_summary(request: dict[str, Any]) -> bool:
-    last = json.dumps([_last_asked(request.get(key) or []) for key in ("messages", "input", "contents")])
+    last = json.dumps(
+        [_last_asked(request.get(key) or []) for key in ("messages", "input", "contents")]
+    )
     system = json.dumps([request.get(key) for key in ("systemInstruction", "system")])
     if request.get("messages") and request["messages"][0].get("role") == "system":
         system += json.dumps(request["messages"][0])
@@ -69,7 +83,9 @@ def _asks_for_summary(request: dict[str, Any]) -> bool:
 
 
 def _last_asked(messages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the last message that is no instruction: Claude Code may put those of servers of tools behind it."""
+    """Return the last message that is no instruction: Claude Code may put those of servers of tools
+    behind it.
+    """
     return [message for message in messages if message.get("role") != "system"][-1:]
 
 
@@ -87,35 +103,64 @@ def _tools(request: dict[str, Any], name: str) -> list[tuple[str, str | None]]:
     names: list[tuple[str, str | None]] = []
     for tool in request["tools"]:
         inner = tool.get("functionDeclarations", [tool])
-        names += [(one.get("name") or one.get("function", {}).get("name", ""), None) for one in inner]
+        names += [
+            (one.get("name") or one.get("function", {}).get("name", ""), None) for one in inner
+        ]
         if tool.get("type") == "namespace":
             names += [(inner["name"], tool["name"]) for inner in tool["tools"]]
-    return [(each, space) for each, space in names if each.endswith(name) and "foldlog" in f"{space}{each}"]
+    return [
+        (each, space)
+        for each, space in names
+        if each.endswith(name) and "foldlog" in f"{space}{each}"
+    ]
 
 
 def _anthropic(request: dict[str, Any], answer: Any, tokens: int) -> Any:
     if isinstance(answer, tuple):
         name, _ = _tool(request, answer[0])
-        block = {"type": "tool_use", "id": f"toolu_{len(request['messages']):06}", "name": name, "input": {}}
+        block = {
+            "type": "tool_use",
+            "id": f"toolu_{len(request['messages']):06}",
+            "name": name,
+            "input": {},
+        }
         delta = {"type": "input_json_delta", "partial_json": json.dumps(answer[1])}
     else:
         block, delta = {"type": "text", "text": ""}, {"type": "text_delta", "text": answer}
     stop = "tool_use" if isinstance(answer, tuple) else "end_turn"
-    usage = {"input_tokens": tokens, "output_tokens": 5, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0}
+    usage = {
+        "input_tokens": tokens,
+        "output_tokens": 5,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+    }
     # Claude Code takes replies with one id for one reply, and then has too few messages to compact
     message = {
-        "id": f"msg_{uuid4().hex}", "type": "message", "role": "assistant", "content": [],
-        "model": request.get("model", "claude"), "stop_reason": None, "stop_sequence": None, "usage": usage,
-    }  # fmt: skip
+        "id": f"msg_{uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "content": [],
+        "model": request.get("model", "claude"),
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": usage,
+    }
     if not request.get("stream"):
-        content = {**block, "input": answer[1]} if isinstance(answer, tuple) else {"type": "text", "text": answer}
+        content = (
+            {**block, "input": answer[1]}
+            if isinstance(answer, tuple)
+            else {"type": "text", "text": answer}
+        )
         return {**message, "content": [content], "stop_reason": stop}
     return [
         ("message_start", {"message": message}),
         ("content_block_start", {"index": 0, "content_block": block}),
         ("content_block_delta", {"index": 0, "delta": delta}),
         ("content_block_stop", {"index": 0}),
-        ("message_delta", {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 5}}),
+        (
+            "message_delta",
+            {"delta": {"stop_reason": stop, "stop_sequence": None}, "usage": {"output_tokens": 5}},
+        ),
         ("message_stop", {}),
     ]
 
@@ -124,16 +169,29 @@ def _responses(request: dict[str, Any], answer: Any, tokens: int) -> Any:
     number = len(request["input"])
     if isinstance(answer, tuple):
         name, space = _tool(request, answer[0])
-        item = {"type": "function_call", "name": name, "arguments": json.dumps(answer[1]), "call_id": f"call_{number}"}
+        item = {
+            "type": "function_call",
+            "name": name,
+            "arguments": json.dumps(answer[1]),
+            "call_id": f"call_{number}",
+        }
         item |= {} if space is None else {"namespace": space}
     else:
         content = [{"type": "output_text", "text": answer}]
         item = {"type": "message", "role": "assistant", "id": f"m{number}", "content": content}
-    used = {"input_tokens": tokens, "input_tokens_details": None, "output_tokens": 5, "output_tokens_details": None}
+    used = {
+        "input_tokens": tokens,
+        "input_tokens_details": None,
+        "output_tokens": 5,
+        "output_tokens_details": None,
+    }
     return [
         ("response.created", {"response": {"id": f"r{number}"}}),
         ("response.output_item.done", {"item": item}),
-        ("response.completed", {"response": {"id": f"r{number}", "usage": {**used, "total_tokens": tokens + 5}}}),
+        (
+            "response.completed",
+            {"response": {"id": f"r{number}", "usage": {**used, "total_tokens": tokens + 5}}},
+        ),
     ]
 
 
@@ -183,7 +241,10 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers.get("content-length") or 0)) or b"{}")
         if "count" in self.path.rpartition("/")[2]:
-            self._send(json.dumps({"input_tokens": _TOKENS, "totalTokens": _TOKENS}).encode(), "application/json")
+            self._send(
+                json.dumps({"input_tokens": _TOKENS, "totalTokens": _TOKENS}).encode(),
+                "application/json",
+            )
             return
         dialects = {
             "messages": _anthropic,
@@ -213,7 +274,9 @@ def _events(events: list[tuple[str, dict[str, Any]]], *, with_end: bool) -> byte
     lines = []
     for name, data in events:
         lines.append(
-            f"event: {name}\ndata: {json.dumps({'type': name, **data})}" if name else f"data: {json.dumps(data)}"
+            f"event: {name}\ndata: {json.dumps({'type': name, **data})}"
+            if name
+            else f"data: {json.dumps(data)}"
         )
     return ("\n\n".join([*lines, *(["data: [DONE]"] if with_end else [])]) + "\n\n").encode()
 

@@ -1,4 +1,6 @@
-"""Each real program compacts: a fact is in no prompt then, ``why`` names the compaction, ``recall`` returns it."""
+"""Each real program compacts: a fact is in no prompt then, ``why`` names the compaction, ``recall``
+returns it.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ def program(request, tmp_path):
 def answers_in(requests):
     """Return the results of the last calls that each request brings, as texts."""
     for request in requests:
-        last = next(filter(None, (request.get(name) for name in ("messages", "input", "contents"))))[-2:]
+        last = next(
+            filter(None, (request.get(name) for name in ("messages", "input", "contents")))
+        )[-2:]
         yield json.dumps(last, ensure_ascii=False)
 
 
@@ -48,9 +52,15 @@ def test_what_a_compaction_dropped_is_named_and_read_again(program):
     assert (fact["is_known"], fact["by"] is not None) == (False, True)
     assert re.search(r"condensation \d+ forgot it; its summary does not contain it", fact["reason"])
     before = len(model.requests)
-    # No server knows which session asks: Claude Code starts it before it knows with which one it goes on.
+    # No server knows which session asks: Claude Code starts it before it knows with which one it
+    # goes on.
     of = {"conversation": conversation}
-    asked = [("dropped", of), ("why", {"about": WORD, **of}), ("recall", {"query": "word", **of}), ("dropped", {})]
+    asked = [
+        ("dropped", of),
+        ("why", {"about": WORD, **of}),
+        ("recall", {"query": "word", **of}),
+        ("dropped", {}),
+    ]
     model.answers = [*asked, "end"]
     program.say("Look it up.")
     dropped, why, recalled, listed = [*answers_in(model.requests[before:])][-4:]
@@ -75,7 +85,12 @@ def test_two_programs_on_one_store_are_never_mistaken_for_one_another(tmp_path):
             program.say("Who are you?")
         for program, other in ((claude, codex), (codex, claude)):
             before = len(program.model.requests)
-            program.model.answers = [("why", {"about": "I am"}), ("dropped", {}), ("recall", {"query": "I am"}), "end"]
+            program.model.answers = [
+                ("why", {"about": "I am"}),
+                ("dropped", {}),
+                ("recall", {"query": "I am"}),
+                "end",
+            ]
             program.say("Look it up.")
             told = "".join(answers_in(program.model.requests[before:]))
             assert f"I am {other.name}." not in told

@@ -1,10 +1,12 @@
-"""What servers refuse: the rules of three forms of messages, written from their documentation and their error messages.
+"""What servers refuse: the rules of three forms of messages, written from their documentation and
+their error messages.
 
-Each function returns what is wrong with a list of messages; nothing for a list that the server accepts. They share no
-code with the product: a rule that both had wrong would not show.
+Each function returns what is wrong with a list of messages; nothing for a list that the server
+accepts. They share no code with the product: a rule that both had wrong would not show.
 
-OpenAI's rules are those of the API reference (Create chat completion) and of the schema that its client package has;
-Anthropic's those of the Messages API reference. Behind a rule that these do not say, the server's message is quoted.
+OpenAI's rules are those of the API reference (Create chat completion) and of the schema that its
+client package has; Anthropic's those of the Messages API reference. Behind a rule that these do not
+say, the server's message is quoted.
 """
 
 from __future__ import annotations
@@ -26,14 +28,17 @@ def openai_problems(messages: Any) -> list[str]:
 
 
 def reasoning_problems(messages: Any) -> list[str]:
-    """What a server refuses that takes OpenAI's chat completions, and the model's reasoning beside them."""
+    """What a server refuses that takes OpenAI's chat completions, and the model's reasoning beside
+    them.
+    """
     return list(_chat(messages, litellm=False, reasoning=True))
 
 
 def litellm_problems(messages: Any) -> list[str]:
     """What litellm refuses for some provider, or passes on to a provider that refuses it.
 
-    Beside OpenAI's form it takes thinking blocks and images in tool messages. It leaves the order of roles as it is.
+    Beside OpenAI's form it takes thinking blocks and images in tool messages. It leaves the order
+    of roles as it is.
     """
     return list(_chat(messages, litellm=True))
 
@@ -63,14 +68,17 @@ def _chat(messages: Any, *, litellm: bool, reasoning: bool = False) -> Iterator[
             yield f"{at}: unknown keys {sorted(unknown)}"  # "Extra inputs are not permitted"
         if role == "tool":
             if message.get("tool_call_id") not in waiting:
-                yield f"{at}: answers no call of the message before"  # "must be a response to a preceding message with"
+                # "must be a response to a preceding message with"
+                yield f"{at}: answers no call of the message before"
             else:
                 waiting.remove(message["tool_call_id"])
         elif waiting:
-            yield f"{at}: comes before the results of {waiting}"  # "must be followed by tool messages"
+            # "must be followed by tool messages"
+            yield f"{at}: comes before the results of {waiting}"
             waiting = []
         if litellm and not spoken and role == "assistant":
-            yield f"{at}: comes first"  # Anthropic: 'first message must use the "user" role'; Bedrock and Gemini too
+            # Anthropic: 'first message must use the "user" role'; Bedrock and Gemini too
+            yield f"{at}: comes first"
         spoken = spoken or role != "system"
         if role == "assistant" and "tool_calls" in message:
             yield from _calls(at, message["tool_calls"], seen, litellm=litellm)
@@ -85,9 +93,15 @@ def _chat(messages: Any, *, litellm: bool, reasoning: bool = False) -> Iterator[
     if waiting:
         yield f"the results of {waiting} are missing"
     if litellm:
-        marks = sum("cache_control" in part for m in messages for part in m["content"] or () if isinstance(part, dict))
+        marks = sum(
+            "cache_control" in part
+            for m in messages
+            for part in m["content"] or ()
+            if isinstance(part, dict)
+        )
         if marks > 4:
-            yield f"{marks} marks for the cache"  # "A maximum of 4 blocks with cache_control may be provided"
+            # "A maximum of 4 blocks with cache_control may be provided"
+            yield f"{marks} marks for the cache"
 
 
 def _calls(at: str, calls: Any, seen: set[str], *, litellm: bool) -> Iterator[str]:
@@ -99,18 +113,22 @@ def _calls(at: str, calls: Any, seen: set[str], *, litellm: bool) -> Iterator[st
         elif not isinstance(call["id"], str) or not call["id"] or call["id"] in seen:
             yield f"{at}: the call id {call['id']!r} is empty, or stands twice"
         elif not litellm and len(call["id"]) > 40:
-            yield f"{at}: the call id is too long"  # "string too long. Expected a string with maximum length 40"
+            # "string too long. Expected a string with maximum length 40"
+            yield f"{at}: the call id is too long"
         elif not _NAME.fullmatch(call["function"].get("name", "")):
-            yield f"{at}: the name {call['function'].get('name')!r}"  # "string does not match pattern"
+            # "string does not match pattern"
+            yield f"{at}: the name {call['function'].get('name')!r}"
         elif not isinstance(_loaded(call["function"].get("arguments")), dict):
-            yield f"{at}: arguments are no JSON object"  # litellm and vLLM: they are parsed before they are sent on
+            # litellm and vLLM: they are parsed before they are sent on
+            yield f"{at}: arguments are no JSON object"
         seen.add(call.get("id"))
 
 
 def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str]:
     if isinstance(content, str):
         if not content.strip():
-            yield f"{at}: says nothing"  # Mistral: "must have either content or"; Bedrock: "content field is empty"
+            # Mistral: "must have either content or"; Bedrock: "content field is empty"
+            yield f"{at}: says nothing"
         return
     if not isinstance(content, list) or not content:
         yield f"{at}: content is neither a text nor a list of parts"
@@ -121,19 +139,29 @@ def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str
             if not isinstance(part.get("text"), str) or not part["text"].strip():
                 yield f"{at}: an empty text"  # "text content blocks must be non-empty"
             if not litellm and part.keys() != {"type", "text"}:
-                yield f"{at}: unknown keys in a text"  # "Unknown parameter: 'messages[0].content[0].cache_control'"
-        elif role in ("system", "assistant") or (role == "tool" and not (litellm and kind == "image_url")):
-            yield f"{at}: a part of type {kind!r}"  # "Invalid value: 'image_url'. Supported values are: 'text'"
+                # "Unknown parameter: 'messages[0].content[0].cache_control'"
+                yield f"{at}: unknown keys in a text"
+        elif role in ("system", "assistant") or (
+            role == "tool" and not (litellm and kind == "image_url")
+        ):
+            # "Invalid value: 'image_url'. Supported values are: 'text'"
+            yield f"{at}: a part of type {kind!r}"
         elif kind == "image_url":
-            if not isinstance(part.get("image_url"), dict) or not isinstance(part["image_url"].get("url"), str):
+            if not isinstance(part.get("image_url"), dict) or not isinstance(
+                part["image_url"].get("url"), str
+            ):
                 yield f"{at}: an image without an address"
             elif not litellm and not _is_image(part["image_url"]["url"]):
                 yield f"{at}: an image of another type"  # "You uploaded an unsupported image"
         elif kind == "file":
             held = part.get("file")
             if not isinstance(held, dict) or not (litellm or _is_file_of_openai(held)):
-                yield f"{at}: a file of another form"  # "Missing required parameter", "Expected a PDF"
-            elif not held.keys() <= {"filename", "file_data", "file_id"} or len(held.keys() - {"filename"}) != 1:
+                # "Missing required parameter", "Expected a PDF"
+                yield f"{at}: a file of another form"
+            elif (
+                not held.keys() <= {"filename", "file_data", "file_id"}
+                or len(held.keys() - {"filename"}) != 1
+            ):
                 yield f"{at}: a file with {sorted(held)}"
         elif not litellm and kind != "input_audio":
             yield f"{at}: a part of type {kind!r}"
@@ -142,14 +170,19 @@ def _content(at: str, role: str, content: Any, *, litellm: bool) -> Iterator[str
 def _thinking(at: str, blocks: Any) -> Iterator[str]:
     for block in blocks:
         if block.get("type") == "thinking":
-            whole = block.keys() == {"type", "thinking", "signature"} and isinstance(block["thinking"], str)
+            whole = block.keys() == {"type", "thinking", "signature"} and isinstance(
+                block["thinking"], str
+            )
             whole = whole and isinstance(block["signature"], str) and bool(block["signature"])
         else:
             whole = (
-                block.get("type") == "redacted_thinking" and block.keys() == {"type", "data"} and bool(block["data"])
+                block.get("type") == "redacted_thinking"
+                and block.keys() == {"type", "data"}
+                and bool(block["data"])
             )
         if not whole:
-            yield f"{at}: thinking without its signature"  # "messages.1.content.0.thinking.signature: Field required"
+            # "messages.1.content.0.thinking.signature: Field required"
+            yield f"{at}: thinking without its signature"
 
 
 def anthropic_problems(messages: Any) -> list[str]:
@@ -170,64 +203,95 @@ def _anthropic(messages: Any) -> Iterator[str]:
         if message.keys() != {"role", "content"}:
             yield f"{at}: has {sorted(message)}"
         if role != ("assistant" if place % 2 else "user"):
-            yield f"{at}: out of turn"  # 'first message must use the "user" role', "roles must alternate"
+            # 'first message must use the "user" role', "roles must alternate"
+            yield f"{at}: out of turn"
         if isinstance(content, str):
             content = [{"type": "text", "text": content}]
         if not isinstance(content, list) or not content:
             yield f"{at}: no content"
             continue
         marks += sum("cache_control" in block for block in content)
-        answered = [block.get("tool_use_id") for block in content if block.get("type") == "tool_result"]
+        answered = [
+            block.get("tool_use_id") for block in content if block.get("type") == "tool_result"
+        ]
         if sorted(answered) != sorted(
             waiting
         ):  # "tool_use ids were found without tool_result blocks immediately after"
             yield f"{at}: has results of {answered}, and the message before calls {waiting}"
-        if answered and any(block.get("type") != "tool_result" for block in content[: len(answered)]):
+        if answered and any(
+            block.get("type") != "tool_result" for block in content[: len(answered)]
+        ):
             yield f"{at}: results come after something else"
         for block in content:
             yield from _block(at, role, block, used)
         thinks = [str(block.get("type")).endswith("thinking") for block in content]
-        if any(thinks) and not thinks[0]:  # "content.0.type: Expected `thinking` …, but found `text`"
+        # "content.0.type: Expected `thinking` …, but found `text`"
+        if any(thinks) and not thinks[0]:
             yield f"{at}: thinking after something else"
-        asked = [block["id"] for block in content if block.get("type") in ("server_tool_use", "mcp_tool_use")]
-        if asked != [block["tool_use_id"] for block in content if str(block.get("type")).endswith(_ANSWERS)]:
-            yield f"{at}: searches without results"  # "`web_search` tool use … was found without a corresponding"
+        asked = [
+            block["id"]
+            for block in content
+            if block.get("type") in ("server_tool_use", "mcp_tool_use")
+        ]
+        if asked != [
+            block["tool_use_id"] for block in content if str(block.get("type")).endswith(_ANSWERS)
+        ]:
+            # "`web_search` tool use … was found without a corresponding"
+            yield f"{at}: searches without results"
         waiting = [block["id"] for block in content if block.get("type") == "tool_use"]
     if waiting:
         yield f"the results of {waiting} are missing"
     if marks > 4:
         yield f"{marks} marks for the cache"
-    if messages and messages[-1]["role"] == "assistant" and isinstance(messages[-1]["content"], list):
+    if (
+        messages
+        and messages[-1]["role"] == "assistant"
+        and isinstance(messages[-1]["content"], list)
+    ):
         last = messages[-1]["content"][-1]
         if last["type"] == "text" and last["text"] != last["text"].rstrip():
-            yield "ends in white space"  # "final assistant content cannot end with trailing whitespace"
+            # "final assistant content cannot end with trailing whitespace"
+            yield "ends in white space"
 
 
 def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterator[str]:
     keys = block.keys() - {"cache_control"}
     match block.get("type"):
         case "text":
-            if keys != {"type", "text"} or not isinstance(block["text"], str) or not block["text"].strip():
-                yield f"{at}: an empty text"  # "text content blocks must contain non-whitespace text"
+            if (
+                keys != {"type", "text"}
+                or not isinstance(block["text"], str)
+                or not block["text"].strip()
+            ):
+                # "text content blocks must contain non-whitespace text"
+                yield f"{at}: an empty text"
         case "image":
             source = block.get("source", {})
             if role != "user" or keys != {"type", "source"}:
                 yield f"{at}: an image"
             elif source.get("type") == "base64":
-                if source.keys() != {"type", "media_type", "data"} or source["media_type"] not in IMAGES:
-                    yield f"{at}: an image of another type"  # "Input should be 'image/jpeg', 'image/png', …"
-            elif source.keys() != {"type", "url"} or not str(source["url"]).startswith(("https://", "http://")):
+                if (
+                    source.keys() != {"type", "media_type", "data"}
+                    or source["media_type"] not in IMAGES
+                ):
+                    # "Input should be 'image/jpeg', 'image/png', …"
+                    yield f"{at}: an image of another type"
+            elif source.keys() != {"type", "url"} or not str(source["url"]).startswith(
+                ("https://", "http://")
+            ):
                 yield f"{at}: an image from nowhere"  # "Only HTTPS URLs are supported"
         case "document":
             if role != "user" or not keys <= {"type", "source", "title", "context", "citations"}:
                 yield f"{at}: a document"
             elif not _is_source_of_a_document(block.get("source", {})):
-                yield f"{at}: a document from {block.get('source')}"  # "Input should be 'application/pdf'"
+                # "Input should be 'application/pdf'"
+                yield f"{at}: a document from {block.get('source')}"
         case "tool_use":
             if role != "assistant" or keys != {"type", "id", "name", "input"}:
                 yield f"{at}: a call of another form"
             elif not re.fullmatch(r"[a-zA-Z0-9_-]+", block["id"]) or block["id"] in used:
-                yield f"{at}: the call id {block['id']!r}"  # "String should match pattern", "ids must be unique"
+                # "String should match pattern", "ids must be unique"
+                yield f"{at}: the call id {block['id']!r}"
             elif not _NAME.fullmatch(block["name"]) or not isinstance(block["input"], dict):
                 yield f"{at}: the call of {block['name']!r}"
             used.add(str(block.get("id")))
@@ -240,10 +304,17 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
                 if each.get("type") not in ("text", "image", "document", "search_result"):
                     yield f"{at}: {each.get('type')!r} in a result"
                 yield from _block(at, role, each, used)
-            if block.get("is_error") and (not inner or any(each.get("type") != "text" for each in inner)):
-                yield f"{at}: an error without a text alone"  # 'all content must be type "text" if "is_error" is true'
+            if block.get("is_error") and (
+                not inner or any(each.get("type") != "text" for each in inner)
+            ):
+                # 'all content must be type "text" if "is_error" is true'
+                yield f"{at}: an error without a text alone"
         case "search_result" if role == "user":
-            told = [block.get("source"), block.get("title"), *(each.get("text") for each in block.get("content", []))]
+            told = [
+                block.get("source"),
+                block.get("title"),
+                *(each.get("text") for each in block.get("content", [])),
+            ]
             if not keys <= {"type", "source", "title", "content", "citations"} or None in told:
                 yield f"{at}: a result of a search of one's own"  # "Field required"
         case "container_upload" if role == "user":
@@ -251,15 +322,21 @@ def _block(at: str, role: Any, block: dict[str, Any], used: set[str]) -> Iterato
                 yield f"{at}: a file for a container"
         case "mcp_tool_use" if role == "assistant":
             if keys != {"type", "id", "name", "input", "server_name"}:
-                yield f"{at}: a call of a server's tool"  # "mcp_tool_use.server_name: Field required"
+                # "mcp_tool_use.server_name: Field required"
+                yield f"{at}: a call of a server's tool"
         case "mcp_tool_result" if role == "assistant":
             if keys != {"type", "tool_use_id", "content", "is_error"}:
                 yield f"{at}: a result of a server's tool"
         case "server_tool_use" if role == "assistant":
-            if keys - {"caller"} != {"type", "id", "name", "input"} or not str(block["id"]).startswith("srvtoolu_"):
-                yield f"{at}: a call of a server's tool"  # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
+            if keys - {"caller"} != {"type", "id", "name", "input"} or not str(
+                block["id"]
+            ).startswith("srvtoolu_"):
+                # "String should match pattern '^srvtoolu_[a-zA-Z0-9_]+$'"
+                yield f"{at}: a call of a server's tool"
         case "web_search_tool_result" if role == "assistant":
-            if keys != {"type", "tool_use_id", "content"} or not isinstance(block["content"], list | dict):
+            if keys != {"type", "tool_use_id", "content"} or not isinstance(
+                block["content"], list | dict
+            ):
                 yield f"{at}: a result of a search"
         case "thinking" | "redacted_thinking" if role == "assistant":
             yield from _thinking(at, [block])
@@ -284,7 +361,11 @@ def _is_file_of_openai(held: dict[str, Any]) -> bool:
     if "file_id" in held:
         return held.keys() == {"file_id"} and isinstance(held["file_id"], str)
     data = held.get("file_data")
-    return bool(held.get("filename")) and isinstance(data, str) and data.startswith("data:application/pdf;base64,")
+    return (
+        bool(held.get("filename"))
+        and isinstance(data, str)
+        and data.startswith("data:application/pdf;base64,")
+    )
 
 
 def _is_json(value: Any) -> bool:
@@ -338,23 +419,32 @@ def _responses(items: Any) -> Iterator[str]:
                 elif not item["content"].strip():
                     yield f"{at}: says nothing"
             case "user":
-                if item.keys() != {"role", "content"} or not isinstance(item["content"], list) or not item["content"]:
+                if (
+                    item.keys() != {"role", "content"}
+                    or not isinstance(item["content"], list)
+                    or not item["content"]
+                ):
                     yield f"{at}: a message of another form"
                 for part in item["content"]:
                     yield from _input_part(at, part)
                 if waiting:
-                    yield f"{at}: comes before the results of {waiting}"  # "No tool output found for function call"
+                    # "No tool output found for function call"
+                    yield f"{at}: comes before the results of {waiting}"
             case "function_call":
                 if item.keys() != {"type", "call_id", "name", "arguments"}:
                     yield f"{at}: a call of another form"
                 elif not 0 < len(item["call_id"]) <= 64 or item["call_id"] in used:
                     yield f"{at}: the call id {item['call_id']!r}"  # "string too long", "Duplicate"
-                elif not _NAME.fullmatch(item["name"]) or not isinstance(_loaded(item["arguments"]), dict):
+                elif not _NAME.fullmatch(item["name"]) or not isinstance(
+                    _loaded(item["arguments"]), dict
+                ):
                     yield f"{at}: the call of {item['name']!r}"
                 used.add(item["call_id"])
                 waiting.append(item["call_id"])
             case "custom_tool_call":
-                if item.keys() != {"type", "call_id", "name", "input"} or not isinstance(item["input"], str):
+                if item.keys() != {"type", "call_id", "name", "input"} or not isinstance(
+                    item["input"], str
+                ):
                     yield f"{at}: a call of another form"
                 elif not 0 < len(item["call_id"]) <= 64 or item["call_id"] in used:
                     yield f"{at}: the call id {item['call_id']!r}"
@@ -376,13 +466,17 @@ def _responses(items: Any) -> Iterator[str]:
             case "reasoning":
                 if not item.keys() <= {"type", "id", "summary", "content", "encrypted_content"}:
                     yield f"{at}: has {sorted(item)}"
-                elif not isinstance(item.get("id"), str) or not isinstance(item.get("summary"), list):
-                    yield f"{at}: no id or no summary"  # "Missing required parameter: 'input[0].summary'"
+                elif not isinstance(item.get("id"), str) or not isinstance(
+                    item.get("summary"), list
+                ):
+                    # "Missing required parameter: 'input[0].summary'"
+                    yield f"{at}: no id or no summary"
                 if (
                     following.get("type") not in ("reasoning", "function_call", "custom_tool_call")
                     and following.get("role") != "assistant"
                 ):
-                    yield f"{at}: nothing follows it"  # "provided without its required following item"
+                    # "provided without its required following item"
+                    yield f"{at}: nothing follows it"
             case _:
                 yield f"{at}: an item of another type"
     if waiting:
@@ -398,7 +492,11 @@ def _input_part(at: str, part: Any) -> Iterator[str]:
             if len(part) != 3 or not _is_image(url):
                 yield f"{at}: an image of another type"
         case {"type": "input_file"}:
-            if part.keys() not in ({"type", "filename", "file_data"}, {"type", "file_url"}, {"type", "file_id"}):
+            if part.keys() not in (
+                {"type", "filename", "file_data"},
+                {"type", "file_url"},
+                {"type", "file_id"},
+            ):
                 yield f"{at}: a file with {sorted(part)}"
         case _:
             yield f"{at}: a part {part}"

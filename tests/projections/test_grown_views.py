@@ -1,4 +1,6 @@
-"""A View goes on with what its own process appended, without a question, and with what others did all the same."""
+"""A View goes on with what its own process appended, without a question, and with what others did
+all the same.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,15 @@ import pytest
 
 from benchmarks.counts import traced
 from foldlog.eventstore import ANY_VERSION, Store, VersionConflict, open_store
-from foldlog.eventstore.events import Action, Annotation, CondensationAction, Event, Message, Observation, Retraction
+from foldlog.eventstore.events import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+)
 from foldlog.eventstore.log import writing
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.projections import View, Views
@@ -61,7 +71,11 @@ def reads(asked: list[str], work: Callable[[], object]) -> list[str]:
 def test_what_this_process_appended_is_folded_in_without_a_question(store: Store, asked: list[str]):
     views = watched(store)
     append(store, *said("c"), Annotation(name="note", data=1))
-    append(store, Action(tool="run", arguments={"n": [1]}, call_id="x"), Observation(content="d", call_id="x"))
+    append(
+        store,
+        Action(tool="run", arguments={"n": [1]}, call_id="x"),
+        Observation(content="d", call_id="x"),
+    )
     assert reads(asked, lambda: views.current("c")) == []
     view = views.current("c")
     assert [event.id for event in view] == [0, 1, 2, 3, 5, 6]
@@ -91,7 +105,9 @@ def test_a_condensation_and_a_retraction_come_into_a_view_that_grew(store: Store
     assert len(grown.condensations) == 1
     append(store, Retraction(version=4))
     assert views.current("c") == folded(store)
-    assert grown.then(list(store.events("c", start=grown.version))) == folded(store), "it has its past"
+    assert grown.then(list(store.events("c", start=grown.version))) == folded(store), (
+        "it has its past"
+    )
 
 
 def test_a_view_that_no_store_keeps_revisions_of_meets_structural_events_too(store: Store):
@@ -116,7 +132,9 @@ def test_what_others_appended_in_between_is_read(store: Store, tmp_path: Path):
 
 
 def test_another_store_on_the_same_recorder_is_noticed(store: Store):
-    """The other one finds the conversation in a transaction that writes nothing: the next rows are not noted there."""
+    """The other one finds the conversation in a transaction that writes nothing: the next rows are
+    not noted there.
+    """
     other = Store(store._recorder)
     views = Views(other)
     append(store, *said("ours"))
@@ -133,7 +151,9 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
     views = watched(store)
     writing, path = store.database.recorder._writing, tmp_path / "history.db"
     statement = "UPDATE conversations SET redactions = coalesce(redactions, 0) + 1"
-    writing.connection = FollowedBy(writing.connection, "COMMIT", committed_by_another(str(path), statement))
+    writing.connection = FollowedBy(
+        writing.connection, "COMMIT", committed_by_another(str(path), statement)
+    )
     append(store, *said("c"))
     assert store.database.recorder.left is None
     append(store, *said("d"))
@@ -144,7 +164,9 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
 
 
 def test_a_transaction_in_progress_is_not_seen(store: Store):
-    """A View of another thread has what is committed, though this transaction has inserted its events."""
+    """A View of another thread has what is committed, though this transaction has inserted its
+    events.
+    """
     views = watched(store)
     seen: list[View] = []
 
@@ -165,7 +187,9 @@ def test_a_transaction_in_progress_is_not_seen(store: Store):
     assert views.current("c") == before
 
 
-def test_rows_that_were_rolled_back_come_into_no_view(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_rows_that_were_rolled_back_come_into_no_view(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     views = watched(store)
 
     end = WriteTransaction.end
@@ -200,7 +224,9 @@ def test_a_view_of_what_was_rolled_back_does_not_go_on(store: Store):
     assert views.current("c") == folded(store)
 
 
-def test_many_or_large_appends_are_read_from_the_store(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_many_or_large_appends_are_read_from_the_store(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     views = watched(store)
     for n in range(writing._RECENT_MAX + 2):
         append(store, *said(str(n)))

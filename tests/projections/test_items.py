@@ -50,5 +50,7 @@ def test_of_many_threads_only_one_grows_a_list() -> None:
         grown.append(start.plus([said(number)] * number))
 
     at_once(grow, range(1, 9))
-    assert sorted([event.id for event in items] for items in grown) == [[0, *[n] * n] for n in range(1, 9)]
+    assert sorted([event.id for event in items] for items in grown) == [
+        [0, *[n] * n] for n in range(1, 9)
+    ]
     assert len({id(items._events) for items in grown}) == 8

@@ -56,7 +56,10 @@ def test_each_kind_has_its_role():
         {"role": "assistant", "content": "hello"},
         {
             "role": "user",
-            "content": [{"type": "text", "text": "it is noon"}, {"type": "text", "text": 'bell:\n{"rang": 12}'}],
+            "content": [
+                {"type": "text", "text": "it is noon"},
+                {"type": "text", "text": 'bell:\n{"rang": 12}'},
+            ],
         },
     ], "what another runtime's format alone knows is not sent"
 
@@ -73,7 +76,9 @@ def test_what_the_user_did_is_told_and_is_no_call():
     got = Observation(id=2, content="a.py", cause=1)
     silent = Action(id=3, tool="recall", source="environment")
     knowledge = Observation(id=4, content="a is new", cause=3)
-    view = View.from_events([Message(id=0, content="hi", source="user"), ran, got, silent, knowledge])
+    view = View.from_events(
+        [Message(id=0, content="hi", source="user"), ran, got, silent, knowledge]
+    )
     for dialect in ("openai", "litellm", "anthropic"):
         (message,) = view.to_messages(dialect=dialect)
         assert message["role"] == "user"
@@ -98,7 +103,9 @@ def test_late_answers_come_up_to_their_calls():
     ]
 
 
-@pytest.mark.parametrize("between", [(), (Message(source="user", content="hurry"),)], ids=["results", "user"])
+@pytest.mark.parametrize(
+    "between", [(), (Message(source="user", content="hurry"),)], ids=["results", "user"]
+)
 def test_calls_of_one_response_are_one_message_whatever_stands_between_them(between):
     events = [
         Message(source="user", content="read both"),
@@ -119,18 +126,41 @@ def test_calls_of_one_response_are_one_message_whatever_stands_between_them(betw
         "thinking_blocks": [SIGNED],
     }
     assert [first["content"], second["content"]] == ["first", "second"]
-    assert [message["content"] for message in rest] == [*(event.content for event in between), "done"]
+    assert [message["content"] for message in rest] == [
+        *(event.content for event in between),
+        "done",
+    ]
     _, said, told, _ = view.to_messages("anthropic")
-    assert [block["type"] for block in said["content"]] == ["thinking", "text", "tool_use", "tool_use"]
-    assert [block["type"] for block in told["content"]] == ["tool_result", "tool_result", *("text" for _ in between)]
+    assert [block["type"] for block in said["content"]] == [
+        "thinking",
+        "text",
+        "tool_use",
+        "tool_use",
+    ]
+    assert [block["type"] for block in told["content"]] == [
+        "tool_result",
+        "tool_result",
+        *("text" for _ in between),
+    ]
     assert view.rendered("anthropic")[1].positions == (1, len(events) - 3)
 
 
-@pytest.mark.parametrize("between", [call("c", response_id="s"), Message(source="agent", content="hm")], ids=repr)
+@pytest.mark.parametrize(
+    "between", [call("c", response_id="s"), Message(source="agent", content="hm")], ids=repr
+)
 def test_another_reply_ends_the_calls_of_a_response(between):
-    events = [call("a", response_id="r"), answer("a"), between, call("b", response_id="r"), answer("b"), answer("c")]
+    events = [
+        call("a", response_id="r"),
+        answer("a"),
+        between,
+        call("b", response_id="r"),
+        answer("b"),
+        answer("c"),
+    ]
     told = messages(*(replace(event, id=place) for place, event in enumerate(events)))
-    assert [[made["id"] for made in m.get("tool_calls", ())] for m in told if m["role"] == "assistant"] == [
+    assert [
+        [made["id"] for made in m.get("tool_calls", ())] for m in told if m["role"] == "assistant"
+    ] == [
         ["a"],
         ["c"] if isinstance(between, Action) else [],
         ["b"],
@@ -152,7 +182,12 @@ def test_a_call_without_an_id_gets_one_and_one_that_repeats_an_id_gets_another()
 
 
 def test_an_id_that_is_made_is_not_one_that_is_there():
-    events = [call("call_2"), answer("call_2"), Action(tool="run"), Observation(content="done", cause=2)]
+    events = [
+        call("call_2"),
+        answer("call_2"),
+        Action(tool="run"),
+        Observation(content="done", cause=2),
+    ]
     ids = [made["id"] for message in messages(*events) for made in message.get("tool_calls", ())]
     assert ids == ["call_2", "call_2_"]
 
@@ -172,7 +207,9 @@ def test_a_summary_is_a_user_message_and_neighbouring_user_messages_are_one():
         Message(source="user", content="hi"),
         Message(source="user", content=({"type": "text", "text": "look"}, image)),
         Message(source="agent", content="I see"),
-        CondensationAction(forgotten_event_ids=(2,), summary="a picture was seen", summary_offset=2),
+        CondensationAction(
+            forgotten_event_ids=(2,), summary="a picture was seen", summary_offset=2
+        ),
     ) == [
         {
             "role": "user",
@@ -200,7 +237,9 @@ def test_each_message_says_of_which_events_it_was_made():
             call("lost"),
             call("a", response_id="r"),
             call("b", response_id="r"),
-            answer("a", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]),
+            answer(
+                "a", [{"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}]
+            ),
             answer("b"),
             Message(source="user", content="more"),
             Message(source="user", content="and more"),

@@ -1,4 +1,6 @@
-"""Taking events back: the View of an earlier version again, reversible, without answering a request."""
+"""Taking events back: the View of an earlier version again, reversible, without answering a
+request.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ def test_the_view_is_again_what_it_was(history: History):
     history.append(Message(source="user", content="another way"))
     assert ids(history.view()) == [0, 1, 7]
     assert [event.id for event in history.events()] == list(range(8))
-    retraction = Retraction(id=6, version=2, reason="the user went back", timestamp=recorded.recorded_at)
+    retraction = Retraction(
+        id=6, version=2, reason="the user went back", timestamp=recorded.recorded_at
+    )
     assert recorded.event == retraction
 
 
@@ -50,7 +54,10 @@ def test_a_retraction_answers_no_request(history: History):
 
 def test_what_takes_nothing_back_is_refused(history: History):
     for version in (6, 7, 2**70):
-        with pytest.raises(InvalidEvent, match=f"no event {version} to take back: its newest event is 5; give 0 to 5"):
+        with pytest.raises(
+            InvalidEvent,
+            match=f"no event {version} to take back: its newest event is 5; give 0 to 5",
+        ):
             history.retract(version)
     for version in (-1, None, 1.0, True):
         with pytest.raises(InvalidEvent, match="whole number from 0"):
@@ -73,7 +80,9 @@ def test_the_past_of_a_view_has_every_event_however_it_was_folded(history: Histo
     events = [Message(source="user", content=word) for word in "abcdef"]
     view = View.from_events(events[:2]).then(events[2:3]).then(events[3:])
     for start, stop in ((0, 6), (2, 4), (1, 3), (5, 6), (3, 3)):
-        assert [event.content for event in view.state.past.events(start, stop)] == [*"abcdef"[start:stop]]
+        assert [event.content for event in view.state.past.events(start, stop)] == [
+            *"abcdef"[start:stop]
+        ]
     stored = history.view().then([Message(source="user", content="new")])
     whole = list(history.events())
     assert [*stored.state.past.events(0, stored.version)][: len(whole)] == whole
@@ -87,15 +96,22 @@ def test_why_an_event_was_taken_back(history: History):
     assert (why.fate, why.forgotten_at) == ("taken back", 8)
     assert isinstance(why.by, Retraction)
     assert (why.by.id, why.by.version, why.by.reason) == (7, 5, "the user went back")
-    assert why.reason == "retraction 7 took it back, at version 8: the View was again that of version 5"
+    assert (
+        why.reason
+        == "retraction 7 took it back, at version 8: the View was again that of version 5"
+    )
     assert history.why(-8).reason == why.reason, "its summary went with the condensation"
     assert history.why(1).fate == "shown"
 
 
 def test_why_and_difference_pass_over_condensations_that_were_taken_back(history: History):
-    history.append(CondensationAction(forgotten_event_ids=[1], summary="taken back", summary_offset=0))
+    history.append(
+        CondensationAction(forgotten_event_ids=[1], summary="taken back", summary_offset=0)
+    )
     history.retract(6)
-    history.append(CondensationAction(forgotten_event_ids=[1, 2], summary="stays", summary_offset=0))
+    history.append(
+        CondensationAction(forgotten_event_ids=[1, 2], summary="stays", summary_offset=0)
+    )
     why = history.why(1)
     assert why.by is not None
     assert why.by.id == 8
@@ -103,4 +119,6 @@ def test_why_and_difference_pass_over_condensations_that_were_taken_back(history
     assert why.stands_in.content == "stays"
     difference = history.difference(6, 9)
     assert [event.id for event in difference.left] == [1, 2]
-    assert [(one.condensation.id, [event.id for event in one.events]) for one in difference.summarized] == [(8, [1, 2])]
+    assert [
+        (one.condensation.id, [event.id for event in one.events]) for one in difference.summarized
+    ] == [(8, [1, 2])]

@@ -80,7 +80,13 @@ def test_a_record_that_cannot_be_read_says_so(body: bytes):
 def calls(start: int, pairs: int) -> Iterator[Event]:
     for event_id in range(start, start + 2 * pairs, 2):
         call_id = f"call_{event_id}"
-        yield Action(id=event_id, tool="run", call_id=call_id, response_id=call_id, arguments={"command": "x" * 900})
+        yield Action(
+            id=event_id,
+            tool="run",
+            call_id=call_id,
+            response_id=call_id,
+            arguments={"command": "x" * 900},
+        )
         yield Observation(id=event_id + 1, content="x" * 900, call_id=call_id, cause=event_id)
 
 
@@ -91,7 +97,9 @@ def stacked(condensations: int) -> Iterator[Event]:
         yield from calls(event_id, 3)
         ids = tuple(range(event_id, event_id + 6))
         event_id += 6
-        yield CondensationAction(id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=nth)
+        yield CondensationAction(
+            id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=nth
+        )
         event_id += 1
 
 
@@ -117,7 +125,9 @@ def usual(condensations: int) -> Iterator[Event]:
         yield from calls(event_id, 30)
         ids = (*summary, *range(event_id, event_id + 60))
         event_id += 60
-        yield CondensationAction(id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=1)
+        yield CondensationAction(
+            id=event_id, forgotten_event_ids=ids, summary="so far", summary_offset=1
+        )
         summary = (-(event_id + 2),)
         event_id += 1
 

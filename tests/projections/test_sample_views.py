@@ -1,4 +1,6 @@
-"""Real histories: every version of every View, through the store, is the fold of the log up to there."""
+"""Real histories: every version of every View, through the store, is the fold of the log up to
+there.
+"""
 
 from __future__ import annotations
 
@@ -27,15 +29,20 @@ def check(events: list[Event]) -> None:
         for version in range(len(events) + 1):
             assert reader.at("c", version) == slowly
             assert shown_at(lives, version) == [event.id for event in slowly]
-            sent = {slowly[place].id for place in slowly.fit_positions if not is_unseen(slowly[place])}
-            assert {event.id for event in slowly if lives.of(event.id).at(version) == "sent"} == sent
+            sent = {
+                slowly[place].id for place in slowly.fit_positions if not is_unseen(slowly[place])
+            }
+            assert {
+                event.id for event in slowly if lives.of(event.id).at(version) == "sent"
+            } == sent
             slowly = slowly.then(events[version : version + 1])
         assert writer.current("c") == View.from_events(events)
         writer.rebuild("c")
         assert reader.current("c") == View.from_events(events)
         assert audit(store, "c").findings == ()
         prompt = ESTIMATE.token_sums(slowly)[-1]
-        assert 0.9 * prompt - 100 <= lives.sizes[-1] <= 1.15 * prompt + 100  # the tokens of events, and of their prompt
+        # the tokens of events, and of their prompt
+        assert 0.9 * prompt - 100 <= lives.sizes[-1] <= 1.15 * prompt + 100
 
 
 def test_the_shipped_history():

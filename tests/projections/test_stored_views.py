@@ -10,7 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from foldlog.eventstore import ANY_VERSION, KeyRing, KeyUnavailable, ReadTransaction, Store, open_store
+from foldlog.eventstore import (
+    ANY_VERSION,
+    KeyRing,
+    KeyUnavailable,
+    ReadTransaction,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.errors import StoreUnusable, UnknownEventType
 from foldlog.eventstore.events import (
     Action,
@@ -28,7 +35,14 @@ from foldlog.eventstore.events import (
 from foldlog.eventstore.log.finding import Generation
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.recorders.types import Record
-from foldlog.projections import NoSuchEvent, NoSuchVersion, View, Views, audit, views as views_module
+from foldlog.projections import (
+    NoSuchEvent,
+    NoSuchVersion,
+    View,
+    Views,
+    audit,
+    views as views_module,
+)
 from foldlog.projections.stored.loading import CHUNK, StoredPast, fold_log
 from foldlog.projections.stored.revision import EMPTY_FOLD, ViewFold
 from foldlog.projections.stored.revision_codec import CODE, PROJECTION
@@ -47,9 +61,13 @@ def said(*texts: str) -> list[Event]:
     return [Message(source="user", content=text) for text in texts]
 
 
-def forget(*ids: int, summary: str | None = None, offset: int | None = None, reason: str = "") -> CondensationAction:
+def forget(
+    *ids: int, summary: str | None = None, offset: int | None = None, reason: str = ""
+) -> CondensationAction:
     metadata = {"reason": reason} if reason else {}
-    return CondensationAction(forgotten_event_ids=ids, summary=summary, summary_offset=offset, metadata=metadata)
+    return CondensationAction(
+        forgotten_event_ids=ids, summary=summary, summary_offset=offset, metadata=metadata
+    )
 
 
 def append(store: Store, *events: Event) -> None:
@@ -96,7 +114,9 @@ def test_making_views_changes_nothing_until_they_are_registered(store: Store):
     assert audit(store, "c").findings == ()
 
 
-def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(store: Store, monkeypatch: pytest.MonkeyPatch):
+def test_a_view_of_the_past_begins_at_a_revision_that_is_only_in_memory(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+):
     views, other = Views(store), Views(store)
     for first in range(0, 40 * 101, 101):
         append(store, *said(*["x"] * 100), forget(*range(first, first + 95)))
@@ -122,7 +142,9 @@ def test_a_view_of_the_past_takes_no_revision_of_an_erased_conversation_with_its
     views.current("c")
     erase(store, "c", reason="asked to")
     new = Generation(replaces_erased=True)
-    store.append("c", [*said("d", "e", "f"), forget(1), *said("g", "h")], expected_version=0, generation=new)
+    store.append(
+        "c", [*said("d", "e", "f"), forget(1), *said("g", "h")], expected_version=0, generation=new
+    )
     version = store.version("c") - 1
     assert ids(views.at("c", version)) == ids(Views(store).at("c", version))
 
@@ -168,7 +190,10 @@ def test_a_history_that_is_imported_in_many_parts_has_all_its_revisions(store: S
     events: list[Event] = []
     for _ in range(120):
         start = len(events)
-        events += [*said(*"abcdefghijklmnopqrs"), forget(*range(start + 2, start + 19), summary="s", offset=2)]
+        events += [
+            *said(*"abcdefghijklmnopqrs"),
+            forget(*range(start + 2, start + 19), summary="s", offset=2),
+        ]
     store.ingest("c", iter(events))
     assert len(records(store)) == 120
     assert views.current("c") == View.from_events(store.events("c"))
@@ -198,7 +223,9 @@ def test_an_unknown_structural_event_stops_the_view_and_not_the_log(store: Store
     views = Views(store)
     store.register(views)
     append(store, *said("a", "b"))
-    pin = UnknownEvent(stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True)
+    pin = UnknownEvent(
+        stored_kind="pin", stored_schema=1, body=b'{"kind":"pin"}', is_structural=True
+    )
     append(store, pin)
     append(store, forget(0))
     with pytest.raises(UnknownEventType, match="event 2 is of kind 'pin'"):
@@ -223,7 +250,9 @@ def test_others_read_and_write_during_a_rebuild(store: Store, monkeypatch: pytes
 
     with reading(store, "c") as snapshot:
         (first, *_) = snapshot.records(PROJECTION)
-    store.project("c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)]))
+    store.project(
+        "c", lambda writable: writable.put_records(PROJECTION, [first._replace(version=3)])
+    )
 
     monkeypatch.setattr(views_module, "fold_whole", fold_and_append)
     assert views.rebuild("c") == 31
@@ -237,7 +266,10 @@ def test_revisions_of_another_version_of_the_fold_are_made_again(store: Store):
     store.register(views)
     append(store, *said("a", "b"), forget(0), *said("c"), forget(1))
     with reading(store, "c") as snapshot:
-        old = [record._replace(code=2, body=b'{"kept":[0,1]}') for record in snapshot.records(PROJECTION)]
+        old = [
+            record._replace(code=2, body=b'{"kept":[0,1]}')
+            for record in snapshot.records(PROJECTION)
+        ]
     store.project("c", lambda writable: writable.put_records(PROJECTION, old))
     views = Views(store)
     assert ids(views.current("c")) == [3]
@@ -288,18 +320,34 @@ def views(store: Store) -> Views:
     "event_id, told, reason",
     [
         (0, ("shown", True, None, None), "the View shows it at index 0"),
-        (8, ("shown", False, None, None), "its call or another call of the same response has no observation"),
+        (
+            8,
+            ("shown", False, None, None),
+            "its call or another call of the same response has no observation",
+        ),
         (2, ("forgotten", False, 5, "it ran"), "condensation 5 forgot it at version 6"),
-        (summary_id(5), ("forgotten", False, 7, "it ran, then b"), "condensation 7 forgot it at version 8"),
+        (
+            summary_id(5),
+            ("forgotten", False, 7, "it ran, then b"),
+            "condensation 7 forgot it at version 8",
+        ),
         (3, ("never shown", False, None, None), "annotations are never shown to a model"),
-        (5, ("never shown", False, None, None), "requests and retractions change a View; a View never shows them"),
+        (
+            5,
+            ("never shown", False, None, None),
+            "requests and retractions change a View; a View never shows them",
+        ),
     ],
 )
-def test_why_an_event_is_shown_or_not(views: Views, event_id: int, told: tuple[object, ...], reason: str):
+def test_why_an_event_is_shown_or_not(
+    views: Views, event_id: int, told: tuple[object, ...], reason: str
+):
     why = views.why("c", event_id)
     assert (why.fate, why.sent, why.by and why.by.id, why.summary and why.summary.content) == told
     assert why.reason.endswith(reason)
-    assert (why.stands_in is not None) == (why.forgotten_at is not None) == (why.fate == "forgotten")
+    assert (
+        (why.stands_in is not None) == (why.forgotten_at is not None) == (why.fate == "forgotten")
+    )
     assert why.stands_in is None or why.stands_in.content == "it ran, then b"
 
 
@@ -317,7 +365,11 @@ def test_what_entered_left_and_was_summarized(views: Views):
     assert [event.id for event in difference.entered] == [summary_id(7), 6, 8, 9]
     assert [event.id for event in difference.left] == [1, 2, 4]
     assert [
-        (summarized.condensation.id, summarized.summary.content, [event.id for event in summarized.events])
+        (
+            summarized.condensation.id,
+            summarized.summary.content,
+            [event.id for event in summarized.events],
+        )
         for summarized in difference.summarized
     ] == [(5, "it ran", [1, 2]), (7, "it ran, then b", [4])]
     assert (difference.before, difference.after) == (5, 10)
@@ -325,7 +377,9 @@ def test_what_entered_left_and_was_summarized(views: Views):
 
 @pytest.mark.parametrize("format", ["openhands-v0", "openhands-v1"])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, format: str, sign: int):
+def test_an_imported_condensation_may_name_numbers_of_any_size(
+    store: Store, format: str, sign: int
+):
     def origin(number: int) -> Origin:
         return Origin(format=format, id=number)
 
@@ -333,9 +387,14 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, for
         Message(source="user", content="a", origin=origin(0)),
         Message(source="user", content="b", origin=origin(10**30)),
         CondensationAction(
-            forgotten_event_ids=(10**25, 10**30), summary="S", summary_offset=sign * 10**40, origin=origin(1)
+            forgotten_event_ids=(10**25, 10**30),
+            summary="S",
+            summary_offset=sign * 10**40,
+            origin=origin(1),
         ),
-        CondensationAction(forgotten_events_start_id=2, forgotten_events_end_id=10**35, origin=origin(2)),
+        CondensationAction(
+            forgotten_events_start_id=2, forgotten_events_end_id=10**35, origin=origin(2)
+        ),
         Message(source="user", content="c", origin=origin(3)),
     ]
     views = Views(store)
@@ -347,7 +406,10 @@ def test_an_imported_condensation_may_name_numbers_of_any_size(store: Store, for
     assert not audit(store, "c2").findings
     if format == "openhands-v0":
         why = views.why("c2", 4)
-        assert (why.fate, why.reason) == ("never shown", "imported condensation 3 forgot its source id before it came")
+        assert (why.fate, why.reason) == (
+            "never shown",
+            "imported condensation 3 forgot its source id before it came",
+        )
 
 
 # --- audit ---
@@ -395,11 +457,16 @@ def test_a_revision_whose_bytes_were_changed_in_the_file_is_found_and_not_used(t
         append(store, *said("a", "b", "c"), forget(0), forget(1))
     database = sqlite3.connect(path)
     with database:
-        database.execute("UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5")
+        database.execute(
+            "UPDATE records SET body = CAST('{\"kept\":[0]}' AS BLOB) WHERE version = 5"
+        )
     database.close()
     with open_store(f"sqlite:///{path}") as store:
         (finding,) = audit(store, "c").findings
-        assert (finding.version, finding.problem) == (5, "its bytes were changed after it was stored")
+        assert (finding.version, finding.problem) == (
+            5,
+            "its bytes were changed after it was stored",
+        )
         assert ids(Views(store).current("c")) == [2]
         store.register(Views(store))
         append(store, CondensationRequest())
@@ -458,7 +525,9 @@ def test_a_history_that_forgets_nothing_is_folded_in_ever_larger_chunks(store: S
     store.ingest("c", iter(said("word") * 20_000))
     with reading(store, "c") as snapshot:
         past = StoredPast(snapshot)
-        chunks = [folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)]
+        chunks = [
+            folded.version for folded, _ in fold_log(snapshot, EMPTY_FOLD, snapshot.version, past)
+        ]
     assert chunks[:2] == [CHUNK, 2 * CHUNK]
     assert chunks[-1] == 20_000
     assert len(chunks) < 15

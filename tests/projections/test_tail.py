@@ -103,7 +103,9 @@ def test_the_tail_of_a_log_reads_nothing_else(long: str, rows_read: Callable[[],
         assert rows_read() >= LONG
 
 
-def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(long: str, rows_read: Callable[[], int]):
+def test_what_is_popped_is_taken_back_and_a_view_in_memory_is_not_read_again(
+    long: str, rows_read: Callable[[], int]
+):
     for n in range(1, 6):
         with foldlog.open(long) as opened:
             assert ids(opened["c1"].pop()) == [LONG - n]
@@ -139,7 +141,9 @@ def test_a_pop_stops_at_a_summary_and_at_the_beginning(histories: Histories):
 def test_a_summary_alone_is_not_popped(histories: Histories):
     history = histories["c1"]
     history.append(said(*"abcd"))
-    history.append(CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="all", summary_offset=0))
+    history.append(
+        CondensationAction(forgotten_event_ids=[0, 1, 2, 3], summary="all", summary_offset=0)
+    )
     assert ids(history.view().tail(5)) == [-6]
     assert history.pop() == ()
     assert history.version() == 5

@@ -20,11 +20,17 @@ from tests.said import ids
 
 
 def said(*texts: str) -> list[Event]:
-    return [Message(id=event_id, source="user", content=text) for event_id, text in enumerate(texts)]
+    return [
+        Message(id=event_id, source="user", content=text) for event_id, text in enumerate(texts)
+    ]
 
 
-def forget(event_id: int, *ids: int, summary: str | None = None, offset: int | None = None) -> CondensationAction:
-    return CondensationAction(id=event_id, forgotten_event_ids=ids, summary=summary, summary_offset=offset)
+def forget(
+    event_id: int, *ids: int, summary: str | None = None, offset: int | None = None
+) -> CondensationAction:
+    return CondensationAction(
+        id=event_id, forgotten_event_ids=ids, summary=summary, summary_offset=offset
+    )
 
 
 def test_a_view_is_a_sequence_of_events():
@@ -50,26 +56,37 @@ def test_a_view_cannot_be_changed():
 
 
 def test_events_that_are_in_no_conversation_yet_get_the_next_ids():
-    view = View.from_events([Message(source="user", content="a"), Message(source="user", content="b")])
+    view = View.from_events(
+        [Message(source="user", content="a"), Message(source="user", content="b")]
+    )
     assert ids(view.then([Message(source="user", content="c")])) == [0, 1, 2]
 
 
 def test_events_with_a_gap_are_no_conversation():
     with pytest.raises(InvalidEvent, match="2 events with ids 5 to 6 do not follow version 0"):
-        View.from_events([Message(id=5, source="user", content="a"), Message(id=6, source="user", content="b")])
+        View.from_events(
+            [Message(id=5, source="user", content="a"), Message(id=6, source="user", content="b")]
+        )
 
 
 @pytest.mark.parametrize("later", [(), (Retraction(id=2, version=1),)], ids=["last", "taken back"])
 @pytest.mark.parametrize("shown", [True, False])
-def test_an_unknown_event_that_changes_a_view_is_not_passed_over(shown: bool, later: tuple[Event, ...]):
-    unknown = UnknownEvent(id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown)
+def test_an_unknown_event_that_changes_a_view_is_not_passed_over(
+    shown: bool, later: tuple[Event, ...]
+):
+    unknown = UnknownEvent(
+        id=1, stored_kind="pin", stored_schema=3, body=b"{}", is_structural=True, shown=shown
+    )
     with pytest.raises(UnknownEventType, match=r"event 1 is of kind 'pin'.*upgrade"):
         View.from_events([*said("a"), unknown, *later])
 
 
 def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_calls():
     deployed = Observation(content="deployed", call_id="d1")
-    calls = [Action(tool="deploy", call_id="d1", response_id="r"), Action(tool="watch", call_id="d2", response_id="r")]
+    calls = [
+        Action(tool="deploy", call_id="d1", response_id="r"),
+        Action(tool="watch", call_id="d2", response_id="r"),
+    ]
     view = View.from_events([Message(source="user", content="deploy"), *calls, deployed])
     assert view.cut_points == view.then([deployed]).cut_points == (0, 1)
     assert view.then([deployed, Observation(content="up", call_id="d2")]).cut_points == (0, 1, 6)
@@ -78,10 +95,15 @@ def test_an_observation_delivered_twice_does_not_end_the_waiting_of_the_other_ca
 def test_a_response_goes_on_though_another_one_with_the_same_call_id_was_answered():
     calls = [("x", "q"), ("y", "q"), ("z", "r"), None, ("y", "r")]
     made = [
-        Action(tool="run", call_id=of[0], response_id=of[1]) if of else Observation(content="o", call_id="y")
+        Action(tool="run", call_id=of[0], response_id=of[1])
+        if of
+        else Observation(content="o", call_id="y")
         for of in calls
     ]
-    assert [each.members for each in View.from_events(made).units.parallel_calls] == [[0, 1, 3], [2, 4]]
+    assert [each.members for each in View.from_events(made).units.parallel_calls] == [
+        [0, 1, 3],
+        [2, 4],
+    ]
 
 
 def test_a_view_of_other_events_is_as_old_and_keeps_the_flag():

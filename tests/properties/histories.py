@@ -1,7 +1,7 @@
 """Histories of every kind that a log may hold, also those that no agent should write.
 
-A history is drawn as a list of steps, each a function from the id that comes next to events, so that a part of an
-example is an example.
+A history is drawn as a list of steps, each a function from the id that comes next to events, so
+that a part of an example is an example.
 """
 
 from __future__ import annotations
@@ -56,7 +56,11 @@ def history(steps: Iterable[Step]) -> list[Event]:
 
 def _at(event_id: int, event: Event) -> Event:
     """With its id, and a time: an event without one gets another in each store."""
-    return replace(event, id=event_id) if isinstance(event, UnknownEvent) else replace(event, id=event_id, timestamp=AT)
+    return (
+        replace(event, id=event_id)
+        if isinstance(event, UnknownEvent)
+        else replace(event, id=event_id, timestamp=AT)
+    )
 
 
 # --- what may happen ---
@@ -68,7 +72,12 @@ def _always(*events: Event) -> Step:
 
 _said = st.builds(
     lambda source, content, stays, reply: _always(
-        Message(source=source, content=content, stays_with_next=stays, meta={"reply": reply} if reply else {})
+        Message(
+            source=source,
+            content=content,
+            stays_with_next=stays,
+            meta={"reply": reply} if reply else {},
+        )
     ),
     st.sampled_from(["user", "agent", "environment"]),
     st.sampled_from(["hello", "more"]),
@@ -92,7 +101,9 @@ _call = st.builds(
     st.sampled_from([False, False, False, True]),
 )
 _answer = st.builds(
-    lambda call, back: lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)],
+    lambda call, back: (
+        lambda i: [Observation(content="done", call_id=call, cause=i - back if back <= i else None)]
+    ),
     st.sampled_from(CALL_IDS),
     st.integers(1, 4),
 )
@@ -128,7 +139,9 @@ def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> 
             )
             for n in range(size)
         ]
-        answers: list[Event] = [Observation(content="done", call_id=f"call {i} {n}") for n in range(size)]
+        answers: list[Event] = [
+            Observation(content="done", call_id=f"call {i} {n}") for n in range(size)
+        ]
         if interleaved:
             return list(chain.from_iterable(zip(calls, answers, strict=True)))
         said: list[Event] = [Message(source="user", content="wait")] if said_between else []
@@ -138,14 +151,17 @@ def _batch(size: int, thinking: bool, interleaved: bool, said_between: bool) -> 
 
 
 def _turn(replies: list[tuple[int, int, bool]], thinks: bool, lost: int) -> Step:
-    """What an agent writes between two messages of the user, if its SDK keeps each part of a reply: thoughts, words and
-    calls, then the results. Where it ``thinks``, the first call has thinking of its own; one result may be lost.
+    """What an agent writes between two messages of the user, if its SDK keeps each part of a reply:
+    thoughts, words and calls, then the results. Where it ``thinks``, the first call has thinking of
+    its own; one result may be lost.
     """
 
     def events(i: int) -> list[Event]:
         made: list[Event] = []
         for number, (size, thoughts, says) in enumerate(replies):
-            batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(i + number)
+            batch = _batch(size, thinks and not number, interleaved=False, said_between=False)(
+                i + number
+            )
             words = Message(source="agent", content="so", meta={"reply": f"response {i + number}"})
             made += [*[REASONING] * thoughts, *[words] * says, *batch]
         results = [place for place, event in enumerate(made) if isinstance(event, Observation)]
@@ -156,22 +172,32 @@ def _turn(replies: list[tuple[int, int, bool]], thinks: bool, lost: int) -> Step
 
 _answered_turn = st.builds(
     _turn,
-    st.lists(st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 1, 2]), st.booleans()), max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 2), st.sampled_from([0, 0, 0, 1, 2]), st.booleans()), max_size=4
+    ),
     st.booleans(),
     st.integers(0, 9),
 )
 _answered_batch = st.builds(_batch, st.integers(1, 3), st.booleans(), st.booleans(), st.booleans())
 
 
-def _condensation(event_id: int, ids: list[int] | tuple[int, int], summary: str | None, offset: int) -> list[Event]:
-    """Ids are counted back from the present, so that they mostly name something; summaries by the condensation's id."""
-    fields: dict[str, Any] = {} if summary is None else {"summary": summary, "summary_offset": offset}
+def _condensation(
+    event_id: int, ids: list[int] | tuple[int, int], summary: str | None, offset: int
+) -> list[Event]:
+    """Ids are counted back from the present, so that they mostly name something; summaries by the
+    condensation's id.
+    """
+    fields: dict[str, Any] = (
+        {} if summary is None else {"summary": summary, "summary_offset": offset}
+    )
     if isinstance(ids, tuple):
         start, end = event_id - ids[0], event_id - ids[0] + ids[1]
         fields |= {"forgotten_events_start_id": start, "forgotten_events_end_id": end}
     else:
         fields["forgotten_event_ids"] = tuple(
-            event_id - back if back >= 0 else summary_id(event_id + back) for back in ids if event_id + back >= 0
+            event_id - back if back >= 0 else summary_id(event_id + back)
+            for back in ids
+            if event_id + back >= 0
         )
         if not ids and summary is None:
             fields["metadata"] = {"outcome": "declined", "reason": "nothing to forget"}
@@ -182,7 +208,9 @@ _back = st.one_of(st.integers(-12, -1), st.integers(-3, 25))
 _forgotten = st.one_of(
     st.tuples(st.integers(-2, 25), st.integers(0, 15)),
     st.lists(_back, max_size=10),
-    st.builds(lambda first, n: list(range(first, first - n, -1)), st.integers(3, 25), st.integers(1, 15)),
+    st.builds(
+        lambda first, n: list(range(first, first - n, -1)), st.integers(3, 25), st.integers(1, 15)
+    ),
 )
 _condense = st.builds(
     lambda ids, summary, offset: lambda i: _condensation(i, ids, summary, offset),
@@ -200,16 +228,24 @@ _source_id = st.one_of(st.integers(0, 30), st.none())
 def _from_v0(step: Step, source_id: int | None) -> Step:
     def events(i: int) -> list[Event]:
         return [
-            replace(event, origin=Origin(format="openhands-v0", id=None if source_id is None else source_id + n))
+            replace(
+                event,
+                origin=Origin(
+                    format="openhands-v0", id=None if source_id is None else source_id + n
+                ),
+            )
             for n, event in enumerate(step(i))
-            if not isinstance(event, UnknownEvent)  # their stored form holds no origin but their own
+            # their stored form holds no origin but their own
+            if not isinstance(event, UnknownEvent)
         ]
 
     return events
 
 
 def _v0_condensation(ids: list[int] | tuple[int, int], summary: str | None, offset: int) -> Step:
-    fields: dict[str, Any] = {} if summary is None else {"summary": summary, "summary_offset": offset}
+    fields: dict[str, Any] = (
+        {} if summary is None else {"summary": summary, "summary_offset": offset}
+    )
     if isinstance(ids, tuple):
         fields |= {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[0] + ids[1]}
     else:
@@ -219,7 +255,10 @@ def _v0_condensation(ids: list[int] | tuple[int, int], summary: str | None, offs
 
 _v0_condense = st.builds(
     _v0_condensation,
-    st.one_of(st.tuples(st.integers(-1, 30), st.integers(-2, 8)), st.lists(st.integers(-1, 30), max_size=8)),
+    st.one_of(
+        st.tuples(st.integers(-1, 30), st.integers(-2, 8)),
+        st.lists(st.integers(-1, 30), max_size=8),
+    ),
     st.sampled_from([None, "", "in short", "in brief"]),
     st.integers(-3, 12),
 )
@@ -230,7 +269,16 @@ _v0_step = st.builds(
     _source_id,
 )
 _native_step = st.one_of(
-    _said, _call, _answer, _other, _request, _answered_batch, _answered_turn, _condense, _condense, _retract
+    _said,
+    _call,
+    _answer,
+    _other,
+    _request,
+    _answered_batch,
+    _answered_turn,
+    _condense,
+    _condense,
+    _retract,
 )
 _tidy_step = st.one_of(_said, _answered_batch, _answered_turn, _condense)
 
@@ -244,7 +292,9 @@ continued_v0_histories = st.builds(
     st.lists(_v0_step, max_size=5),
 )
 histories = st.one_of(ordered_histories, tidy_histories, v0_histories, continued_v0_histories)
-"""Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went on natively."""
+"""Of both dialects: everything ``ordered``, everything ``batch``, and an import from V0 that went
+on natively.
+"""
 
 _few_calls = st.one_of(_said, _call, _answer, _condense, _condense, _answered_batch, _answered_turn)
 long_histories = st.one_of(

@@ -1,4 +1,6 @@
-"""The View's definition as slowly as it can be written: event by event, every id compared with every id."""
+"""The View's definition as slowly as it can be written: event by event, every id compared with
+every id.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,11 @@ class Slow:
         gone = {event.id for event in forgotten}
         shown = self.events
         found = units(shown, self.left_behind)
-        for members in [*(calls.members for calls in found.parallel_calls), *found.loops, *found.bonds]:
+        for members in [
+            *(calls.members for calls in found.parallel_calls),
+            *found.loops,
+            *found.bonds,
+        ]:
             member_ids = {shown[place].id for place in members}
             if member_ids & gone:
                 self.left_behind |= member_ids
@@ -52,7 +58,9 @@ class Slow:
         self.forget([event for event in self.items if self.is_buried(event)])
 
     def is_buried(self, event: Event) -> bool:
-        return is_v0(event) and any(first <= source_id(event) <= last for first, last in self.buried)
+        return is_v0(event) and any(
+            first <= source_id(event) <= last for first, last in self.buried
+        )
 
 
 def slow_fold(events: list[Event]) -> Slow:
@@ -114,7 +122,9 @@ def source_id(event: Event) -> int:
     return -1 if event.origin.id is None else event.origin.id
 
 
-def slow_loops(events: Sequence[Event], left_behind: Set[int], orphans: Sequence[int]) -> list[list[int]]:
+def slow_loops(
+    events: Sequence[Event], left_behind: Set[int], orphans: Sequence[int]
+) -> list[list[int]]:
     """Return the tool loops of a View, each found from its beginning, given the orphans."""
     there = [place for place, event in enumerate(events) if event.id not in left_behind]
     seen = [place for place in there if not is_unseen(events[place]) and place not in orphans]
@@ -129,18 +139,27 @@ def slow_loops(events: Sequence[Event], left_behind: Set[int], orphans: Sequence
         if place not in orphans and (thinks or (stayed and not events[place].stays_with_next)):
             begun[place] = [*([] if events[place].stays_with_next else stayed), place]
     return [
-        [*start, *goes_on(events, [each for each in seen if each > place], begun)] for place, start in begun.items()
+        [*start, *goes_on(events, [each for each in seen if each > place], begun)]
+        for place, start in begun.items()
     ]
 
 
 def goes_on(events: Sequence[Event], later: list[int], begun: Container[int]) -> list[int]:
-    """Return the later places that a loop goes on to: words only with an action of their reply after them."""
+    """Return the later places that a loop goes on to: words only with an action of their reply
+    after them.
+    """
     loop: list[int] = []
     words: list[int] = []
     for place in later:
         event = events[place]
-        is_of_reply = not words or (begins_reply(event) and not begins_reply(event, events[words[-1]]))
-        if place in begun or not is_of_reply or not (isinstance(event, Action | Observation) or begins_reply(event)):
+        is_of_reply = not words or (
+            begins_reply(event) and not begins_reply(event, events[words[-1]])
+        )
+        if (
+            place in begun
+            or not is_of_reply
+            or not (isinstance(event, Action | Observation) or begins_reply(event))
+        ):
             break
         words.append(place)
         if not isinstance(event, Message):

@@ -1,4 +1,6 @@
-"""Whatever a log holds, the messages that are made of it are accepted, and nothing that was said is lost."""
+"""Whatever a log holds, the messages that are made of it are accepted, and nothing that was said is
+lost.
+"""
 
 from __future__ import annotations
 
@@ -9,27 +11,88 @@ from hypothesis import example, given, strategies as st
 from msgspec.structs import replace
 from pydantic import TypeAdapter
 
-from foldlog.eventstore.events import Action, Annotation, CondensationSummary, Message, Observation, SystemMessage
+from foldlog.eventstore.events import (
+    Action,
+    Annotation,
+    CondensationSummary,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.projections import View
 from foldlog.projections.messages import DIALECTS
 from tests.how_many import examples
 from tests.projections.chat_rules import PROBLEMS
-from tests.projections.test_dialects import FOUND, MCP, PDF, SEARCHED, SIGNED, UPLOADED, WEB, document, image, text
+from tests.projections.test_dialects import (
+    FOUND,
+    MCP,
+    PDF,
+    SEARCHED,
+    SIGNED,
+    UPLOADED,
+    WEB,
+    document,
+    image,
+    text,
+)
 from tests.properties.histories import histories
 
 odd_texts = st.sampled_from(["", " ", "\n", "hello", "x\ud800", "é", "more "])
 PARTS = [
-    *(text("said"), text(""), text(" "), text("kept", cache_control={"type": "ephemeral"}), {"type": "text"}),
-    *({"text": "bare"}, {"type": "refusal", "refusal": "no"}, {"type": "document", "title": "d"}, {"kind": "odd"}),
-    *(image(), image(WEB), image("data:image/svg+xml;base64,AA=="), image(""), image(None), image("file:///x")),
-    *({"type": "image_url", "image_url": WEB}, {"type": "image", "source": {"type": "url", "url": WEB}}),
-    *({"type": "image"}, {"type": 5}, {}, {"type": "file", "file": {"file_id": "f"}}, {"type": "file"}),
-    *(PDF, document(b"%PDF-1.4"), document("kept so", "text", "text/plain"), document("AA==", "base64", "a/zip")),
-    *(document("", "text", "text/plain"), document(5), {"type": "document", "source": {"type": "url", "url": WEB}}),
+    *(
+        text("said"),
+        text(""),
+        text(" "),
+        text("kept", cache_control={"type": "ephemeral"}),
+        {"type": "text"},
+    ),
+    *(
+        {"text": "bare"},
+        {"type": "refusal", "refusal": "no"},
+        {"type": "document", "title": "d"},
+        {"kind": "odd"},
+    ),
+    *(
+        image(),
+        image(WEB),
+        image("data:image/svg+xml;base64,AA=="),
+        image(""),
+        image(None),
+        image("file:///x"),
+    ),
+    *(
+        {"type": "image_url", "image_url": WEB},
+        {"type": "image", "source": {"type": "url", "url": WEB}},
+    ),
+    *(
+        {"type": "image"},
+        {"type": 5},
+        {},
+        {"type": "file", "file": {"file_id": "f"}},
+        {"type": "file"},
+    ),
+    *(
+        PDF,
+        document(b"%PDF-1.4"),
+        document("kept so", "text", "text/plain"),
+        document("AA==", "base64", "a/zip"),
+    ),
+    *(
+        document("", "text", "text/plain"),
+        document(5),
+        {"type": "document", "source": {"type": "url", "url": WEB}},
+    ),
     {"type": "document", "source": {"type": "content", "content": [text("held")]}},
     {"type": "input_file", "filename": "notes.txt", "file_data": b"kept too"},
     {"type": "file", "file": {"file_data": "broken"}},
-    *(FOUND, UPLOADED, MCP, {"type": "search_result"}, {"type": "anthropic"}, {"type": "anthropic", "block": 5}),
+    *(
+        FOUND,
+        UPLOADED,
+        MCP,
+        {"type": "search_result"},
+        {"type": "anthropic"},
+        {"type": "anthropic", "block": 5},
+    ),
     {**FOUND, "content": [text("x\ud800")]},
     *(SEARCHED, {"type": "server_tool"}, {"type": "input_text", "text": "typed"}),
     {"type": "input_image", "image_url": image()["image_url"]["url"]},
@@ -62,7 +125,9 @@ odd_contents = st.one_of(odd_texts, st.lists(st.sampled_from(PARTS), max_size=4)
 call_ids = st.sampled_from([None, "", "a", "b", "a b", "a/b", "c" * 50, "\ud800"])
 odd_events = st.one_of(
     st.builds(SystemMessage, content=odd_contents),
-    st.builds(Message, source=st.sampled_from(["user", "agent", "environment"]), content=odd_contents),
+    st.builds(
+        Message, source=st.sampled_from(["user", "agent", "environment"]), content=odd_contents
+    ),
     st.builds(
         Action,
         tool=st.sampled_from(["run", "run it", "", "r" * 70]),
@@ -81,7 +146,11 @@ odd_events = st.one_of(
         cause=st.one_of(st.none(), st.integers(0, 12)),
     ),
     st.just(SUMMARY),
-    st.just(Annotation(name="reasoning", data=REASONED, source="agent", shown=True, stays_with_next=True)),
+    st.just(
+        Annotation(
+            name="reasoning", data=REASONED, source="agent", shown=True, stays_with_next=True
+        )
+    ),
 )
 
 
@@ -101,11 +170,15 @@ def test_what_is_made_of_any_view_is_accepted(view):
 
 
 @example(view_of([*CALLED, *CALLED]))
-@example(view_of([*CALLED, SUMMARY, replace(CALLED[0], call_id="b"), replace(CALLED[1], call_id="b")]))
+@example(
+    view_of([*CALLED, SUMMARY, replace(CALLED[0], call_id="b"), replace(CALLED[1], call_id="b")])
+)
 @examples(200)
 @given(odd_views)
 def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_their_order(view):
-    response_of = {place: calls.members for calls in view.units.parallel_calls for place in calls.members}
+    response_of = {
+        place: calls.members for calls in view.units.parallel_calls for place in calls.members
+    }
     replies: list[list[Any]] = []
     for place in view.fit_positions:
         event = view[place]
@@ -116,14 +189,20 @@ def test_the_calls_of_one_reply_are_one_message_and_their_results_follow_in_thei
         elif isinstance(event, Message) and event.source == "agent":
             replies.append([None])
     told = view.to_messages("litellm")
-    called = [(n, [call["id"] for call in m["tool_calls"]]) for n, m in enumerate(told) if "tool_calls" in m]
+    called = [
+        (n, [call["id"] for call in m["tool_calls"]])
+        for n, m in enumerate(told)
+        if "tool_calls" in m
+    ]
     assert [len(ids) for _, ids in called] == [len(calls) for _, *calls in replies if calls]
     for n, ids in called:
         assert [m["tool_call_id"] for m in told[n + 1 : n + 1 + len(ids)]] == ids
 
 
 def told_by(part: Any) -> Any:
-    return {repr(FOUND): "4 m", repr(MCP): "ebb"}.get(repr(part), part.get("text", part.get("refusal")))
+    return {repr(FOUND): "4 m", repr(MCP): "ebb"}.get(
+        repr(part), part.get("text", part.get("refusal"))
+    )
 
 
 @examples(200)
@@ -138,7 +217,12 @@ def test_no_text_and_no_picture_of_a_view_is_lost(view, dialect):
         content = event.thought if isinstance(event, Action) else event.content
         for each in [content] if isinstance(content, str) else [told_by(part) for part in content]:
             if isinstance(each, str) and each.strip():
-                assert json.dumps(each.encode("utf-8", "replace").decode().rstrip(), ensure_ascii=False)[1:-1] in told
+                assert (
+                    json.dumps(
+                        each.encode("utf-8", "replace").decode().rstrip(), ensure_ascii=False
+                    )[1:-1]
+                    in told
+                )
         if isinstance(event, Message | Observation):
             pictures += sum(part == image() for part in content)
     assert told.count("iVBORw0KGgo=") >= pictures

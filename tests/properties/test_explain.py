@@ -26,11 +26,20 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
     structural = [event for event in events if is_structural(event)]
     standing: list[set[int]] = [set()]  # by version: the events that made its View
     for event in events:
-        standing.append(standing[target(event)] if isinstance(event, Retraction) else standing[-1] | {event.id})
+        standing.append(
+            standing[target(event)] if isinstance(event, Retraction) else standing[-1] | {event.id}
+        )
     view = views[-1]
-    summaries = [event for each in views for event in each if isinstance(event, CondensationSummary) and event.id < 0]
+    summaries = [
+        event
+        for each in views
+        for event in each
+        if isinstance(event, CondensationSummary) and event.id < 0
+    ]
     for event in [*events, *summaries]:
-        why = explain_event(event, view, lambda start: (one for one in structural if one.id >= start))
+        why = explain_event(
+            event, view, lambda start: (one for one in structural if one.id >= start)
+        )
         assert (why.fate == "shown") == (event.id in shown[-1])
         if why.fate == "shown":
             assert why.position is not None
@@ -44,7 +53,9 @@ def test_why_agrees_with_the_views(events: list[Event]) -> None:
             if isinstance(why.by, Retraction):
                 place = event.id if event.id >= 0 else -event.id - 2
                 assert place in standing[why.by.id], "it stood until it was taken back"
-                assert not any(place in ids for ids in standing[why.by.id + 1 :]), "it never came back"
+                assert not any(place in ids for ids in standing[why.by.id + 1 :]), (
+                    "it never came back"
+                )
             else:
                 assert event.id in shown[why.by.id], "shown until it was forgotten"
             assert why.stands_in is None or why.stands_in.id in shown[-1]
@@ -57,7 +68,9 @@ def test_a_difference_agrees_with_the_views(events: list[Event]) -> None:
     structural = [event for event in events if is_structural(event)]
     for before in range(0, len(events), 3):
         views = View.from_events(events[:before]), View.from_events(events)
-        told = explain_difference(*views, lambda start: (one for one in structural if one.id >= start))
+        told = explain_difference(
+            *views, lambda start: (one for one in structural if one.id >= start)
+        )
         first, last = ([event.id for event in view] for view in views)
         assert [event.id for event in told.entered] == [each for each in last if each not in first]
         assert [event.id for event in told.left] == [each for each in first if each not in last]

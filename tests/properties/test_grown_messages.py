@@ -1,4 +1,6 @@
-"""Messages that grew with a View are those that are made of it at once, whatever happened in between."""
+"""Messages that grew with a View are those that are made of it at once, whatever happened in
+between.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ def _varied(event: Event, draw: Any) -> Event:
     """Return the event with a content that is marked for a prompt cache, or blank, or as it is."""
     if not isinstance(event, Message | Observation):
         return event
-    return replace(event, content=draw(st.sampled_from([event.content, MARKED, event.content, *BLANK])))
+    return replace(
+        event, content=draw(st.sampled_from([event.content, MARKED, event.content, *BLANK]))
+    )
 
 
 def _texts(messages: list[dict[str, Any]]) -> list[str]:
@@ -43,12 +47,15 @@ def _spoil(value: Any) -> None:
 
 @examples(150)
 @given(histories, st.data())
-def test_messages_that_grew_are_those_that_are_made_at_once(events: list[Event], data: st.DataObject) -> None:
+def test_messages_that_grew_are_those_that_are_made_at_once(
+    events: list[Event], data: st.DataObject
+) -> None:
     events = [_varied(event, data.draw) for event in events]
     condenser = ObservationMaskingCondenser(2)
     views = [View.from_events([])]
     while views[-1].version < len(events):
-        asked = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))  # an earlier one: a fork, or a reader
+        # an earlier one: a fork, or a reader
+        asked = data.draw(st.sampled_from([views[-1], views[-1], *views[-3:]]))
         to = data.draw(st.integers(asked.version, min(asked.version + 3, len(events))))
         views.append(asked.then(events[asked.version : to]) if to > asked.version else views[-1])
         if to == asked.version:
@@ -58,7 +65,9 @@ def test_messages_that_grew_are_those_that_are_made_at_once(events: list[Event],
             made = view.rendered(dialect)
             fresh = rendered(view.events, view.fit_positions, dialect)
             assert [positions for _, positions in made] == [positions for _, positions in fresh]
-            assert _texts([message for message, _ in made]) == _texts([message for message, _ in fresh])
+            assert _texts([message for message, _ in made]) == _texts(
+                [message for message, _ in fresh]
+            )
             for message, _ in made:
                 _spoil(message)
             assert _texts(view.to_messages(dialect)) == _texts([message for message, _ in fresh])

@@ -1,4 +1,6 @@
-"""Where a piece of a View is forgotten that is apart from the rest, no event is left behind, as the definition says."""
+"""Where a piece of a View is forgotten that is apart from the rest, no event is left behind, as the
+definition says.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,14 @@ import pytest
 from hypothesis import assume, given, strategies as st
 from msgspec.structs import replace
 
-from foldlog.eventstore.events import Action, CondensationAction, Event, Message, Observation, Origin
+from foldlog.eventstore.events import (
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Origin,
+)
 from foldlog.projections import View
 from foldlog.projections.intervals import contains, normalize
 from foldlog.projections.left_behind import left_behind_after, left_behind_by_ids
@@ -19,7 +28,9 @@ from tests.properties.slow_fold import slow_fold
 
 @examples(500)
 @given(histories, st.data())
-def test_a_forgotten_piece_leaves_behind_what_the_definition_says(events: list[Event], data: st.DataObject) -> None:
+def test_a_forgotten_piece_leaves_behind_what_the_definition_says(
+    events: list[Event], data: st.DataObject
+) -> None:
     view = View.from_events(events)
     start = data.draw(st.integers(0, len(view)))
     gone = view[start : data.draw(st.integers(start, len(view)))]
@@ -50,10 +61,14 @@ def test_intervals_hold_what_their_pairs_hold(pairs: list[tuple[int, int]]) -> N
     assert all(after - last > 1 for (_, last), (after, _) in pairwise(intervals))
 
 
-def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind() -> None:
+def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leaves_its_call_behind() -> (
+    None
+):
     def forget(first: int, last: int) -> CondensationAction:
         origin = Origin(format="test")
-        return CondensationAction(origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last)
+        return CondensationAction(
+            origin=origin, forgotten_events_start_id=first, forgotten_events_end_id=last
+        )
 
     events: list[Event] = [Message(source="user", content="x") for _ in range(1_100)]
     events += [forget(n, n) for n in range(6)]
@@ -67,7 +82,9 @@ def test_a_view_emptied_after_many_condensations_that_then_loses_an_answer_leave
 def test_what_stands_between_two_pieces_that_are_forgotten_may_be_left_behind() -> None:
     origin = Origin(format="test")
     events: list[Event] = [
-        CondensationAction(id=0, origin=origin, forgotten_event_ids=(), summary="", summary_offset=0),
+        CondensationAction(
+            id=0, origin=origin, forgotten_event_ids=(), summary="", summary_offset=0
+        ),
         Action(id=1, tool="t", call_id="k"),
         Observation(id=2, content="o", call_id="k"),
         CondensationAction(id=3, origin=origin, forgotten_event_ids=(-2, 2)),
@@ -106,7 +123,9 @@ def _of_v0(source_id: int) -> Message:
 
 def _forget_v0(source_id: int) -> CondensationAction:
     origin = Origin(format="openhands-v0", id=9)
-    return CondensationAction(origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0)
+    return CondensationAction(
+        origin=origin, forgotten_event_ids=(source_id,), summary="s", summary_offset=0
+    )
 
 
 @pytest.mark.parametrize(
@@ -117,9 +136,25 @@ def _forget_v0(source_id: int) -> CondensationAction:
         ([_said(), _said(stays=True), _said(), _forget(1)], {2}),
         ([_said(), _said(stays=True), _said(), _forget(2)], {1}),
         ([_said(), _call("a"), _said(), _answer("a"), _forget(1), _forget(2)], {3}),
-        ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(5), _forget(1)], {3}),
-        ([_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)], {3}),
-        ([_said(), _call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(1, 2)], {3, 4}),
+        (
+            [_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(5), _forget(1)],
+            {3},
+        ),
+        (
+            [_said(), _call("a"), _said(), _answer("a"), _said(), _said(), _forget(1), _forget(4)],
+            {3},
+        ),
+        (
+            [
+                _said(),
+                _call("a", thinks=True),
+                _answer("a"),
+                _call("b"),
+                _answer("b"),
+                _forget(1, 2),
+            ],
+            {3, 4},
+        ),
         ([_call("a", thinks=True), _answer("a"), _call("b"), _answer("b"), _forget(2, 3)], {0, 1}),
         ([*_replies("a"), _call("b", "r"), _answer("b"), _forget(0, 1)], {2, 3, 4}),
         ([*_replies("a"), _call("b", "s"), _answer("b"), _forget(0, 1)], set()),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from hypothesis import example, given
 
 from foldlog.eventstore.events import Event, Retraction, is_structural
@@ -18,9 +20,15 @@ from tests.shown_at import shown_at
 @examples(150)
 @given(histories)
 @example(history([_turn([(1, 0, False), (1, 0, True), (1, 1, True)], thinks=True, lost=0)]))
-@example(history([_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]))
+@example(
+    history(
+        [_from_v0(_v0_condensation([], "", -1), 0), _from_v0(_batch(2, False, True, False), None)]
+    )
+)
 def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> None:
-    folding = LifetimesFold("c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)])
+    folding = LifetimesFold(
+        "c", lambda event: 3, [target(event) for event in events if isinstance(event, Retraction)]
+    )
     for start in range(0, len(events), 5):
         folding.take(events[start : start + 5])
     lives = folding.result()
@@ -35,10 +43,15 @@ def test_lifetimes_agree_with_the_view_of_each_version(events: list[Event]) -> N
         assert lives.sizes[version] == 3 * len(sent), version
         structural = [event for event in events[:version] if is_structural(event)]
         for event in events[:version]:
-            why = explain_event(event, view, lambda start: [one for one in structural if one.id >= start])  # noqa: B023
+            of_log = partial(_from, structural)
+            why = explain_event(event, view, of_log)
             if why.fate in ("forgotten", "taken back") and why.by is not None:
                 departure = "summarized" if why.summary else why.fate
                 assert lives.of(event.id).at(version) == departure, (version, event.id)
     for one in lives:
         for span in one.spans:
             assert span.stop is None or (span.by is not None and span.stop == span.by + 1)
+
+
+def _from(structural, start):
+    return [event for event in structural if event.id >= start]

@@ -1,4 +1,6 @@
-"""A View from the store, at any version, is the fold of the log up to there, however it was written or read."""
+"""A View from the store, at any version, is the fold of the log up to there, however it was written
+or read.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,9 @@ def test_rebuilt_revisions_are_the_same_bytes(events: list[Event]) -> None:
 
 @many
 @given(histories, st.lists(st.booleans(), min_size=1, max_size=5))
-def test_views_are_the_same_whichever_revisions_are_stored(events: list[Event], kept: list[bool]) -> None:
+def test_views_are_the_same_whichever_revisions_are_stored(
+    events: list[Event], kept: list[bool]
+) -> None:
     """A damaged one is not read, so that any may be missing."""
     if not events:
         return
@@ -105,7 +109,9 @@ def test_redactions_leave_the_revisions_that_the_log_makes(
         before = stored(store) if events else []
         for event_id in {each % len(events) for each in gone} if events else ():
             with suppress(CannotRedact):
-                redacted(store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries)
+                redacted(
+                    store, "c", [event_id], reason="x", by="tests", with_summaries=with_summaries
+                )
             now = list(store.events("c"))
             assert stored(store) == before
             assert audit(store, "c").findings == ()

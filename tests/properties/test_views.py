@@ -1,4 +1,6 @@
-"""Laws of the View, on histories that nobody wrote: one fold, and what ``well_formed`` gives can be sent to a model."""
+"""Laws of the View, on histories that nobody wrote: one fold, and what ``well_formed`` gives can be
+sent to a model.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,11 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events: list[Event]) -> None
         view = view.then(events[start : start + 3])
     assert view == View.from_events(events)
     kept = intervals_kept(events, len(events))
-    made = [event for event in events if isinstance(event, CondensationAction) and contains(kept, event.id)]
+    made = [
+        event
+        for event in events
+        if isinstance(event, CondensationAction) and contains(kept, event.id)
+    ]
     assert list(view.condensations) == made
 
 
@@ -63,7 +69,9 @@ def test_a_view_that_grows_is_the_view_of_the_whole(events: list[Event]) -> None
 
 @many
 @given(histories)
-def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earlier_call(events: list[Event]) -> None:
+def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earlier_call(
+    events: list[Event],
+) -> None:
     fit = well_formed(View.from_events(events))
     waiting: list[Action] = []
     for event in fit:
@@ -73,7 +81,11 @@ def test_every_call_that_is_kept_has_one_later_answer_and_every_answer_one_earli
             call = next(
                 call
                 for call in waiting
-                if (call.id == event.cause if event.call_id is None else call.call_id == event.call_id)
+                if (
+                    call.id == event.cause
+                    if event.call_id is None
+                    else call.call_id == event.call_id
+                )
             )
             waiting.remove(call)
     assert waiting == []
@@ -117,8 +129,12 @@ def test_nothing_is_dropped_without_need(events: list[Event]) -> None:
     view = View.from_events(events)
     kept = set(ids(well_formed(view)))
     found = units(view.events, view.left_behind)
-    needed = set(found.orphans) | {place for place, event in enumerate(view) if event.id in view.left_behind}
-    reasons = {place for calls in found.parallel_calls if calls.unanswered for place in calls.members}
+    needed = set(found.orphans) | {
+        place for place, event in enumerate(view) if event.id in view.left_behind
+    }
+    reasons = {
+        place for calls in found.parallel_calls if calls.unanswered for place in calls.members
+    }
     reasons |= without_their_followers(view)
     together = [calls.members for calls in found.parallel_calls] + found.loops + found.bonds
     grown = -1
@@ -146,7 +162,9 @@ def test_forgetting_between_two_cut_points_takes_nothing_away_from_what_stays(
 ) -> None:
     view = View.from_events(events)
     for start, stop in drawn_cuts(view, data):
-        assert_nothing_else_goes(view, start, stop, {"summary": "in short", "summary_offset": start})
+        assert_nothing_else_goes(
+            view, start, stop, {"summary": "in short", "summary_offset": start}
+        )
 
 
 @examples(200)
@@ -157,8 +175,16 @@ def test_without_a_summary_too_unless_that_joins_a_loop_with_a_call_that_was_nev
     view = View.from_events(events)
     found = units(view.events, view.left_behind)
     of_loops = {place for loop in found.loops for place in loop}
-    alone = any(len(bond) == 1 for bond in found.bonds)  # it would stay with what comes after the gap
-    if not (alone or any(each.unanswered for each in found.parallel_calls if not of_loops.isdisjoint(each.members))):
+    # it would stay with what comes after the gap
+    alone = any(len(bond) == 1 for bond in found.bonds)
+    if not (
+        alone
+        or any(
+            each.unanswered
+            for each in found.parallel_calls
+            if not of_loops.isdisjoint(each.members)
+        )
+    ):
         for start, stop in drawn_cuts(view, data):
             assert_nothing_else_goes(view, start, stop, {})
 
@@ -169,9 +195,12 @@ def drawn_cuts(view: View, data: st.DataObject) -> list[tuple[int, int]]:
     of_loops = {place for loop in found.loops for place in loop}
     abandoned = (each.members for each in calls if each.unanswered and len(each.members) > 1)
     if any(not of_loops.isdisjoint(members) for members in abandoned):
-        return []  # a cut may part them, and a loop without one of its calls begins or ends elsewhere
+        # a cut may part them, and a loop without one of its calls begins or ends elsewhere
+        return []
     responses = [view[each.members[0]].response_id for each in calls]  # type: ignore[union-attr]
-    unanswered = {response for each, response in zip(calls, responses, strict=True) if each.unanswered}
+    unanswered = {
+        response for each, response in zip(calls, responses, strict=True) if each.unanswered
+    }
     # A call that was never answered may take along those of a response with the same id.
     joined = any(responses.count(response) > 1 for response in unanswered - {None})
     pairs = [] if joined else list(combinations(view.cut_points, 2))
@@ -233,7 +262,10 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Eve
     seen = set(units(view.events, view.left_behind).seen)
     missing = seen.intersection(view.fit_positions).difference(places)
     assert set(places) <= seen.intersection(view.fit_positions)
-    assert all(isinstance(view[place], CondensationSummary) and not view[place].content for place in missing)
+    assert all(
+        isinstance(view[place], CondensationSummary) and not view[place].content
+        for place in missing
+    )
 
 
 # --- units of a View that grows ---
@@ -241,13 +273,20 @@ def test_every_event_that_a_model_may_see_goes_into_one_message(events: list[Eve
 
 def _plainly(view: View) -> tuple[Any, ...]:
     found = view.units
-    return ([(list(calls.members), calls.unanswered) for calls in found.parallel_calls], *map(_copied, found[1:]))
+    return (
+        [(list(calls.members), calls.unanswered) for calls in found.parallel_calls],
+        *map(_copied, found[1:]),
+    )
 
 
 def _copied(part: Any) -> Any:
     if isinstance(part, int):
         return part
-    return dict(part) if isinstance(part, dict) else [list(each) if isinstance(each, list) else each for each in part]
+    return (
+        dict(part)
+        if isinstance(part, dict)
+        else [list(each) if isinstance(each, list) else each for each in part]
+    )
 
 
 @many

@@ -1,8 +1,9 @@
-"""Stores, copies and backups of many processes, against a model: ``python -m tests.simulation --seed 1 --steps 10000``.
+"""Stores, copies and backups of many processes, against a model: ``python -m tests.simulation
+--seed 1 --steps 10000``.
 
-Everything that varies is drawn from the seed. What fails is printed with its seed and a shortened sequence of steps,
-and is taken again with ``--again SEED/WORLD``. A long run says each minute how far it came; ``--world`` goes on from
-there. Exit status 1 where something failed.
+Everything that varies is drawn from the seed. What fails is printed with its seed and a shortened
+sequence of steps, and is taken again with ``--again SEED/WORLD``. A long run says each minute how
+far it came; ``--world`` goes on from there. Exit status 1 where something failed.
 """
 
 from __future__ import annotations
@@ -21,19 +22,29 @@ from tests.simulation.world import sped_up
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.simulation", description=__doc__.splitlines()[0]
+    )
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--world", type=int, default=0, help="begin with this world of the seed")
     parser.add_argument("--steps", type=int, default=10_000)
-    parser.add_argument("--seconds", type=float, default=float("inf"), help="end after so many, whatever is left")
-    parser.add_argument("--memory", action="store_true", help="stores in memory: faster, without backups")
     parser.add_argument(
-        "--postgres", action="store_true", help="stores on a PostgreSQL server, which is started for it"
+        "--seconds", type=float, default=float("inf"), help="end after so many, whatever is left"
+    )
+    parser.add_argument(
+        "--memory", action="store_true", help="stores in memory: faster, without backups"
+    )
+    parser.add_argument(
+        "--postgres",
+        action="store_true",
+        help="stores on a PostgreSQL server, which is started for it",
     )
     parser.add_argument("--again", metavar="SEED/WORLD", help="take the steps of one world again")
     parser.add_argument("--without", metavar="KIND", action="append", default=[], choices=WEIGHTS)
     parser.add_argument("--all", action="store_true", help="do not end at the first failure")
-    parser.add_argument("--mutations", nargs="*", metavar="NAME", help="find these mutations of the product; or all")
+    parser.add_argument(
+        "--mutations", nargs="*", metavar="NAME", help="find these mutations of the product; or all"
+    )
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     if given.mutations is not None:
@@ -69,12 +80,15 @@ def _run(given: argparse.Namespace, recorder: str, database: Callable[[], str] |
         )
     seconds, cpu = time.monotonic() - began, time.process_time() - ran
     for label, count in Counter(failed.label for failed in failures).most_common():
-        shortest = min((failed for failed in failures if failed.label == label), key=lambda failed: len(failed.steps))
+        shortest = min(
+            (failed for failed in failures if failed.label == label),
+            key=lambda failed: len(failed.steps),
+        )
         with sped_up():
             _tell(shortened(shortest, database=database), count)
     print(
-        f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s ({taken / max(cpu, 1e-9):,.0f} a second of "
-        f"processor time), {len(failures)} findings"
+        f"seed {given.seed}, {recorder}: {taken:,} steps in {seconds:.0f} s"
+        f" ({taken / max(cpu, 1e-9):,.0f} a second of processor time), {len(failures)} findings"
     )
     return 1 if failures else 0
 

@@ -15,7 +15,9 @@ from tests.simulation.plain import expected, said
 from tests.simulation.world import NAMES, WORDS, Finding, Process, Site, figures
 
 Held = dict[str, dict[int, tuple[int, Any]]]
-"""What a follower holds: for each conversation its events, with their positions; None for the redacted ones."""
+"""What a follower holds: for each conversation its events, with their positions; None for the
+redacted ones.
+"""
 
 
 def same(label: str, got: Any, want: Any, about: object = "") -> None:
@@ -24,8 +26,12 @@ def same(label: str, got: Any, want: Any, about: object = "") -> None:
 
 
 def name_of(error: Exception) -> str:
-    """Return the name of an error's class; of an error of a recorder, that of what it is for a caller."""
-    return next(each.__name__ for each in type(error).__mro__ if ".recorders." not in each.__module__)
+    """Return the name of an error's class; of an error of a recorder, that of what it is for a
+    caller.
+    """
+    return next(
+        each.__name__ for each in type(error).__mro__ if ".recorders." not in each.__module__
+    )
 
 
 def error_of(call: Any) -> str | None:
@@ -52,7 +58,12 @@ def quick(process: Process, name: str, *, tail: bool = True) -> None:
         same("View of an erased one", error_of(former.view), "ConversationErased", name)
     if tail:
         same("version", process.store.version(name), found.version, name)
-        same("tail", [said(event) for event in history.tail(2)], [expected(each) for each in found.events[-2:]], name)
+        same(
+            "tail",
+            [said(event) for event in history.tail(2)],
+            [expected(each) for each in found.events[-2:]],
+            name,
+        )
     view, shown = history.view(), found.shown()
     same("version of the View", view.version, found.version, name)
     same("View", [event.id for event in view], list(shown.ids), name)
@@ -66,17 +77,37 @@ def whole(process: Process, name: str, rng: random.Random) -> None:
     found = site.model.living.get(name)
     if found is None:
         want = "ConversationErased" if site.model.tombs.get(name) else "ConversationNotFound"
-        same("events of one that is gone", error_of(lambda: list(process.store.events(name))), want, name)
+        same(
+            "events of one that is gone",
+            error_of(lambda: list(process.store.events(name))),
+            want,
+            name,
+        )
         return
     history, now = process.histories[name], found.version
     logged = list(process.store.log(name))
-    same("events", [said(each.event) for each in logged], [expected(each) for each in found.events], name)
-    same("times", [site.world.at_of(each.recorded_at) for each in logged], [each["at"] for each in found.events], name)
+    same(
+        "events",
+        [said(each.event) for each in logged],
+        [expected(each) for each in found.events],
+        name,
+    )
+    same(
+        "times",
+        [site.world.at_of(each.recorded_at) for each in logged],
+        [each["at"] for each in found.events],
+        name,
+    )
     if rng.random() < 0.3:
         start, stop = sorted((rng.randrange(now + 1), rng.randrange(now + 1)))
         got = [event.id for event in history.events(start, stop, reverse=True)]
         same("events backwards", got, list(range(start, stop))[::-1], name)
-        same("no such version", error_of(lambda: history.at(now + 1)) or "NoSuchVersion", "NoSuchVersion", name)
+        same(
+            "no such version",
+            error_of(lambda: history.at(now + 1)) or "NoSuchVersion",
+            "NoSuchVersion",
+            name,
+        )
     for version in (now, rng.randrange(now + 1)):
         view_at(process, found, version, rng.choice(("openai", "anthropic")))
     for version in (None, rng.randrange(now + 1)):
@@ -89,7 +120,12 @@ def whole(process: Process, name: str, rng: random.Random) -> None:
     if one < other and rng.random() < 0.5:
         difference = history.difference(one, other)
         before, after = found.shown(one).ids, found.shown(other).ids
-        same("entered", [e.id for e in difference.entered], [e for e in after if e not in before], name)
+        same(
+            "entered",
+            [e.id for e in difference.entered],
+            [e for e in after if e not in before],
+            name,
+        )
         same("left", [e.id for e in difference.left], [e for e in before if e not in after], name)
 
 
@@ -101,7 +137,12 @@ def view_at(process: Process, found: model.Conversation, version: int, dialect: 
     same("View", [event.id for event in view], list(shown.ids), about)
     same("request", view.unhandled_condensation_request, shown.requested, about)
     same("left behind", set(view.left_behind), set(shown.left), about)
-    same("View's words", [_view_words(event) for event in view], [_words(found.item(e)) for e in shown.ids], about)
+    same(
+        "View's words",
+        [_view_words(event) for event in view],
+        [_words(found.item(e)) for e in shown.ids],
+        about,
+    )
     same("cut points", list(view.cut_points), found.cut_points(shown), about)
     same("open calls", [event.id for event in view.open_calls], found.open_calls(shown), about)
     count = 3
@@ -119,12 +160,24 @@ def _view_words(event: Any) -> Any:
     return _words(said(event))
 
 
-def _messages(view: Any, found: model.Conversation, shown: model.Shown, about: str, dialect: Any) -> None:
+def _messages(
+    view: Any, found: model.Conversation, shown: model.Shown, about: str, dialect: Any
+) -> None:
     fit = model.as_sent([found.item(each) for each in found.fit(shown)])
     told = [word for word in split(view.to_messages(dialect)) if word.startswith("word")]
     words = [[word for word in split(_sent(each)) if word.startswith("word")] for each in fit]
-    same("words of the messages", sorted(told), sorted(word for each in words for word in each), about)
-    answers = {word for each, some in zip(fit, words, strict=True) for word in some if each["kind"] == "observation"}
+    same(
+        "words of the messages",
+        sorted(told),
+        sorted(word for each in words for word in each),
+        about,
+    )
+    answers = {
+        word
+        for each, some in zip(fit, words, strict=True)
+        for word in some
+        if each["kind"] == "observation"
+    }
     in_order = [word for each in words for word in each if word not in answers]
     same("order of the messages", [word for word in told if word not in answers], in_order, about)
 
@@ -151,14 +204,23 @@ def _why(process: Process, found: model.Conversation, rng: random.Random) -> Non
     event_id = rng.randrange(found.version)
     why = process.histories[found.name].why(event_id)
     ids = found.shown().ids
-    ever = any(event_id in found.shown(version).ids for version in range(event_id, found.version + 1))
+    ever = any(
+        event_id in found.shown(version).ids for version in range(event_id, found.version + 1)
+    )
     gone = "taken back" if isinstance(why.by, es.Retraction) else "forgotten"
     fate = "shown" if event_id in ids else gone if ever else "never shown"
-    same("why", (why.fate, why.position), (fate, ids.index(event_id) if fate == "shown" else None), found.name)
+    same(
+        "why",
+        (why.fate, why.position),
+        (fate, ids.index(event_id) if fate == "shown" else None),
+        found.name,
+    )
 
 
 def rows(process: Process) -> None:
-    """The list of conversations, and their heads: an event has one head, in every store, for ever."""
+    """The list of conversations, and their heads: an event has one head, in every store, for
+    ever.
+    """
     site = process.site
     found = list(process.store.iter_conversations())
     same("ids in the list", [row.id for row in found], site.model.names())
@@ -184,7 +246,9 @@ def rows(process: Process) -> None:
 
 def recent(process: Process, rng: random.Random) -> None:
     site = process.site
-    wanted: dict[str, Any] = rng.choice([{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}])
+    wanted: dict[str, Any] = rng.choice(
+        [{}, {}, {"app": "x"}, {"app": "y"}, {"tags": ["t"]}, {"app": "x", "n": 1}]
+    )
     got: list[Any] = []
     after = None
     while True:
@@ -197,7 +261,10 @@ def recent(process: Process, rng: random.Random) -> None:
     same("recent", sorted(each.id for each in got), sorted(name for _, name in want), wanted)
     active = {name: at for at, name in want}
     same(
-        "recent's times", [site.world.at_of(each.updated_at) for each in got], [active[each.id] for each in got], wanted
+        "recent's times",
+        [site.world.at_of(each.updated_at) for each in got],
+        [active[each.id] for each in got],
+        wanted,
     )
     same("recent's order", [active[each.id] for each in got], [at for at, _ in want], wanted)
     for each in got:
@@ -207,7 +274,11 @@ def recent(process: Process, rng: random.Random) -> None:
 
 def search(process: Process, rng: random.Random) -> None:
     site = process.site
-    words = [rng.choice(WORDS)] if rng.random() < 0.4 else [f"word{rng.randrange(1, site.world.tokens + 2):06d}q"]
+    words = (
+        [rng.choice(WORDS)]
+        if rng.random() < 0.4
+        else [f"word{rng.randrange(1, site.world.tokens + 2):06d}q"]
+    )
     if rng.random() < 0.2:
         words.append(rng.choice(WORDS))
     within = rng.choice((None, None, rng.choice(NAMES)))
@@ -221,7 +292,9 @@ def search(process: Process, rng: random.Random) -> None:
 
 
 def follow(process: Process, *, anew: bool = True) -> None:
-    """Follow on from where this follower was, and compare what it holds, and what one holds that begins now."""
+    """Follow on from where this follower was, and compare what it holds, and what one holds that
+    begins now.
+    """
     site = process.site
     if site.position > process.store.database.last_position:
         site.followed, site.forks, site.position = {}, {}, 0
@@ -267,14 +340,23 @@ def _followed(process: Process, last: int, held: Held, forks: dict[str, tuple[st
     return last
 
 
-def _compare_followed(label: str, held: Held, forks: dict[str, tuple[str, int]], store: model.Store) -> None:
-    parents = {each.name: (each.parent.name, each.own_from) for each in store.living.values() if each.parent}
+def _compare_followed(
+    label: str, held: Held, forks: dict[str, tuple[str, int]], store: model.Store
+) -> None:
+    parents = {
+        each.name: (each.parent.name, each.own_from)
+        for each in store.living.values()
+        if each.parent
+    }
     same(f"{label}: forks", forks, parents)
     want = {
         name: {event["id"]: None if event["redacted"] else expected(event) for event in events}
         for name, events in store.followed().items()
     }
-    got = {name: {number: event for number, (_, event) in events.items()} for name, events in held.items()}
+    got = {
+        name: {number: event for number, (_, event) in events.items()}
+        for name, events in held.items()
+    }
     same(f"{label}: conversations", sorted(got), sorted(want))
     for name, events in want.items():
         same(label, got[name], events, name)
@@ -294,7 +376,9 @@ def audited(process: Process, rng: random.Random) -> None:
 def verified(process: Process) -> None:
     for verdict in process.histories.maintenance.verify():
         unfinished = {name for name, _ in process.site.unfinished}
-        if verdict.conversation not in unfinished and not (verdict.conversation is None and unfinished):
+        if verdict.conversation not in unfinished and not (
+            verdict.conversation is None and unfinished
+        ):
             same("verify", [str(finding) for finding in verdict.findings], [], verdict.conversation)
 
 
@@ -327,14 +411,23 @@ def _page(process: Process, found: model.Conversation, rng: random.Random) -> No
     while each.parent is not None:
         lineage.insert(0, (each.parent.name, each.own_from))
         each = each.parent
-    same("page's borders", [(each.parent, each.parent_version) for each in page.borders], lineage, name)
+    same(
+        "page's borders",
+        [(each.parent, each.parent_version) for each in page.borders],
+        lineage,
+        name,
+    )
     attributes = found.documents().get("attributes", {})
     same("page's attributes", page.attributes, attributes, name)
     views = [set(found.shown(version).ids) for version in range(now + 1)]
     left = []
     for each_id in range(since, now):
         shown = [version for version in range(each_id + 1, now + 1) if each_id in views[version]]
-        gone = [version for version in range(shown[0], now + 1) if each_id not in views[version]] if shown else [-1]
+        gone = (
+            [version for version in range(shown[0], now + 1) if each_id not in views[version]]
+            if shown
+            else [-1]
+        )
         left.append(gone[0] if gone else 0)
     same("page's column of what left", list(page.events.left), left, f"{name} since {since}")
     words = [_said_by(event) for event in found.events]
@@ -347,16 +440,31 @@ def _page(process: Process, found: model.Conversation, rng: random.Random) -> No
             raise Finding("page's line", f"{name} {event['id']}: got {told}, expected {said_by}")
     event_id = rng.randrange(now)
     text = process.pages.event(name, event_id)
-    same("page's text", {w for w in split(text.event) if w.startswith("word")}, words[event_id], f"{name} {event_id}")
+    same(
+        "page's text",
+        {w for w in split(text.event) if w.startswith("word")},
+        words[event_id],
+        f"{name} {event_id}",
+    )
     if words[event_id]:
         word = min(words[event_id])
         hits = [hit.event for hit in process.pages.find(name, word)]
-        same("page's find", hits, [number for number, some in enumerate(words) if word in some], f"{name} {word}")
+        same(
+            "page's find",
+            hits,
+            [number for number, some in enumerate(words) if word in some],
+            f"{name} {word}",
+        )
 
 
 def erased(site: Site) -> set[str]:
     """Return the words that were erased or redacted in a store, and that nothing there says."""
-    said = {word for each in site.model.living.values() for event in each.events for word in _said_by(event)}
+    said = {
+        word
+        for each in site.model.living.values()
+        for event in each.events
+        for word in _said_by(event)
+    }
     return site.gone - said
 
 
@@ -371,14 +479,27 @@ def reported(process: Process) -> None:
     update(process.store, path)
     with closing(sqlite3.connect(path)) as connection:
         rows = connection.execute("SELECT conversation, id, text FROM events").fetchall()
-        conversations = connection.execute("SELECT id, version FROM conversations WHERE erased_at IS NULL").fetchall()
+        conversations = connection.execute(
+            "SELECT id, version FROM conversations WHERE erased_at IS NULL"
+        ).fetchall()
     living = site.model.living
-    got = {(name, number): {word for word in split(text) if word.startswith("word")} for name, number, text in rows}
-    want = {(name, e["id"]): _said_by(e) for name, events in site.model.followed().items() for e in events}
+    got = {
+        (name, number): {word for word in split(text) if word.startswith("word")}
+        for name, number, text in rows
+    }
+    want = {
+        (name, e["id"]): _said_by(e)
+        for name, events in site.model.followed().items()
+        for e in events
+    }
     same("audit file's events", sorted(got), sorted(want))
     for key, words in want.items():
         same("audit file's words", got[key], words, key)
-    same("audit file's conversations", dict(conversations), {each.name: each.version for each in living.values()})
+    same(
+        "audit file's conversations",
+        dict(conversations),
+        {each.name: each.version for each in living.values()},
+    )
     data = path.read_bytes()
     for word in erased(site):
         if word.encode() in data:

@@ -1,10 +1,12 @@
-"""Leases against a model: workers with clocks of their own, which stand still for longer than the time to live.
+"""Leases against a model: workers with clocks of their own, which stand still for longer than the
+time to live.
 
     python -m tests.simulation.leases --seed 1 --steps 100000 [--sqlite] [--mutations]
 
-Everything is drawn from the seed, and nothing waits: time is a number. Before any transaction of a worker another one
-may take a step. Each worker has a clock that is wrong by up to an hour, runs a little too fast or too slow, and jumps.
-The model knows the one lease that counts: the last one that was taken and not given back.
+Everything is drawn from the seed, and nothing waits: time is a number. Before any transaction of a
+worker another one may take a step. Each worker has a clock that is wrong by up to an hour, runs a
+little too fast or too slow, and jumps. The model knows the one lease that counts: the last one that
+was taken and not given back.
 """
 
 from __future__ import annotations
@@ -36,7 +38,17 @@ __all__ = ["MUTATIONS", "finds", "run"]
 _TTL_S = 10.0
 _OF_WORLD = 400
 _BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
-_STEPS = {"begin": 4, "append": 8, "renew": 4, "leave": 1, "die": 1, "user": 1, "wait": 6, "stand still": 1, "set": 1}
+_STEPS = {
+    "begin": 4,
+    "append": 8,
+    "renew": 4,
+    "leave": 1,
+    "die": 1,
+    "user": 1,
+    "wait": 6,
+    "stand still": 1,
+    "set": 1,
+}
 _STEPS["administer"] = 1
 
 
@@ -54,7 +66,9 @@ class _Worker:
 
     def set_clock(self) -> None:
         draw = self.world.draw
-        self.wrong_s = 0.0 if self.world.one_clock else draw.choice([0, draw.uniform(-3_600, 3_600)])
+        self.wrong_s = (
+            0.0 if self.world.one_clock else draw.choice([0, draw.uniform(-3_600, 3_600)])
+        )
         self.speed = 1.0 if self.world.one_clock else draw.uniform(0.9, 1.1)
 
     def wall(self) -> datetime:
@@ -73,7 +87,9 @@ class _Worker:
 
 
 class _World:
-    """Some workers on one store, and the model: whose lease counts, when it ends, who appended what."""
+    """Some workers on one store, and the model: whose lease counts, when it ends, who appended
+    what.
+    """
 
     def __init__(self, seed: str, recorders: list[Recorder]) -> None:
         self.draw = random.Random(seed)
@@ -81,7 +97,9 @@ class _World:
         self.busy: list[_Worker] = []
         """The workers within a step: each waits for the next one."""
         self.one_clock = self.draw.random() < 0.3
-        self.workers = [_Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)]
+        self.workers = [
+            _Worker(self, name, recorder) for name, recorder in zip("abc", recorders, strict=True)
+        ]
         self.valid: leases.LeaseBlock | None = None
         self.until, self.of = _BEGAN, self.valid
         self.row = 0
@@ -108,12 +126,19 @@ class _World:
             self.check(worker)
 
     def check(self, worker: _Worker) -> None:
-        if self.one_clock and worker.block is not None and worker.block not in {self.valid, *self.erased}:
+        if (
+            self.one_clock
+            and worker.block is not None
+            and worker.block not in {self.valid, *self.erased}
+        ):
             with mock.patch.object(leases, "time", SimpleNamespace(monotonic=worker.monotonic)):
                 if worker.block.lease.held and self.valid is not None:
-                    raise Found(f"{worker.name} believes that it has the lease of {self.valid.lease.worker}")
+                    raise Found(
+                        f"{worker.name} believes that it has the lease of {self.valid.lease.worker}"
+                    )
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _begin(self, worker: _Worker) -> None:
         if worker.block is not None and vars(worker.history).get("_lease_block") is worker.block:
@@ -140,7 +165,9 @@ class _World:
                 worker.seen = self.row, worker.monotonic()
             return
         if before not in (None, block) and not ended:
-            raise Found(f"{worker.name} took the lease of {before.lease.worker} before its time ended")
+            raise Found(
+                f"{worker.name} took the lease of {before.lease.worker} before its time ended"
+            )
         self.valid = block
         self._renewed(worker)
 
@@ -153,11 +180,15 @@ class _World:
             worker.history.append(Message(source="agent", content=text))
         except LeaseTaken:
             if self.valid is worker.block:
-                raise Found(f"an append of {worker.name} was refused, and its lease counts") from None
+                raise Found(
+                    f"an append of {worker.name} was refused, and its lease counts"
+                ) from None
             return
         except ConversationErased:
             if not self.erased:
-                raise Found(f"an append of {worker.name} met an erasure that was not made") from None
+                raise Found(
+                    f"an append of {worker.name} met an erasure that was not made"
+                ) from None
             return
         self.log.append(text)
         if self.valid is not worker.block:
@@ -196,7 +227,9 @@ class _World:
         self.log.append(text)
 
     def _administer(self, worker: _Worker) -> None:
-        """Erase the conversation and begin it again, which has no lease; fork it, or take its last event back."""
+        """Erase the conversation and begin it again, which has no lease; fork it, or take its last
+        event back.
+        """
         histories = Histories(Store(worker.inner))
         version = histories["c"].version()
         match self.draw.choice(["erase", "fork", "retract"]) if version else "":
@@ -227,12 +260,17 @@ def _recorders(*, sqlite: bool) -> Iterator[list[Recorder]]:
         yield [MemoryRecorder()] * 3
         return
     with tempfile.TemporaryDirectory() as folder, ExitStack() as opened:
-        stores = [opened.enter_context(open_store(f"{folder}/s.db", durability="relaxed")) for _ in range(3)]
+        stores = [
+            opened.enter_context(open_store(f"{folder}/s.db", durability="relaxed"))
+            for _ in range(3)
+        ]
         yield [store.database.recorder for store in stores]
 
 
 def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
-    """Take steps in one world after another. Return how many leases were taken. Raises ``Found``."""
+    """Take steps in one world after another. Return how many leases were taken. Raises
+    ``Found``.
+    """
     taken = 0
     thread = SimpleNamespace(start=lambda: None, is_alive=lambda: False)
     threads = SimpleNamespace(Event=threading.Event, Thread=lambda **_: thread)
@@ -247,12 +285,15 @@ def run(seed: int, steps: int, *, sqlite: bool = False) -> int:
                         raise Found(f"world {seed}/{number}, step {place}: {error}") from None
                 stored = Histories(Store(recorders[0]))["c"].events()
                 if [event.content for event in stored if isinstance(event, Message)] != world.log:
-                    raise Found(f"world {seed}/{number}: the log has other events than were acknowledged")
+                    raise Found(
+                        f"world {seed}/{number}: the log has other events than were acknowledged"
+                    )
                 taken += world.row
     return taken
 
 
-# -- the product, broken -----------------------------------------------------------------------------------------------
+# -- the product, broken
+# -----------------------------------------------------------------------------------------------
 
 
 def _without_fence(was: Any) -> Any:
@@ -297,23 +338,37 @@ def _by_the_clock_alone(was: Any) -> Any:
 
 MUTATIONS = {
     "fence": Mutation(
-        "an append looks at no lease", "_history.lease:LeaseBlock._fence", lambda _: lambda self, reader: None
+        "an append looks at no lease",
+        "_history.lease:LeaseBlock._fence",
+        lambda _: lambda self, reader: None,
     ),
-    "clock": Mutation("an append trusts its clock", "_history.lease:LeaseBlock._fence", _by_its_time),
+    "clock": Mutation(
+        "an append trusts its clock", "_history.lease:LeaseBlock._fence", _by_its_time
+    ),
     "generation": Mutation("no append looks", "eventstore.log.finding:find_meant", _without_fence),
-    "renew": Mutation("a lease that was taken over is renewed", "_history.lease:LeaseBlock._again", _whoever),
-    "give back": Mutation(
-        "the lease of another is given back", "_history.lease:LeaseBlock._give_back", _gives_back_any
+    "renew": Mutation(
+        "a lease that was taken over is renewed", "_history.lease:LeaseBlock._again", _whoever
     ),
-    "take": Mutation("no worker waits", "_history.lease:LeaseBlock._other", lambda _: lambda self, reader: None),
+    "give back": Mutation(
+        "the lease of another is given back",
+        "_history.lease:LeaseBlock._give_back",
+        _gives_back_any,
+    ),
+    "take": Mutation(
+        "no worker waits", "_history.lease:LeaseBlock._other", lambda _: lambda self, reader: None
+    ),
     "set back": Mutation(
-        "a clock that was set back keeps a lease", "_history.lease:LeaseBlock._other", _by_the_clock_alone
+        "a clock that was set back keeps a lease",
+        "_history.lease:LeaseBlock._other",
+        _by_the_clock_alone,
     ),
 }
 
 
 def finds(mutation: Mutation, seed: int, steps: int, *, sqlite: bool = False) -> str:
-    """Return what the model finds wrong with the broken product; an empty text where it finds nothing."""
+    """Return what the model finds wrong with the broken product; an empty text where it finds
+    nothing.
+    """
     with applied(mutation):
         try:
             run(seed, steps, sqlite=sqlite)
@@ -327,7 +382,9 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--sqlite", action="store_true", help="files, and not memory")
-    parser.add_argument("--mutations", action="store_true", help="break the product, and find each mutation")
+    parser.add_argument(
+        "--mutations", action="store_true", help="break the product, and find each mutation"
+    )
     given = parser.parse_args()
     logging.disable(logging.CRITICAL)
     missed = 0
@@ -337,7 +394,10 @@ def main() -> int:
         missed += not found
     if not given.mutations:
         taken = run(given.seed, given.steps, sqlite=given.sqlite)
-        print(f"seed {given.seed}: {given.steps:,} steps, leases taken or renewed {taken:,} times, nothing found")
+        print(
+            f"seed {given.seed}: {given.steps:,} steps, leases taken or renewed {taken:,} times,"
+            " nothing found"
+        )
     return 1 if missed else 0
 
 

@@ -1,8 +1,9 @@
-"""What a store must answer, as the documents say it: conversations are lists of dicts, and a fork's list begins with
-the very dicts of its parent's. Nothing of the product is imported; every answer is found the slow and plain way.
+"""What a store must answer, as the documents say it: conversations are lists of dicts, and a fork's
+list begins with the very dicts of its parent's. Nothing of the product is imported; every answer is
+found the slow and plain way.
 
-An event is a dict: ``kind``, ``id``, ``at`` (when it was recorded), ``tag`` (which event this is, also in a copy), and
-the fields of its kind. ``redacted`` is set once its content was erased.
+An event is a dict: ``kind``, ``id``, ``at`` (when it was recorded), ``tag`` (which event this is,
+also in a copy), and the fields of its kind. ``redacted`` is set once its content was erased.
 """
 
 import copy
@@ -14,7 +15,9 @@ from typing import Any
 
 Event = dict[str, Any]
 Calls = tuple[dict[int, int], set[int], dict[int, int]]
-"""The actions that answers belong to, the answers that belong to none, and the first actions of their responses."""
+"""The actions that answers belong to, the answers that belong to none, and the first actions of
+their responses.
+"""
 DELETED = "\0deleted"
 REDACTED = "[redacted]"
 
@@ -32,7 +35,9 @@ class Refused(Exception):
 
 @dataclass(eq=False)
 class Shown:
-    """A View at one version: ids of its events and summaries, the request flag, and what was left behind."""
+    """A View at one version: ids of its events and summaries, the request flag, and what was left
+    behind.
+    """
 
     ids: tuple[int, ...] = ()
     requested: bool = False
@@ -71,7 +76,9 @@ class Conversation:
         return found
 
     def shown(self, version: int | None = None) -> Shown:
-        """Return the View at a version. The states up to it are kept: redactions do not change them."""
+        """Return the View at a version. The states up to it are kept: redactions do not change
+        them.
+        """
         version = self.version if version is None else version
         while len(self.states) <= version:
             self.states.append(self._after(self.states[-1], self.events[len(self.states) - 1]))
@@ -106,7 +113,9 @@ class Conversation:
         return {"kind": "condensation_summary", "id": item_id, "content": made_by["summary"]}
 
     def calls(self, view: Shown) -> Calls:
-        view.calls = view.calls or calls_of([self.item(each) for each in view.ids if each not in view.left])
+        view.calls = view.calls or calls_of(
+            [self.item(each) for each in view.ids if each not in view.left]
+        )
         return view.calls
 
     def open_calls(self, view: Shown) -> list[int]:
@@ -117,10 +126,15 @@ class Conversation:
         """Return the actions of each model response, with their answers."""
         answered, _, responses = self.calls(view)
         of = responses | {answer: responses[action] for answer, action in answered.items()}
-        return [{each for each in of if of[each] == response} for response in dict.fromkeys(responses.values())]
+        return [
+            {each for each in of if of[each] == response}
+            for response in dict.fromkeys(responses.values())
+        ]
 
     def bonds(self, view: Shown) -> list[set[int]]:
-        """Return the events that stay with the next, with this one; each alone where the agent's next is missing."""
+        """Return the events that stay with the next, with this one; each alone where the agent's
+        next is missing.
+        """
         bonds: list[set[int]] = []
         run: list[int] = []
         for each in view.ids:
@@ -137,7 +151,9 @@ class Conversation:
         return bonds + [{one} for one in run]
 
     def loops(self, view: Shown) -> list[set[int]]:
-        """Return the tool loops: from thinking through actions, answers, and words with an action of their reply."""
+        """Return the tool loops: from thinking through actions, answers, and words with an action
+        of their reply.
+        """
         _, orphans, _ = self.calls(view)
         bonds = {max(bond): bond for bond in self.bonds(view) if len(bond) > 1}
         loops: list[set[int]] = []
@@ -158,7 +174,9 @@ class Conversation:
             ):
                 words, reply = [*words, each], reply_of(event)
                 continue
-            elif event["kind"] not in ("action", "observation") or (words and reply_of(event) != reply):
+            elif event["kind"] not in ("action", "observation") or (
+                words and reply_of(event) != reply
+            ):
                 running = False
             if running:
                 loops[-1] |= {each, *words}
@@ -174,7 +192,9 @@ class Conversation:
         place = {each: index for index, each in enumerate(view.ids)}
         unanswered = set(self.open_calls(view))
         batches, loops, bonds = self.batches(view), self.loops(view), self.bonds(view)
-        dropped = set(view.left) | orphans | {one for bond in bonds if len(bond) == 1 for one in bond}
+        dropped = (
+            set(view.left) | orphans | {one for bond in bonds if len(bond) == 1 for one in bond}
+        )
         before = -1
         while len(dropped) != before:
             before = len(dropped)
@@ -185,7 +205,9 @@ class Conversation:
                 dropped |= bond if bond & dropped else set()
             for loop in loops:
                 kept = loop - dropped
-                if kept and any(place[each] < max(place[one] for one in kept) for each in loop & dropped):
+                if kept and any(
+                    place[each] < max(place[one] for one in kept) for each in loop & dropped
+                ):
                     dropped |= loop
         return [each for each in view.ids if each not in dropped]
 
@@ -223,7 +245,9 @@ class Conversation:
         return dict(sorted(values.items()))
 
     def quotes(self, event_id: int) -> tuple[set[int], set[int]]:
-        """Return the condensations whose summaries stand for an event or its summary, and those that may be said to."""
+        """Return the condensations whose summaries stand for an event or its summary, and those
+        that may be said to.
+        """
         own = {event_id, -(event_id + 2)}
         surely: set[int] = set()
         perhaps: set[int] = set()
@@ -247,13 +271,21 @@ def calls_of(events: list[Event]) -> Calls:
     newest, done = None, list[Any]()
     for event in events:
         if event["kind"] == "action":
-            if newest is None or event["response_id"] != newest["response_id"] or event["call_id"] in done:
+            if (
+                newest is None
+                or event["response_id"] != newest["response_id"]
+                or event["call_id"] in done
+            ):
                 newest, done = event if event["response_id"] is not None else None, []
             responses[event["id"]] = event["id"] if newest is None else newest["id"]
             waiting.append(event)
         elif event["kind"] == "observation":
             call, cause = event["call_id"], event["cause"]
-            asked = [one for one in waiting if cause in (None, one["id"]) and call in (None, one["call_id"])]
+            asked = [
+                one
+                for one in waiting
+                if cause in (None, one["id"]) and call in (None, one["call_id"])
+            ]
             last = [one for one in asked if responses[one["id"]] == responses[asked[-1]["id"]]]
             if (named := last[:1]) and (call, cause) != (None, None):
                 waiting.remove(named[0])
@@ -262,7 +294,9 @@ def calls_of(events: list[Event]) -> Calls:
             else:
                 orphans.add(event["id"])
         elif event["kind"] == "condensation_summary" and newest is not None:
-            newest = newest if any(responses[one["id"]] == newest["id"] for one in waiting) else None
+            newest = (
+                newest if any(responses[one["id"]] == newest["id"] for one in waiting) else None
+            )
     return answered, orphans, responses
 
 
@@ -272,7 +306,9 @@ def reply_of(event: Event) -> Any:
 
 
 def as_sent(events: list[Event]) -> list[Event]:
-    """Return events in the order of their messages: the words and calls of one reply together, up to another reply."""
+    """Return events in the order of their messages: the words and calls of one reply together, up
+    to another reply.
+    """
     _, _, responses = calls_of(events)
     groups: list[list[Event]] = []
     said: list[Event] = []
@@ -300,7 +336,9 @@ def forgotten(event: Event) -> Iterable[int]:
 
 def without_content(event: Event) -> Event:
     """Return what stays of a redacted event."""
-    stays: Event = {key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown")}
+    stays: Event = {
+        key: event[key] for key in ("kind", "id", "at", "tag", "cause", "source", "shown")
+    }
     stays |= {"meta": {key: event["meta"][key] for key in event["meta"] if key == "reply"}}
     stays |= {"redacted": True, "origin": None}
     if event["origin"] is not None:
@@ -314,14 +352,20 @@ def without_content(event: Event) -> Event:
             stays |= {"thought": event["thought"] and REDACTED, "arguments": {"redacted": REDACTED}}
             stays |= {"thinking": event["thinking"] and REDACTED}
         case "observation":
-            stays |= {"content": REDACTED} | {key: event[key] for key in ("tool", "call_id", "is_error")}
+            stays |= {"content": REDACTED} | {
+                key: event[key] for key in ("tool", "call_id", "is_error")
+            }
         case "annotation":
             stays |= {"name": event["name"], "data": None, "stays": event["stays"]}
-            if event["name"] == "condenser_meta":  # a report of the digest, which calls no model: its name stays
+            # a report of the digest, which calls no model: its name stays
+            if event["name"] == "condenser_meta":
                 stays["data"] = [{"condenser": report["condenser"]} for report in event["data"]]
         case "condensation":
             stays |= {key: value for key, value in event.items() if key.startswith("forgotten_")}
-            stays |= {"summary": event["summary"] and REDACTED, "summary_offset": event["summary_offset"]}
+            stays |= {
+                "summary": event["summary"] and REDACTED,
+                "summary_offset": event["summary_offset"],
+            }
         case "condensation_request":
             stays |= {"reason": event["reason"] and REDACTED}
         case "retraction":
@@ -329,7 +373,8 @@ def without_content(event: Event) -> Event:
         case "document_changes":
             blank = {name: {} if name == "attributes" else REDACTED for name in event["values"]}
             stays["values"] = {
-                name: DELETED if value == DELETED else blank[name] for name, value in event["values"].items()
+                name: DELETED if value == DELETED else blank[name]
+                for name, value in event["values"].items()
             }
     return stays
 
@@ -348,7 +393,9 @@ class Store:
         return self.get(name).version if name in self.living or self.tombs.get(name) else 0
 
     def names(self) -> list[str]:
-        return sorted({*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode)
+        return sorted(
+            {*self.living, *(name for name, tombs in self.tombs.items() if tombs)}, key=str.encode
+        )
 
     def forks(self, of: Conversation | None) -> list[Conversation]:
         return [each for each in self.living.values() if of and each.parent is of]
@@ -368,7 +415,9 @@ class Store:
         return hits
 
     def recent(self, wanted: Mapping[str, Any]) -> list[tuple[int, str]]:
-        """Return when each conversation with these attributes was last active, the last one first."""
+        """Return when each conversation with these attributes was last active, the last one
+        first.
+        """
         found = []
         for name, each in self.living.items():
             has = each.documents().get("attributes", {})
@@ -389,10 +438,12 @@ class Store:
         handle: int | None = None,
         imported: bool = False,
     ) -> list[Event]:
-        """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag of the conversation
-        that the writer met first.
+        """Append as ``History.append`` does, and return the recorded events. ``handle`` is the tag
+        of the conversation that the writer met first.
         """
-        if any(type(value) is float and value == float("inf") for value in (documents or {}).values()):
+        if any(
+            type(value) is float and value == float("inf") for value in (documents or {}).values()
+        ):
             raise Refused("InvalidEvent")
         found = self.get(name) if self.version(name) else Conversation(name)
         if handle is not None and handle != found.tag:
@@ -409,8 +460,12 @@ class Store:
             raise Refused("VersionConflict")
         if dedupe:
             has = {event.get("was", event["origin"]) for event in found.events}
-            events = [event for event in events if event["origin"] is None or event["origin"] not in has]
-        new: list[Event] = [{**event, "id": found.version + index} for index, event in enumerate(events)]
+            events = [
+                event for event in events if event["origin"] is None or event["origin"] not in has
+            ]
+        new: list[Event] = [
+            {**event, "id": found.version + index} for index, event in enumerate(events)
+        ]
         for event in new:
             self._check(found, event)
         values = {
@@ -455,7 +510,9 @@ class Store:
         self.living[new] = made
         return made
 
-    def create(self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False) -> None:
+    def create(
+        self, name: str, attributes: Mapping[str, Any], now: int, *, replace: bool = False
+    ) -> None:
         self._free(name, replace=replace)
         event = document_changes({"attributes": dict(checked(attributes))})
         self.living[name] = Conversation(name, [event | {"id": 0, "at": now, "tag": next(_tags)}])
@@ -467,8 +524,9 @@ class Store:
             raise Refused("ConversationErased")
 
     def places(self, name: str, source: Sequence[Event], form: str = "") -> list[int]:
-        """Return where the first events of a history to import are. By an import of a file receipts, changes of
-        documents, requests and declined condensations between them are passed over. What was redacted stays out.
+        """Return where the first events of a history to import are. By an import of a file
+        receipts, changes of documents, requests and declined condensations between them are passed
+        over. What was redacted stays out.
         """
         found = self.get(name) if self.version(name) else Conversation(name)
         places = [event["id"] for event in found.events if not is_of_others(event, form)]
@@ -492,7 +550,9 @@ class Store:
         at = max(now, found.events[-1]["at"] if found.events else 0)
         for event in source[len(places) :]:
             places.append(found.version)
-            found.events.append(moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)})
+            found.events.append(
+                moved(event, places) | {"id": found.version, "at": at, "tag": next(_tags)}
+            )
 
     def redact(self, name: str, ids: Sequence[int], now: int, by: str, reason: str) -> None:
         """Erase the content of events. The receipt is the next event."""
@@ -503,7 +563,9 @@ class Store:
             event.clear()
             event.update(stays)
         at = max(now, found.events[-1]["at"])
-        found.events.append(redaction(ids, by, reason) | {"id": found.version, "at": at, "tag": next(_tags)})
+        found.events.append(
+            redaction(ids, by, reason) | {"id": found.version, "at": at, "tag": next(_tags)}
+        )
 
     def check_redactable(self, name: str, event_id: int) -> None:
         found = self.get(name)
@@ -513,7 +575,12 @@ class Store:
             raise Refused("CannotRedact")
 
     def check_erasable(self, name: str, *, forks: bool) -> None:
-        if self.forks(self.get(name) if self.living.get(name) or not self.tombs.get(name) else None) and not forks:
+        if (
+            self.forks(
+                self.get(name) if self.living.get(name) or not self.tombs.get(name) else None
+            )
+            and not forks
+        ):
             raise Refused("ConversationHasForks")
 
     def erase(self, found: Conversation, reason: str) -> None:
@@ -531,18 +598,26 @@ class Store:
             below += self.forks(each)
 
     def snapshot(self) -> "Store":
-        """Return a store of its own, in which forks share with their parents what they share here."""
+        """Return a store of its own, in which forks share with their parents what they share
+        here.
+        """
         living, events = {}, dict[int, Event]()
         for name, each in self.living.items():
             events |= {id(event): dict(event) for event in each.events if id(event) not in events}
             living[name] = new = copy.copy(each)
-            new.events, new.keys, new.states = [events[id(e)] for e in each.events], dict(each.keys), [*each.states]
+            new.events, new.keys, new.states = (
+                [events[id(e)] for e in each.events],
+                dict(each.keys),
+                [*each.states],
+            )
         for each in living.values():
             each.parent = living[each.parent.name] if each.parent else None
         return Store(living, {name: [*tombs] for name, tombs in self.tombs.items()})
 
     def copy_from(self, source: "Store") -> set[str]:
-        """Copy every conversation of another store into this one; return the names of those that cannot be copied."""
+        """Copy every conversation of another store into this one; return the names of those that
+        cannot be copied.
+        """
         return {name for name in source.names() if not self.copy(name, source)}
 
     def copy(self, name: str, source: "Store", until: int | None = None) -> bool:
@@ -553,7 +628,9 @@ class Store:
         if ours is not None and (theirs is None or theirs.tag != ours.tag):
             return False
         both = zip(our_tombs, their_tombs, strict=False)
-        if len(our_tombs) > len(their_tombs) or any((a.tag, a.tags()) != (b.tag, b.tags()) for a, b in both):
+        if len(our_tombs) > len(their_tombs) or any(
+            (a.tag, a.tags()) != (b.tag, b.tags()) for a, b in both
+        ):
             return theirs is None and ours is None
         if ours is not None and len(our_tombs) != len(their_tombs):
             return False
@@ -582,9 +659,13 @@ def says(event: Event) -> str:
         return ""
     match event["kind"]:
         case "message" | "observation":
-            return str(event["content"] if isinstance(event["content"], str) else event["content"][0])
+            return str(
+                event["content"] if isinstance(event["content"], str) else event["content"][0]
+            )
         case "action":
-            return " ".join([event["tool"], event["thought"], *map(str, (event["arguments"] or {}).values())])
+            return " ".join(
+                [event["tool"], event["thought"], *map(str, (event["arguments"] or {}).values())]
+            )
         case "condensation":
             return str(event["summary"] or "")
         case "annotation":
@@ -630,12 +711,21 @@ def moved(event: Event, places: Sequence[int]) -> Event:
         event["cause"] = places[event["cause"]]
     if event["kind"] == "condensation" and event["forgotten_event_ids"] is not None:
         ids = event["forgotten_event_ids"]
-        event["forgotten_event_ids"] = [places[e] if e >= 0 else -(places[-(e + 2)] + 2) for e in ids]
+        event["forgotten_event_ids"] = [
+            places[e] if e >= 0 else -(places[-(e + 2)] + 2) for e in ids
+        ]
     return event
 
 
 def event_of(kind: str, source: str, *, shown: bool, **fields: Any) -> Event:
-    common = {"kind": kind, "source": source, "shown": shown, "cause": None, "origin": None, "meta": {}}
+    common = {
+        "kind": kind,
+        "source": source,
+        "shown": shown,
+        "cause": None,
+        "origin": None,
+        "meta": {},
+    }
     return common | {"redacted": False} | fields
 
 

@@ -1,7 +1,8 @@
-"""Break the product in one way after another, and see that the simulation finds each: ``--mutations [NAME …]``.
+"""Break the product in one way after another, and see that the simulation finds each: ``--mutations
+[NAME …]``.
 
-A mutation names a function, as the tables of ``tests/protections.py`` do, and what is to stand in its place. It is
-applied in this process, wherever that function has been imported to.
+A mutation names a function, as the tables of ``tests/protections.py`` do, and what is to stand in
+its place. It is applied in this process, wherever that function has been imported to.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ _STEPS = 100_000
 
 
 class Mutation(NamedTuple):
-    """``where`` is ``MODULE:QUALNAME`` below ``foldlog``; ``instead`` makes what stands there from what stood there."""
+    """``where`` is ``MODULE:QUALNAME`` below ``foldlog``; ``instead`` makes what stands there from
+    what stood there.
+    """
 
     what: str
     where: str
@@ -49,7 +52,9 @@ def _conflict_is_a_retry(original: Any) -> Any:
 
 def _shorter(original: Any) -> Any:
     def patched(before: Any, change: Any) -> Any:
-        return original(before, {**change, "add": change["add"][:-1]} if change.get("add") else change)
+        return original(
+            before, {**change, "add": change["add"][:-1]} if change.get("add") else change
+        )
 
     return patched
 
@@ -77,7 +82,9 @@ def _observation_keeps(original: Any) -> Any:
 
 def _any_generation(original: Any) -> Any:
     def find_meant(database: Any, reader: Any, conversation: str, generation: Any) -> Any:
-        anyone = None if generation is None else Generation(replaces_erased=generation.replaces_erased)
+        anyone = (
+            None if generation is None else Generation(replaces_erased=generation.replaces_erased)
+        )
         return original(database, reader, conversation, anyone)
 
     return find_meant
@@ -110,22 +117,32 @@ def _whatever_came_between(_: Any) -> Any:
 
 
 MUTATIONS = {
-    "append": Mutation("any version is expected", "eventstore.conversation:check_version", lambda _: _nothing),
+    "append": Mutation(
+        "any version is expected", "eventstore.conversation:check_version", lambda _: _nothing
+    ),
     "dedupe": Mutation(
         "ids of a source are not looked up",
         "eventstore.log.origins:unknown",
         lambda was: lambda _, batch: was(None, batch),
     ),
     "idempotency key": Mutation(
-        "another payload is a retry", "eventstore.log.appending:Appending._earlier", _conflict_is_a_retry
+        "another payload is a retry",
+        "eventstore.log.appending:Appending._earlier",
+        _conflict_is_a_retry,
     ),
-    "documents": Mutation("a difference loses an element", "eventstore.documents.differences:patched", _shorter),
+    "documents": Mutation(
+        "a difference loses an element", "eventstore.documents.differences:patched", _shorter
+    ),
     "lists": Mutation(
         "the last one is not listed",
         "eventstore.documents.listing:_list_some",
-        lambda was: lambda transaction, database, touched: was(transaction, database, list(touched)[:-1]),
+        lambda was: (
+            lambda transaction, database, touched: was(transaction, database, list(touched)[:-1])
+        ),
     ),
-    "condense": Mutation("a condensation answers no request", "projections.fold:_Folding._fold_in", _request_stays),
+    "condense": Mutation(
+        "a condensation answers no request", "projections.fold:_Folding._fold_in", _request_stays
+    ),
     "units": Mutation(
         "nothing is left behind",
         "projections.left_behind:left_behind_after",
@@ -136,20 +153,32 @@ MUTATIONS = {
         "projections.units:cut_positions",
         lambda _: lambda count, found: tuple(range(count + 1)),
     ),
-    "open calls": Mutation("no call is open", "projections.units:open_positions", lambda _: lambda events, found: []),
+    "open calls": Mutation(
+        "no call is open", "projections.units:open_positions", lambda _: lambda events, found: []
+    ),
     "retract": Mutation(
         "it goes back one event too far",
         "projections.retractions:target",
         lambda was: lambda retraction: max(0, was(retraction) - 1),
     ),
-    "redact": Mutation("an observation keeps its text", "eventstore.log.redacted:without_content", _observation_keeps),
+    "redact": Mutation(
+        "an observation keeps its text",
+        "eventstore.log.redacted:without_content",
+        _observation_keeps,
+    ),
     "redact with summaries": Mutation(
-        "no summary quotes", "eventstore.maintenance.redact:quotes_in", lambda _: lambda reading, redacted: []
+        "no summary quotes",
+        "eventstore.maintenance.redact:quotes_in",
+        lambda _: lambda reading, redacted: [],
     ),
     "redact in forks": Mutation(
-        "forks are not asked", "eventstore.maintenance.redact:forks_that_share", lambda _: lambda *given: iter(())
+        "forks are not asked",
+        "eventstore.maintenance.redact:forks_that_share",
+        lambda _: lambda *given: iter(()),
     ),
-    "erase": Mutation("rows are not deleted", "eventstore.log.importing:delete_rows", lambda _: _nothing, "sqlite"),
+    "erase": Mutation(
+        "rows are not deleted", "eventstore.log.importing:delete_rows", lambda _: _nothing, "sqlite"
+    ),
     "id used again": Mutation(
         "a writer of the erased one writes", "eventstore.log.finding:find_meant", _any_generation
     ),
@@ -164,7 +193,9 @@ MUTATIONS = {
         "eventstore.log.importing:new_events",
         lambda _: lambda database, found, history: islice(history, found.version, None),
     ),
-    "copy": Mutation("redactions stay behind", "eventstore.maintenance.copy:_redact_too", lambda _: _nothing),
+    "copy": Mutation(
+        "redactions stay behind", "eventstore.maintenance.copy:_redact_too", lambda _: _nothing
+    ),
     "restore": Mutation(
         "positions are given twice",
         "eventstore.recorders.sqlite.maintenance:begin_epoch_where_copied",
@@ -182,13 +213,21 @@ MUTATIONS = {
         lambda _: lambda self, patience_s: True,
         "sqlite",
     ),
-    "search": Mutation("the last event is left out", "_search:_Conversation._in_events", _without_the_last),
-    "audit file": Mutation("redacted events stay", "_reports.audit_database:AuditTables._replace", lambda _: _nothing),
+    "search": Mutation(
+        "the last event is left out", "_search:_Conversation._in_events", _without_the_last
+    ),
+    "audit file": Mutation(
+        "redacted events stay", "_reports.audit_database:AuditTables._replace", lambda _: _nothing
+    ),
     "serve": Mutation("a page is not begun again", "_web.pages:Pages._begun", lru_cache),
     "together": Mutation(
-        "the last one is the first", "_aio:append_all", lambda was: lambda store, some: was(store, some[::-1])
+        "the last one is the first",
+        "_aio:append_all",
+        lambda was: lambda store, some: was(store, some[::-1]),
     ),
-    "follow": Mutation("receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions),
+    "follow": Mutation(
+        "receipts are left out", "eventstore.log.following:recorded", _follow_without_redactions
+    ),
     "views in memory": Mutation(
         "another process's events are not missed",
         "eventstore.log.database:Left.rows_since",
@@ -216,7 +255,9 @@ def applied(mutation: Mutation) -> Iterator[None]:
     mutated = mutation.instead(original)
     places = [home]
     if not isinstance(home, type):
-        loaded = [module for each, module in list(sys.modules.items()) if each.startswith("foldlog")]
+        loaded = [
+            module for each, module in list(sys.modules.items()) if each.startswith("foldlog")
+        ]
         places = [module for module in loaded if getattr(module, name, None) is original]
     for place in places:
         setattr(place, name, mutated)
@@ -228,7 +269,9 @@ def applied(mutation: Mutation) -> Iterator[None]:
 
 
 def run(names: list[str], seed: int) -> int:
-    """Find these mutations, or all; print how many steps each took. Return 1 where one was not found."""
+    """Find these mutations, or all; print how many steps each took. Return 1 where one was not
+    found.
+    """
     missed = []
     for name in names or MUTATIONS:
         mutation = MUTATIONS[name]
@@ -236,7 +279,10 @@ def run(names: list[str], seed: int) -> int:
         with applied(mutation):
             taken, failures = worlds(seed, _STEPS, float("inf"), mutation.recorder, on_all=False)
         by = failures[0].label if failures else "NOT FOUND"
-        print(f"{name}: {mutation.what}: {by}, {taken:,} steps, {time.monotonic() - began:.0f} s", flush=True)
+        print(
+            f"{name}: {mutation.what}: {by}, {taken:,} steps, {time.monotonic() - began:.0f} s",
+            flush=True,
+        )
         if not failures:
             missed.append(name)
     print(f"{len(names or MUTATIONS) - len(missed)} of {len(names or MUTATIONS)} found")

@@ -29,7 +29,10 @@ def observation(content: Any, call_id: str | None, tool: str = "", **fields: Any
 
 
 def annotation(name: str, data: Any, **fields: Any) -> model.Event:
-    return model.event_of("annotation", "environment", shown=False, name=name, data=data, stays=False) | fields
+    return (
+        model.event_of("annotation", "environment", shown=False, name=name, data=data, stays=False)
+        | fields
+    )
 
 
 def reasoning(text: str) -> model.Event:
@@ -52,18 +55,31 @@ def condensation(
     offset: int | None = None,
 ) -> model.Event:
     start, end = between or (None, None)
-    given = {"forgotten_event_ids": ids, "forgotten_events_start_id": start, "forgotten_events_end_id": end}
-    return model.event_of("condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given)
+    given = {
+        "forgotten_event_ids": ids,
+        "forgotten_events_start_id": start,
+        "forgotten_events_end_id": end,
+    }
+    return model.event_of(
+        "condensation", "agent", shown=False, summary=summary, summary_offset=offset, **given
+    )
 
 
 def record(event: model.Event, form: str) -> dict[str, Any]:
     """Return an event as OpenHands writes it, in its version 0 or 1."""
     _, number = event["origin"]
     if form == "openhands-v0":
-        return {"id": number, "source": event["source"], "action": "message", "args": {"content": event["content"]}}
+        return {
+            "id": number,
+            "source": event["source"],
+            "action": "message",
+            "args": {"content": event["content"]},
+        }
     number = int(number.removeprefix("event-"))
     if event["kind"] == "condensation":
-        return records.condensed(number, event["forgotten_event_ids"], event["summary"], event["summary_offset"])
+        return records.condensed(
+            number, event["forgotten_event_ids"], event["summary"], event["summary_offset"]
+        )
     return records.said(number, event["content"], event["source"])
 
 
@@ -80,7 +96,10 @@ def built(event: model.Event) -> es.Event:
         case "message":
             return es.Message(content=_content(event["content"]), **common)
         case "action":
-            given = {name: event[name] for name in ("tool", "arguments", "call_id", "response_id", "thought")}
+            given = {
+                name: event[name]
+                for name in ("tool", "arguments", "call_id", "response_id", "thought")
+            }
             return es.Action(**given, thinking=_thinking(event["thinking"]), **common)
         case "observation":
             given = {name: event[name] for name in ("tool", "call_id", "is_error")}
@@ -118,7 +137,12 @@ def said(event: es.Event) -> model.Event:
             return told | {"kind": "message", "content": _text(event.content)} | _thought(event)
         case es.Action():
             names = ("tool", "arguments", "call_id", "response_id", "thought")
-            return told | {"kind": "action"} | {name: getattr(event, name) for name in names} | _thought(event)
+            return (
+                told
+                | {"kind": "action"}
+                | {name: getattr(event, name) for name in names}
+                | _thought(event)
+            )
         case es.Observation():
             names = ("tool", "call_id", "is_error")
             given = {name: getattr(event, name) for name in names}
@@ -137,7 +161,11 @@ def said(event: es.Event) -> model.Event:
             return told | {"kind": "document_changes", "names": sorted(event.changed)}
         case es.CondensationAction():
             ids = frozenset(event.forgotten_event_ids or ())
-            given = {"forgets": ids, "summary": event.summary, "summary_offset": event.summary_offset}
+            given = {
+                "forgets": ids,
+                "summary": event.summary,
+                "summary_offset": event.summary_offset,
+            }
             return told | {"kind": "condensation"} | given
     raise AssertionError(f"an event of kind {type(event).__name__}")
 
@@ -157,7 +185,9 @@ def expected(event: model.Event) -> model.Event:
 
 
 def as_stored(event: es.Event) -> model.Event:
-    """Return an event that the product made, such as a digest's condensation, to be appended to the model."""
+    """Return an event that the product made, such as a digest's condensation, to be appended to the
+    model.
+    """
     told = said(event)
     if told["kind"] == "condensation":
         told["forgotten_event_ids"] = sorted(told.pop("forgets"))

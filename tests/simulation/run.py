@@ -37,7 +37,9 @@ class Failure(NamedTuple):
     told: Sequence[str]
 
 
-def play(seed: str, recorder: str, steps: Sequence[Step], database: Callable[[], str] | None = None) -> Failure | None:
+def play(
+    seed: str, recorder: str, steps: Sequence[Step], database: Callable[[], str] | None = None
+) -> Failure | None:
     """Take these steps in a new world; return what failed first."""
     folder = Path(tempfile.mkdtemp(prefix="foldlog-simulation-", dir=in_memory()))
     world = World(seed, recorder, folder, database)
@@ -68,7 +70,9 @@ def again(seed: str, recorder: str, database: Callable[[], str] | None = None) -
     return play(seed, recorder, drawn(seed, STEPS), database)
 
 
-def shortened(failure: Failure, patience_s: float = 20, database: Callable[[], str] | None = None) -> Failure:
+def shortened(
+    failure: Failure, patience_s: float = 20, database: Callable[[], str] | None = None
+) -> Failure:
     """Leave out steps as long as the same kind of answer fails."""
     until = time.process_time() + patience_s
     best, size = failure, max(1, len(failure.steps) // 2)
@@ -100,8 +104,8 @@ def worlds(
     first: int = 0,
     tell: Callable[[str], object] = lambda line: None,
 ) -> tuple[int, list[Failure]]:
-    """Take so many steps, in one world after another from the ``first`` on; return how many were taken, and what
-    failed. What fails is told at once, and how far it came each minute.
+    """Take so many steps, in one world after another from the ``first`` on; return how many were
+    taken, and what failed. What fails is told at once, and how far it came each minute.
     """
     taken, number = 0, first
     failures: list[Failure] = []
@@ -122,7 +126,8 @@ def worlds(
             if time.monotonic() > told + _TOLD_S:
                 told, cpu = time.monotonic(), time.process_time() - ran
                 tell(
-                    f"{time.strftime('%H:%M:%S')} {taken:,} steps in {told - began:.0f} s, {taken / cpu:,.0f} a second "
-                    f"of processor time; {len(failures)} findings; next is world {seed}/{number}"
+                    f"{time.strftime('%H:%M:%S')} {taken:,} steps in {told - began:.0f} s,"
+                    f" {taken / cpu:,.0f} a second of processor time; {len(failures)} findings;"
+                    f" next is world {seed}/{number}"
                 )
     return taken, failures

@@ -1,7 +1,8 @@
-"""Where faults come in: a recorder that stands before the real one, and stops at every transaction and every statement.
+"""Where faults come in: a recorder that stands before the real one, and stops at every transaction
+and every statement.
 
-A process that is killed here is dead: whatever it still asks, in a ``finally`` or a handler, it is killed again, so it
-writes nothing more. What the real recorder has committed by then stays.
+A process that is killed here is dead: whatever it still asks, in a ``finally`` or a handler, it is
+killed again, so it writes nothing more. What the real recorder has committed by then stays.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ class Killed(BaseException):
 
 
 class Seam:
-    """A recorder in front of another one. ``at_transaction`` is called before each transaction and each question."""
+    """A recorder in front of another one. ``at_transaction`` is called before each transaction and
+    each question.
+    """
 
     def __init__(self, recorder: Recorder, *, shared: bool) -> None:
         self.inner = recorder
@@ -38,9 +41,14 @@ class Seam:
         """Pass for a recorder of the kind that stands behind."""
         return self.inner.__class__
 
-    def arm(self, kill_at: int = 0, refuse_at: int = 0, at_transaction: Callable[[], object] | None = None) -> None:
-        """From now on, count. Kill before the ``kill_at``-th statement or commit's end, refuse the ``refuse_at``-th
-        transaction; 0 is never.
+    def arm(
+        self,
+        kill_at: int = 0,
+        refuse_at: int = 0,
+        at_transaction: Callable[[], object] | None = None,
+    ) -> None:
+        """From now on, count. Kill before the ``kill_at``-th statement or commit's end, refuse the
+        ``refuse_at``-th transaction; 0 is never.
         """
         self.kill_at, self.refuse_at, self.at_transaction = kill_at, refuse_at, at_transaction
         self.statements = self.transactions = self.commits = 0
@@ -59,11 +67,15 @@ class Seam:
         if self.at_transaction is not None:
             self.at_transaction()
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
         self._boundary()
         self.transactions += 1
         if self.transactions == self.refuse_at:
-            raise StoreUnavailable(f"the disk of the simulation is full{NOTHING_WRITTEN}", kind="full")
+            raise StoreUnavailable(
+                f"the disk of the simulation is full{NOTHING_WRITTEN}", kind="full"
+            )
         if not self.kill_at:
             result = self.inner.transact(work, any_thread=any_thread)
             self.commits += 1
@@ -77,7 +89,9 @@ class Seam:
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
         return Recorder.offer(self, work, at_once=at_once)  # type: ignore[arg-type]
 
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
+    def transact_all(
+        self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
+    ) -> Sequence[Outcome[T]]:
         self._boundary()
         outcomes = self.inner.transact_all(works)
         self.commits += 1

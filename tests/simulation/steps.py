@@ -1,7 +1,9 @@
-"""The steps: each draws what it does from its own seed and from the model, does it, and tells the model.
+"""The steps: each draws what it does from its own seed and from the model, does it, and tells the
+model.
 
-A step that is killed, or refused by its disk, has happened as a whole or not at all: what the recorder committed tells
-which. Of those that take several transactions, what is left is asked for, and must be a beginning of what was to come.
+A step that is killed, or refused by its disk, has happened as a whole or not at all: what the
+recorder committed tells which. Of those that take several transactions, what is left is asked for,
+and must be a beginning of what was to come.
 """
 
 from __future__ import annotations
@@ -61,7 +63,10 @@ class Steps:
             seam.arm(refuse_at=rng.choice((1, 1, 1, 2, 3)))
         elif draw < _INTERLEAVED.get(kind, 0):
             self._interleave(site, process, rng)
-        self.tell(f"{site.name}.{site.processes.index(process)} {kind}" + (f" ({self.fault})" if self.fault else ""))
+        self.tell(
+            f"{site.name}.{site.processes.index(process)} {kind}"
+            + (f" ({self.fault})" if self.fault else "")
+        )
         try:
             getattr(self, kind)(rng, site, process)
         finally:
@@ -73,11 +78,17 @@ class Steps:
         self.world.told.append("  " * self.nested + line)
 
     def _interleave(self, site: Site, process: Process, rng: random.Random) -> None:
-        """Have another process take a step before one of the transactions and questions of this one."""
+        """Have another process take a step before one of the transactions and questions of this
+        one.
+        """
         others = [each for each in site.processes if each is not process]
         if not others:
             return
-        other, left, seed = rng.choice(others), rng.choice((1, 1, 2, 2, 3, 4, 5, 6, 8, 11)), rng.randrange(2**32)
+        other, left, seed = (
+            rng.choice(others),
+            rng.choice((1, 1, 2, 2, 3, 4, 5, 6, 8, 11)),
+            rng.randrange(2**32),
+        )
         kind = rng.choice(_BETWEEN)
 
         def stop() -> None:
@@ -101,7 +112,8 @@ class Steps:
 
         process.seam.at_transaction = stop
 
-    # ---------------------------------------------------------------- doing it, and telling the model
+    # ---------------------------------------------------------------- doing it, and telling the
+    # model
 
     def both(
         self,
@@ -113,7 +125,9 @@ class Steps:
         *,
         name: str,
     ) -> Any:
-        """Do it, in one transaction, and tell the model; compare what they return, or the errors that they raise."""
+        """Do it, in one transaction, and tell the model; compare what they return, or the errors
+        that they raise.
+        """
         site = process.site
         before = process.seam.commits
         got, error = self.through(process, product)
@@ -121,14 +135,16 @@ class Steps:
             committed = process.seam.commits > before
             self.tell(f"  killed, {'committed' if committed else 'not committed'}")
             if committed and self._version(site, name) == _version_of(site.model, name):
-                committed = False  # a question committed too, such as one that stored what it folded
+                # a question committed too, such as one that stored what it folded
+                committed = False
             if committed:
                 told()
             return None
         if error == "Refused":
             return None
         if self.earlier is not None and self._version(site, name) == _version_of(site.model, name):
-            # It appended nothing, so its answer may be that of the moment before the other process's step.
+            # It appended nothing, so its answer may be that of the moment before the other
+            # process's step.
             now, site.model = site.model, self.earlier
             try:
                 self._agree(label, got, error, told, compare)
@@ -161,8 +177,9 @@ class Steps:
     def through(
         self, process: Process, call: Callable[[], Any], settle: Callable[[], None] | None = None
     ) -> tuple[Any, str | None]:
-        """Call it; return its answer, and its error. What takes several transactions gives ``settle``, which tells the
-        model what has happened by now: it is called at its end, whatever it is, and before another process's step.
+        """Call it; return its answer, and its error. What takes several transactions gives
+        ``settle``, which tells the model what has happened by now: it is called at its end,
+        whatever it is, and before another process's step.
         """
         got: Any = None
         error: str | None = None
@@ -246,7 +263,9 @@ class Steps:
         self.about = found.name
         return found
 
-    def history(self, rng: random.Random, process: Process, name: str) -> tuple[History, int | None]:
+    def history(
+        self, rng: random.Random, process: Process, name: str
+    ) -> tuple[History, int | None]:
         """A handle: one that this process has held for long, or a new one."""
         if rng.random() < 0.6:
             if name not in process.held:
@@ -255,8 +274,8 @@ class Steps:
         return process.histories[name], None
 
     def hold(self, process: Process, name: str, history: History, *, done: bool) -> None:
-        """A handle that was used for the first time has met the conversation that has this id now. If it was refused,
-        nothing tells whether it read the conversation: it is let go.
+        """A handle that was used for the first time has met the conversation that has this id now.
+        If it was refused, nothing tells whether it read the conversation: it is let go.
         """
         if process.held.get(name) != (history, None):
             return
@@ -273,7 +292,9 @@ class Steps:
     def unique(self, what: str) -> str:
         return f"{what}-{self.world.token()[4:]}"
 
-    def turn(self, rng: random.Random, found: model.Conversation | None, version: int) -> list[model.Event]:
+    def turn(
+        self, rng: random.Random, found: model.Conversation | None, version: int
+    ) -> list[model.Event]:
         """What an agent's loop records next, at this version."""
         draw = rng.random()
         if found is not None and draw < 0.5 and (open_calls := found.open_calls(found.shown())):
@@ -281,7 +302,11 @@ class Steps:
             actions = [found.events[each] for each in calls]
             return [
                 plain.observation(
-                    self.text(rng), each["call_id"], each["tool"], cause=each["id"], is_error=rng.random() < 0.1
+                    self.text(rng),
+                    each["call_id"],
+                    each["tool"],
+                    cause=each["id"],
+                    is_error=rng.random() < 0.1,
                 )
                 for each in actions
             ]
@@ -295,11 +320,19 @@ class Steps:
                 call = rng.choice((self.unique("call"), "again")) if rng.random() < 0.9 else None
                 arguments = {"q": self.text(rng)}
                 thought = self.text(rng) if number == 0 and rng.random() < 0.3 else ""
-                made.append(plain.action("tool", arguments, call, response, thought=thought, thinking=thinking))
+                made.append(
+                    plain.action(
+                        "tool", arguments, call, response, thought=thought, thinking=thinking
+                    )
+                )
                 thinking = ""
             if rng.random() < 0.5:
                 for number, each in enumerate(made[calls:], calls):
-                    made.append(plain.observation(self.text(rng), each["call_id"], "tool", cause=version + number))
+                    made.append(
+                        plain.observation(
+                            self.text(rng), each["call_id"], "tool", cause=version + number
+                        )
+                    )
             return made
         if draw < 0.68:
             return [plain.annotation("note", {"text": self.text(rng)})]
@@ -309,7 +342,11 @@ class Steps:
         if rng.random() < 0.1:
             content = (content, rng.choice((b"\0\xff", b"picture" * 50)))
         return [
-            plain.message(content, rng.choice(("user", "user", "agent", "environment")), meta={"n": rng.randrange(3)})
+            plain.message(
+                content,
+                rng.choice(("user", "user", "agent", "environment")),
+                meta={"n": rng.randrange(3)},
+            )
         ]
 
     def append(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -325,7 +362,9 @@ class Steps:
         documents: dict[str, Any] = {}
         draw = rng.random()
         if draw < 0.15:
-            options["expected"] = rng.choice((version, version, max(0, version - 1), version + 1, 0))
+            options["expected"] = rng.choice(
+                (version, version, max(0, version - 1), version + 1, 0)
+            )
         if draw < 0.03 and events[0]["kind"] == "message":
             events[0]["cause"] = version + rng.randrange(5)
             options.pop("expected")
@@ -334,7 +373,8 @@ class Steps:
             known = {} if found is None else found.keys
             if key in known:
                 payload, hidden = known[key][0], found is not None and found.hides(key)
-                if hidden or rng.random() < 0.7:  # of a redacted event the store knows only the size
+                # of a redacted event the store knows only the size
+                if hidden or rng.random() < 0.7:
                     events, documents = payload
                     events = [dict(event) for event in events]
                     options["expected"] = rng.choice((None, 0, version))
@@ -343,7 +383,10 @@ class Steps:
         elif 0.3 < draw < 0.4:
             options["dedupe"] = True
             numbers = rng.sample(range(6), rng.randrange(1, 4))
-            events = [plain.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}")) for n in numbers]
+            events = [
+                plain.message(self.text(rng), origin=("src", n if n % 2 else f"s{n}"))
+                for n in numbers
+            ]
         elif 0.4 < draw < 0.45:
             documents = self.values(rng, found)
         elif draw > 0.99:
@@ -360,7 +403,9 @@ class Steps:
             return history.append(made, idempotency_key=options.get("key"), **given)
 
         def told() -> Any:
-            return site.model.append(name, same_events, self.world.at, documents=documents, handle=handle, **options)
+            return site.model.append(
+                name, same_events, self.world.at, documents=documents, handle=handle, **options
+            )
 
         self.tell(f"  {name} {options} {[_brief(each) for each in events]} {documents or ''}")
         done = self.both(process, "append", product, told, self.recorded, name=name) is not None
@@ -385,7 +430,9 @@ class Steps:
             given = {"idempotency_key": options.get("key")}
             if "expected" in options:
                 given["expected_version"] = options["expected"]
-            pending.append(PendingAppend(process.histories[name], [built(each) for each in events], **given))
+            pending.append(
+                PendingAppend(process.histories[name], [built(each) for each in events], **given)
+            )
             told.append(partial(site.model.append, name, events, self.world.at, **options))
         for outcome, tell in zip(_aio.append_all(process.store, pending), told, strict=True):
             error = None if outcome.error is None else checks.name_of(outcome.error)
@@ -403,7 +450,9 @@ class Steps:
         async def in_a_loop() -> tuple[Any, list[Any], Any]:
             face = AsyncHistories(process.histories, ThreadPool("simulation", 1))
             try:
-                appending = asyncio.ensure_future(face[name].append([built(each) for each in events]))
+                appending = asyncio.ensure_future(
+                    face[name].append([built(each) for each in events])
+                )
                 for _ in range(cancelled):
                     await asyncio.sleep(0)
                 if cancelled >= 0:
@@ -413,7 +462,11 @@ class Steps:
                 except asyncio.CancelledError as error:
                     outcome = getattr(error, "outcome", None)
                     got = None if outcome is None else outcome.unwrap()
-                return got, [event.id async for event in face[name].events()], await face[name].view()
+                return (
+                    got,
+                    [event.id async for event in face[name].events()],
+                    await face[name].view(),
+                )
             finally:
                 for pool in {each for each in vars(face).values() if isinstance(each, ThreadPool)}:
                     pool.close()
@@ -427,7 +480,11 @@ class Steps:
 
     def recorded(self, got: Any, want: Sequence[model.Event]) -> None:
         same("recorded", [said(each.event) for each in got], [expected(each) for each in want])
-        same("recorded at", [self.world.at_of(each.recorded_at) for each in got], [each["at"] for each in want])
+        same(
+            "recorded at",
+            [self.world.at_of(each.recorded_at) for each in got],
+            [each["at"] for each in want],
+        )
 
     def forget(self, rng: random.Random, site: Site, process: Process) -> None:
         """Append a condensation that names what it likes."""
@@ -458,7 +515,9 @@ class Steps:
             return site.model.append(name, [event], self.world.at, handle=handle)
 
         self.tell(f"  {name} {_brief(event)}")
-        answer = self.both(process, "forget", lambda: history.append(built(event)), told, self.recorded, name=name)
+        answer = self.both(
+            process, "forget", lambda: history.append(built(event)), told, self.recorded, name=name
+        )
         self.hold(process, name, history, done=answer is not None)
         self.look(rng, process, name)
 
@@ -516,7 +575,14 @@ class Steps:
         def compare(got: Any, want: list[int]) -> None:
             same("popped", [event.id for event in got], want, name)
 
-        self.both(process, "pop", lambda: process.histories[name].pop(count, "drawn"), told, compare, name=name)
+        self.both(
+            process,
+            "pop",
+            lambda: process.histories[name].pop(count, "drawn"),
+            told,
+            compare,
+            name=name,
+        )
         self.look(rng, process, name)
 
     def values(self, rng: random.Random, found: model.Conversation | None) -> dict[str, Any]:
@@ -549,7 +615,9 @@ class Steps:
         if found is None:
             return
         name = found.name
-        changed = {key: rng.choice(values) for key, values in _ATTRIBUTES.items() if rng.random() < 0.5}
+        changed = {
+            key: rng.choice(values) for key, values in _ATTRIBUTES.items() if rng.random() < 0.5
+        }
         self.tell(f"  {name} {changed}")
 
         def told() -> dict[str, Any]:
@@ -563,22 +631,32 @@ class Steps:
             same("attributes", got, want, name)
 
         self.both(
-            process, "attributes", lambda: process.histories[name].set_attributes(**changed), told, compare, name=name
+            process,
+            "attributes",
+            lambda: process.histories[name].set_attributes(**changed),
+            told,
+            compare,
+            name=name,
         )
         self.look(rng, process, name)
 
     def create(self, rng: random.Random, site: Site, process: Process) -> None:
-        gone = [name for name in NAMES if name not in site.model.living and site.model.tombs.get(name)]
+        gone = [
+            name for name in NAMES if name not in site.model.living and site.model.tombs.get(name)
+        ]
         name = rng.choice(gone) if gone and rng.random() < 0.7 else rng.choice(NAMES)
         replace = rng.random() < 0.8
-        attributes = rng.choice(({"app": "x"}, {"app": "y", "tags": ["t"]}, {"n": 1}, {"n": 0.5}, {}))
+        attributes = rng.choice(
+            ({"app": "x"}, {"app": "y", "tags": ["t"]}, {"n": 1}, {"n": 0.5}, {})
+        )
         self.tell(f"  {name} {attributes} {replace=}")
         product = lambda: process.histories.create(name, attributes, replace_erased=replace)  # noqa: E731
         told = lambda: site.model.create(name, attributes, self.world.at, replace=replace)  # noqa: E731
         self.both(process, "create", product, told, name=name)
         self.look(rng, process, name)
 
-    # ---------------------------------------------------------------- what the store decides by itself
+    # ---------------------------------------------------------------- what the store decides by
+    # itself
 
     def on_its_own(
         self, process: Process, name: str, call: Callable[[], Any]
@@ -590,7 +668,10 @@ class Steps:
         def settle() -> None:
             found = site.model.living.get(name)
             for each in () if found is None else site.processes[0].store.log(name, found.version):
-                event = as_stored(each.event) | {"at": self.world.at_of(each.recorded_at), "tag": model.new_tag()}
+                event = as_stored(each.event) | {
+                    "at": self.world.at_of(each.recorded_at),
+                    "tag": model.new_tag(),
+                }
                 found.events.append(event)
                 added.append(event)
 
@@ -621,11 +702,18 @@ class Steps:
             gone = set(before.ids) - set(after.ids)
             if not gone:
                 raise Finding("condensed", f"{name}: the digest forgot nothing that was shown")
-            waiting = {one for batch in found.batches(before) if batch & set(found.open_calls(before)) for one in batch}
+            waiting = {
+                one
+                for batch in found.batches(before)
+                if batch & set(found.open_calls(before))
+                for one in batch
+            }
             if set(after.left) - set(before.left) - waiting:
                 raise Finding("condensed", f"{name}: it took a call from its answer: {after.left}")
             if len(after.ids) > len(before.ids):
-                raise Finding("condensed", f"{name}: {len(before.ids)} events became {len(after.ids)}")
+                raise Finding(
+                    "condensed", f"{name}: {len(before.ids)} events became {len(after.ids)}"
+                )
         self.look(rng, process, name)
 
     def close_open_calls(self, rng: random.Random, site: Site, process: Process) -> None:
@@ -634,7 +722,9 @@ class Steps:
             return
         name, calls = found.name, found.open_calls(found.shown())
         self.tell(f"  {name} {calls}")
-        _, error, added = self.on_its_own(process, name, lambda: process.histories[name].close_open_calls("drawn"))
+        _, error, added = self.on_its_own(
+            process, name, lambda: process.histories[name].close_open_calls("drawn")
+        )
         if not self.met and (error is None or added):
             told = [(event["kind"], event["cause"], event["is_error"]) for event in added]
             same("close_open_calls", told, [("observation", call, True) for call in calls], name)
@@ -684,7 +774,11 @@ class Steps:
         def family() -> list[model.Conversation]:
             if event_id >= found.version:
                 return []
-            return [each for each in site.model.living.values() if each is found or _shares(each, found, event_id)]
+            return [
+                each
+                for each in site.model.living.values()
+                if each is found or _shares(each, found, event_id)
+            ]
 
         def settle() -> None:
             """Take over the receipts, which say what was redacted."""
@@ -698,15 +792,23 @@ class Steps:
                     taken.setdefault(each, set()).update(one.event.event_ids)
                     site.gone |= _said_in(each, one.event.event_ids)
                     at = self.world.at_of(one.recorded_at)
-                    site.model.redact(each.name, one.event.event_ids, at, one.event.by, one.event.reason)
+                    site.model.redact(
+                        each.name, one.event.event_ids, at, one.event.by, one.event.reason
+                    )
 
         if self.refused(lambda: site.model.check_redactable(name, event_id)) is None:
             for each in family():
                 quotes, _ = each.quotes(event_id)
                 surely = quotes if each is found else surely
-                quotes = {one for one in quotes if one >= each.own_from and not each.events[one]["redacted"]}
+                quotes = {
+                    one
+                    for one in quotes
+                    if one >= each.own_from and not each.events[one]["redacted"]
+                }
                 hidden = found.events[event_id]["redacted"]
-                must[each] = ({event_id} if each is found and not hidden else set()) | (quotes if summaries else set())
+                must[each] = ({event_id} if each is found and not hidden else set()) | (
+                    quotes if summaries else set()
+                )
         history = process.histories[name]
         receipt, error = self.through(
             process,
@@ -716,7 +818,9 @@ class Steps:
         if error not in _STOPPED and error not in refusals:
             raise Finding("redact: error", f"{name}: got {error}, expected {refusals}")
         for each, got in taken.items():
-            may = ({event_id} if each is found else set()) | (each.quotes(event_id)[1] if summaries else set())
+            may = ({event_id} if each is found else set()) | (
+                each.quotes(event_id)[1] if summaries else set()
+            )
             if not got <= may:
                 raise Finding("redacted", f"{each.name}: {got}, at most {may}")
         if error is None and not self.met:
@@ -726,8 +830,15 @@ class Steps:
             quotes = {each.event_id for each in receipt.quotes if each.conversation == name}
             perhaps = found.quotes(event_id)[1]
             if not surely - quotes <= {event_id} or not quotes <= perhaps | {event_id}:
-                raise Finding("quotes", f"{name} {event_id}: got {quotes}, at least {surely}, at most {perhaps}")
-        if error is None and site.model.living.get(name) is found and not found.events[event_id]["redacted"]:
+                raise Finding(
+                    "quotes",
+                    f"{name} {event_id}: got {quotes}, at least {surely}, at most {perhaps}",
+                )
+        if (
+            error is None
+            and site.model.living.get(name) is found
+            and not found.events[event_id]["redacted"]
+        ):
             raise Finding("redacted", f"{name}: event {event_id} was not")
         self.look(rng, process, name)
 
@@ -744,7 +855,7 @@ class Steps:
         self.tell(f"  {name} {way}")
         doomed = [] if found is None else [*_descendants(site.model, found)[::-1], found]
         words = _said(doomed)
-        began = {(each.name, each.tag) for each in (doomed or site.model.tombs.get(name, [])[-1:])}
+        began = {(each.name, each.tag) for each in doomed or site.model.tombs.get(name, [])[-1:]}
         refusal = lambda: self.refused(lambda: site.model.check_erasable(name, forks=bool(way)))  # noqa: E731
         refusals = {refusal()}
 
@@ -763,7 +874,9 @@ class Steps:
                     site.model.detach(each)
 
         options: dict[str, Any] = {way: True} if way else {}
-        got, error = self.through(process, lambda: process.histories.erase(name, reason="asked", **options), settle)
+        got, error = self.through(
+            process, lambda: process.histories.erase(name, reason="asked", **options), settle
+        )
         site.gone |= words - _said(site.model.living.values())
         if error in _STOPPED:
             site.unfinished |= {each for each in began if self.is_gone(site, *each)}
@@ -775,7 +888,12 @@ class Steps:
                 raise Finding("erased", f"{name}: it was not")
             if not self.met:
                 tomb = site.model.tombs[name][-1]
-                same("tombstone", (got.version, got.erased_reason.split(";")[0]), (tomb.version, "asked"), name)
+                same(
+                    "tombstone",
+                    (got.version, got.erased_reason.split(";")[0]),
+                    (tomb.version, "asked"),
+                    name,
+                )
         self.look(rng, process, name)
 
     @staticmethod
@@ -801,9 +919,15 @@ class Steps:
             place = rng.randrange(len(given))
             name_of = {"message": "content", "observation": "content", "condensation": "summary"}
             changed = name_of.get(given[place]["kind"])
-            given[place] = given[place] | ({"meta": {"x": 1}} if changed is None else {changed: self.text(rng)})
+            given[place] = given[place] | (
+                {"meta": {"x": 1}} if changed is None else {changed: self.text(rng)}
+            )
         stored = site.model.living[name].events if name in site.model.living else []
-        hidden = [event for event in given if any(event["origin"] == each.get("was", 0) for each in stored)]
+        hidden = [
+            event
+            for event in given
+            if any(event["origin"] == each.get("was", 0) for each in stored)
+        ]
         if hidden and not form and rng.random() < 0.3:
             given.append(rng.choice(hidden) | {"cause": None})
         self.tell(f"  {name} {len(given)} events of source {number} {form}")
@@ -811,15 +935,21 @@ class Steps:
         refusals, whole = {refusal()}, len(given)
 
         def settle() -> None:
-            """Take over what is there by now: nothing of a new history, a beginning of one that grows."""
+            """Take over what is there by now: nothing of a new history, a beginning of one that
+            grows.
+            """
             version, was = self._version(site, name), _version_of(site.model, name)
             if version is not None and was is not None and version > was:
                 events = site.model.living[name].events if was else []
                 count = sum(not model.is_of_others(event, form) for event in events) + version - was
-                if not self.refused(lambda: site.model.ingest(name, given[:count], self.world.at, form)):
+                if not self.refused(
+                    lambda: site.model.ingest(name, given[:count], self.world.at, form)
+                ):
                     was = site.model.version(name) if count == whole or was else None
             if version != was:
-                raise Finding("half an import", f"{name} has {version} events; {was}, and some of {whole}")
+                raise Finding(
+                    "half an import", f"{name} has {version} events; {was}, and some of {whole}"
+                )
             refusals.add(refusal())
 
         path = self.world.folder / f"source{number}.jsonl"
@@ -832,20 +962,33 @@ class Steps:
         )
         _, error = self.through(process, call, settle)
         if error == "AnotherHistory" and any(event["redacted"] for event in stored):
-            refusals.add(error)  # the files that were imported first tell more than what is left of redacted events
-        elif error in ("AnotherHistory", "ReadOtherwise") or (error == "VersionConflict" and self.met):
+            # the files that were imported first tell more than what is left of redacted events
+            refusals.add(error)
+        elif error in ("AnotherHistory", "ReadOtherwise") or (
+            error == "VersionConflict" and self.met
+        ):
             error = "HistoryDiverged"
         if self.met:
             refusals.add("HistoryDiverged")
         origins = [event["origin"] for event in given]
-        # What was redacted must not come back, here or under another name. Where this history goes on otherwise, the
-        # refusal may be that one.
-        held = [each for each in site.model.living.values() if each.name != name or "HistoryDiverged" in refusals]
-        if any(event["redacted"] and event["was"] in origins for each in held for event in each.events):
+        # What was redacted must not come back, here or under another name. Where this history goes
+        # on otherwise, the refusal may be that one.
+        held = [
+            each
+            for each in site.model.living.values()
+            if each.name != name or "HistoryDiverged" in refusals
+        ]
+        if any(
+            event["redacted"] and event["was"] in origins for each in held for event in each.events
+        ):
             refusals.add("WasRedacted")
         if error not in _STOPPED and error not in refusals:
             raise Finding("ingest: error", f"{name}: got {error}, expected {refusals}")
-        if error is None and not self.met and (site.model.version(name) < whole or None not in refusals):
+        if (
+            error is None
+            and not self.met
+            and (site.model.version(name) < whole or None not in refusals)
+        ):
             raise Finding("ingest", f"{name} has {site.model.version(name)} events of {whole}")
         self.look(rng, process, name)
 
@@ -854,16 +997,29 @@ class Steps:
             place = len(source)
             draw = rng.random()
             forgotten = [each for event in source for each in event.get("forgotten_event_ids", ())]
-            shown = [each for each in range(place) if source[each]["kind"] == "message" and each not in forgotten]
-            if draw < 0.5 or not source or form == "openhands-v0" or (form and (draw < 0.8 or not shown)):
+            shown = [
+                each
+                for each in range(place)
+                if source[each]["kind"] == "message" and each not in forgotten
+            ]
+            if (
+                draw < 0.5
+                or not source
+                or form == "openhands-v0"
+                or (form and (draw < 0.8 or not shown))
+            ):
                 event = plain.message(self.text(rng), rng.choice(("user", "agent")))
             elif form or 0.9 < draw < 0.95:
                 ids = rng.sample(shown if form else range(place), 1)
                 event = plain.condensation(ids, None, self.text(rng), rng.randrange(2))
             elif draw < 0.7:
-                event = plain.action("tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response"))
+                event = plain.action(
+                    "tool", {"q": self.text(rng)}, self.unique("call"), self.unique("response")
+                )
             elif draw < 0.9 and source[-1]["kind"] == "action":
-                event = plain.observation(self.text(rng), source[-1]["call_id"], "tool", cause=place - 1)
+                event = plain.observation(
+                    self.text(rng), source[-1]["call_id"], "tool", cause=place - 1
+                )
             else:
                 event = plain.annotation("note", {"text": self.text(rng)})
             origin: Any = {"openhands-v0": place, "openhands-v1": f"event-{place}"}.get(form)
@@ -882,7 +1038,9 @@ class Steps:
             return list(writing.histories.maintenance.copy_from(process.store, jobs=1))
 
         def settle() -> None:
-            """Take over what is copied by now, where another process is about to change the source."""
+            """Take over what is copied by now, where another process is about to change the
+            source.
+            """
             for name in source.model.names() if self.nested else ():
                 partly = [writing.store.version(name)] if name in target.model.living else []
                 for until in (None, *partly):
@@ -901,8 +1059,15 @@ class Steps:
         want = target.model.copy_from(source.model)
         target.gone |= source.gone
         if problems != want or rng.random() < 0.3:
-            differ = {each.conversation for each in writing.histories.maintenance.differences_from(process.store)}
-            differ = {name for name in differ if name in source.model.living or name in target.model.living}
+            differ = {
+                each.conversation
+                for each in writing.histories.maintenance.differences_from(process.store)
+            }
+            differ = {
+                name
+                for name in differ
+                if name in source.model.living or name in target.model.living
+            }
             same("copied", sorted(problems | differ), sorted(want))
         self.tell(f"  copied {len(moved)}, problems {sorted(problems)}")
         for name in NAMES:
@@ -913,7 +1078,9 @@ class Steps:
         if site.path is None:
             return
         path = site.path.with_name(f"{site.name}-{self.world.token()}.backup")
-        _, error = self.through(process, lambda: process.histories.maintenance.back_up(str(path)), lambda: None)
+        _, error = self.through(
+            process, lambda: process.histories.maintenance.back_up(str(path)), lambda: None
+        )
         if error is None and not self.met:  # else it may be of the moment before, or after
             site.backups.append((path, site.model.snapshot(), site.ring))
 
@@ -925,28 +1092,45 @@ class Steps:
         keys = process.store.database.settings.keys
         restored = restore_store(site.url, str(path), keys=keys)
         tombs = site.model.tombs
-        erased = {name for name, each in then.living.items() if each.tag in {tomb.tag for tomb in tombs.get(name, ())}}
+        erased = {
+            name
+            for name, each in then.living.items()
+            if each.tag in {tomb.tag for tomb in tombs.get(name, ())}
+        }
         same("erased since", list(restored.erased_since), sorted(erased))
         for kept in site.path.parent.glob(f"{site.path.name}.replaced-*"):
             kept.unlink()
-        refused = checks.error_of(lambda: process.histories["a"].append(built(plain.message("late"))))
-        same("append to a file that was replaced", refused in ("StoreUnusable", "ConversationErased"), True, refused)
+        refused = checks.error_of(
+            lambda: process.histories["a"].append(built(plain.message("late")))
+        )
+        same(
+            "append to a file that was replaced",
+            refused in ("StoreUnusable", "ConversationErased"),
+            True,
+            refused,
+        )
         site.model = then.snapshot()
         site.gone.clear()
         site.reopen()
         self.tell(f"  {path.name}")
 
     def lose_power(self, rng: random.Random, site: Site, process: Process) -> None:
-        """Take some steps, and lose the end of the log that SQLite had not synced: the newest commits, whole ones."""
+        """Take some steps, and lose the end of the log that SQLite had not synced: the newest
+        commits, whole ones.
+        """
         if site.path is None:
             return
         log = Path(f"{site.path}-wal")
         states = [(_length(log), site.model.snapshot())]
         on_disk = site.path.stat()
         for _ in range(rng.randrange(1, 4)):
-            kind = rng.choice(("append", "append", "document", "create", "fork", "forget", "search", "report"))
+            kind = rng.choice(
+                ("append", "append", "document", "create", "fork", "forget", "search", "report")
+            )
             self.tell(f"  {kind}")
-            getattr(self, kind)(random.Random(rng.randrange(2**32)), site, rng.choice(site.processes))
+            getattr(self, kind)(
+                random.Random(rng.randrange(2**32)), site, rng.choice(site.processes)
+            )
             states.append((_length(log), site.model.snapshot()))
         now = site.path.stat()
         lengths = [length for length, _ in states]
@@ -961,7 +1145,8 @@ class Steps:
             file.truncate(len(stored))
             file.write(stored)
         log.write_bytes(logged)
-        for each in site.path.parent.glob(f"{site.name}.audit*"):  # positions are given again: it is made again
+        # positions are given again: it is made again
+        for each in site.path.parent.glob(f"{site.name}.audit*"):
             each.unlink()
         kept = sum(length <= left for length in lengths) - 1
         self.tell(f"  {kept} of {len(states) - 1} steps are kept")
@@ -992,7 +1177,11 @@ class Steps:
             case _:
                 form = "compress"
                 site.compression = rng.choice(("none", "zlib", "zstd"))
-        number, kill_at, refuse_at = site.processes.index(process), process.seam.kill_at, process.seam.refuse_at
+        number, kill_at, refuse_at = (
+            site.processes.index(process),
+            process.seam.kill_at,
+            process.seam.refuse_at,
+        )
         site.reopen()
         process = site.processes[number]
         process.seam.arm(kill_at, refuse_at)
@@ -1013,13 +1202,16 @@ class Steps:
         if site.path is None:
             return
         before = checks.erased(site)
-        _, error = self.through(process, lambda: process.histories.maintenance.vacuum(), lambda: None)
+        _, error = self.through(
+            process, lambda: process.histories.maintenance.vacuum(), lambda: None
+        )
         if error is not None:
             same("vacuum: error", error in _STOPPED, True, error)
             return
         site.unfinished.clear()
         words = checks.erased(site)
-        if site.processes[0].store.database.bytes_pending:  # another process redacted or erased after the rewriting
+        # another process redacted or erased after the rewriting
+        if site.processes[0].store.database.bytes_pending:
             same("bytes pending", self.met, True)
             words &= before
         for path in site.path.parent.iterdir():
@@ -1049,8 +1241,11 @@ class Steps:
         checks.audited(process, rng)
 
     def serve(self, rng: random.Random, site: Site, process: Process) -> None:
-        again = min(site.model.living, default="a")  # a page that is kept is more often the same one
-        checks.served(process, again if rng.random() < 0.5 else self.name(rng, site, living=False), rng)
+        # a page that is kept is more often the same one
+        again = min(site.model.living, default="a")
+        checks.served(
+            process, again if rng.random() < 0.5 else self.name(rng, site, living=False), rng
+        )
 
     def report(self, rng: random.Random, site: Site, process: Process) -> None:
         checks.reported(process)
@@ -1068,7 +1263,9 @@ class Steps:
         site.reopen(site.processes.index(process))
 
     def jump(self, rng: random.Random, site: Site, process: Process) -> None:
-        self.world.now = max(0, self.world.now + rng.choice((-1, -60, -86_400, 3_600, 86_400)) * 1_000_000)
+        self.world.now = max(
+            0, self.world.now + rng.choice((-1, -60, -86_400, 3_600, 86_400)) * 1_000_000
+        )
 
 
 _VALUES = (
@@ -1089,7 +1286,12 @@ _VALUES = (
         [],
         {},
     ),
-    *({"a": [1, 2, {"b": None}], "n": 3}, {"a": [1, 2, {"b": b"b"}], "": {"": [[]]}}, ["t" * 300] * 3, model.DELETED),
+    *(
+        {"a": [1, 2, {"b": None}], "n": 3},
+        {"a": [1, 2, {"b": b"b"}], "": {"": [[]]}},
+        ["t" * 300] * 3,
+        model.DELETED,
+    ),
 )
 _ATTRIBUTES = {
     "app": ("x", "y", "", "\u00e9\ud800", None),
@@ -1102,19 +1304,25 @@ def _edited(value: Any, rng: random.Random) -> Any:
     match value:
         case list() if value:
             place = rng.randrange(len(value))
-            instead = rng.choice(([], [rng.randrange(9)], [_edited(value[place], rng)], [value[place], "x"]))
+            instead = rng.choice(
+                ([], [rng.randrange(9)], [_edited(value[place], rng)], [value[place], "x"])
+            )
             return [*value[:place], *instead, *value[place + 1 :]]
         case dict() if value:
             name = rng.choice(sorted(value))
             rest = {key: each for key, each in value.items() if key != name}
-            return rng.choice((rest, value | {name: _edited(value[name], rng)}, value | {"more": 1}))
+            return rng.choice(
+                (rest, value | {name: _edited(value[name], rng)}, value | {"more": 1})
+            )
         case str() | bytes():
             return value + value[:1]
     return rng.choice((0, 1, True, [value], {"is": value}))
 
 
 def _given(documents: dict[str, Any]) -> dict[str, Any]:
-    return {name: es.DELETED if value == model.DELETED else value for name, value in documents.items()}
+    return {
+        name: es.DELETED if value == model.DELETED else value for name, value in documents.items()
+    }
 
 
 def _version_of(store: model.Store, name: str) -> int | None:
@@ -1137,7 +1345,9 @@ def _brief(event: model.Event) -> str:
         "tool": "tool",
     }
     told = {key: value for key, value in event.items() if key not in usual or value != usual[key]}
-    return " ".join(f"{key}={value!r}" for key, value in told.items() if value is not None and key != "shown")
+    return " ".join(
+        f"{key}={value!r}" for key, value in told.items() if value is not None and key != "shown"
+    )
 
 
 def _length(path: Path) -> int:
@@ -1164,28 +1374,86 @@ def _said_in(found: model.Conversation, ids: Sequence[int]) -> set[str]:
 
 
 def _said(some: Iterable[model.Conversation]) -> set[str]:
-    return {word for each in some for event in each.events if not event["redacted"] for word in _words_of(event)}
+    return {
+        word
+        for each in some
+        for event in each.events
+        if not event["redacted"]
+        for word in _words_of(event)
+    }
 
 
 WEIGHTS = {
-    "append": 34, "together": 2, "wait": 0.2, "forget": 8, "request": 2, "retract": 3, "pop": 2, "document": 5,
-    "attributes": 4, "create": 3, "step": 3, "close_open_calls": 2, "fork": 6, "redact": 3, "erase": 3, "ingest": 4,
-    "copy": 0.5, "back_up": 0.7, "restore": 0.7, "lose_power": 0.5, "rekey": 0.4, "vacuum": 0.5, "rebuild": 0.5,
-    "search": 1, "recent": 2, "follow": 2, "audit": 1, "serve": 0.7, "report": 0.1, "verify": 0.5, "read": 1,
-    "reopen": 2, "jump": 2,
-}  # fmt: skip
+    "append": 34,
+    "together": 2,
+    "wait": 0.2,
+    "forget": 8,
+    "request": 2,
+    "retract": 3,
+    "pop": 2,
+    "document": 5,
+    "attributes": 4,
+    "create": 3,
+    "step": 3,
+    "close_open_calls": 2,
+    "fork": 6,
+    "redact": 3,
+    "erase": 3,
+    "ingest": 4,
+    "copy": 0.5,
+    "back_up": 0.7,
+    "restore": 0.7,
+    "lose_power": 0.5,
+    "rekey": 0.4,
+    "vacuum": 0.5,
+    "rebuild": 0.5,
+    "search": 1,
+    "recent": 2,
+    "follow": 2,
+    "audit": 1,
+    "serve": 0.7,
+    "report": 0.1,
+    "verify": 0.5,
+    "read": 1,
+    "reopen": 2,
+    "jump": 2,
+}
 _FAULTY = {
-    *("append", "forget", "request", "retract", "pop", "document", "attributes", "create", "step", "close_open_calls"),
+    *(
+        "append",
+        "forget",
+        "request",
+        "retract",
+        "pop",
+        "document",
+        "attributes",
+        "create",
+        "step",
+        "close_open_calls",
+    ),
     *("fork", "redact", "erase", "ingest", "copy", "back_up", "rekey", "vacuum"),
 }
 _INTERLEAVED = {
-    **dict.fromkeys(("append", "forget", "request", "retract", "pop", "document", "attributes", "create"), 0.2),
+    **dict.fromkeys(
+        ("append", "forget", "request", "retract", "pop", "document", "attributes", "create"), 0.2
+    ),
     **dict.fromkeys(("fork", "close_open_calls", "back_up", "verify"), 0.2),
     **{"redact": 0.4, "erase": 0.5, "ingest": 0.4, "step": 0.3, "copy": 0.4, "vacuum": 0.4},
 }
 """How likely another process takes a step within one, or a fault comes."""
 _STOPPED = ("Killed", "Refused")
-_BETWEEN = ("append", "append", "forget", "document", "attributes", "fork", "redact", "erase", "create", "retract")
+_BETWEEN = (
+    "append",
+    "append",
+    "forget",
+    "document",
+    "attributes",
+    "fork",
+    "redact",
+    "erase",
+    "create",
+    "retract",
+)
 
 
 def drawn(seed: str, count: int, without: frozenset[str] = frozenset()) -> list[Step]:

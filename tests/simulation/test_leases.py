@@ -8,7 +8,9 @@ from tests.simulation.leases import MUTATIONS, finds, run
 
 
 @pytest.mark.parametrize("sqlite, brief", [(False, 4_000), (True, 800)], ids=["memory", "sqlite"])
-def test_never_do_two_workers_append_under_a_valid_lease(sqlite: bool, brief: int, whole: bool) -> None:
+def test_never_do_two_workers_append_under_a_valid_lease(
+    sqlite: bool, brief: int, whole: bool
+) -> None:
     assert run(1, 10 * brief if whole else brief, sqlite=sqlite) > brief // 20
 
 

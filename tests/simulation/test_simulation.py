@@ -18,7 +18,9 @@ from tests.simulation.world import sped_up
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 
-@pytest.mark.parametrize("recorder, brief, of_all", [("memory", 2_000, 8_000), ("sqlite", 200, 2_800)])
+@pytest.mark.parametrize(
+    "recorder, brief, of_all", [("memory", 2_000, 8_000), ("sqlite", 200, 2_800)]
+)
 def test_a_simulation_finds_nothing(recorder: str, brief: int, of_all: int, whole: bool) -> None:
     steps = of_all if whole else brief
     taken, failures = worlds(1, steps, float("inf"), recorder, on_all=False)
@@ -44,7 +46,10 @@ def test_of_the_report_of_a_condenser_the_same_stays_as_in_the_model() -> None:
         left = said(next(iter(store.events("c1"))))
     assert left["data"] == [{"condenser": "digest"}]
     then = as_stored(report)
-    assert left == then | {"redacted": True, "data": model.without_content(then | {"at": 0, "tag": 0})["data"]}
+    assert left == then | {
+        "redacted": True,
+        "data": model.without_content(then | {"at": 0, "tag": 0})["data"],
+    }
 
 
 def test_a_failure_is_shortened() -> None:

@@ -72,7 +72,9 @@ class _Idle(Exception):
 
 
 class _InNoThread:
-    """A ``threading`` whose threads do not run: ``figures`` does their work, in the step that asks for it."""
+    """A ``threading`` whose threads do not run: ``figures`` does their work, in the step that asks
+    for it.
+    """
 
     Lock = threading.Lock
 
@@ -95,13 +97,18 @@ def figures(served: ServedConversations) -> None:
 
 @contextmanager
 def sped_up() -> Iterator[None]:
-    """Nothing sleeps, frees objects or runs beside the steps, and long work takes transactions with few events."""
+    """Nothing sleeps, frees objects or runs beside the steps, and long work takes transactions with
+    few events.
+    """
     settings: Sequence[tuple[Any, str, object]] = (
         (foldlog.eventstore.log.importing, "CHUNK", 5),
         (erase, "_CHUNK", 4),
         (origins, "_CHUNK", 5),
         (rekey_steps, "_ROWS_MAX", 5),
-        *((each, "time", _NoTime) for each in (foldlog.eventstore.log.importing, erase, rekey_steps)),
+        *(
+            (each, "time", _NoTime)
+            for each in (foldlog.eventstore.log.importing, erase, rekey_steps)
+        ),
         (copy, "ThreadPoolExecutor", _InThisThread),
         (verify, "ThreadPoolExecutor", _InThisThread),
         (foldlog._web.conversations, "threading", _InNoThread),
@@ -127,12 +134,16 @@ class Process:
         self.site = site
         recorder, settings = site.open()
         self.seam = Seam(recorder, shared=site.shared is not None)
-        self.histories = Histories(Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER)
+        self.histories = Histories(
+            Store(self.seam, settings, clock=site.world.clock), condenser=CONDENSER
+        )
         self.held: dict[str, tuple[History, int | None]] = {}
         self.seen: dict[str, tuple[History, int]] = {}
 
     def history(self, name: str) -> tuple[History, History | None]:
-        """A handle that only reads, always the same one of one conversation; and that of an erased one before it."""
+        """A handle that only reads, always the same one of one conversation; and that of an erased
+        one before it.
+        """
         tag, (seen, of) = self.site.model.living[name].tag, self.seen.get(name, (None, None))
         if seen is None or of != tag:
             self.seen[name] = (self.histories[name], tag)
@@ -201,7 +212,9 @@ class Site:
 class World:
     """Everything of one sequence of steps."""
 
-    def __init__(self, seed: str, recorder: str, folder: Path, database: Callable[[], str] | None = None) -> None:
+    def __init__(
+        self, seed: str, recorder: str, folder: Path, database: Callable[[], str] | None = None
+    ) -> None:
         draw = random.Random(seed)
         self.long = draw.choice((8, 16, 40))
         """A conversation of so many events is not appended to, but for what is left to do there."""

@@ -36,7 +36,15 @@ from foldlog.condensers import (
     get_condensation_metadata,
     load_condenser,
 )
-from foldlog.eventstore import ANY_VERSION, CondensationSummary, Event, Recorded, Store, open_store, summary_id
+from foldlog.eventstore import (
+    ANY_VERSION,
+    CondensationSummary,
+    Event,
+    Recorded,
+    Store,
+    open_store,
+    summary_id,
+)
 from foldlog.eventstore.maintenance.verify import VerifyFinding, verify
 from foldlog.formats import FORMATS, SourceRefused, decode, encode
 from foldlog.projections import Difference, Moment, View, Views, Why, well_formed
@@ -44,7 +52,9 @@ from foldlog.projections import Difference, Moment, View, Views, Why, well_forme
 
 def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
     return (
-        SystemMessage(content="You mend code.", tools=[{"type": "function", "function": {"name": "run"}}]),
+        SystemMessage(
+            content="You mend code.", tools=[{"type": "function", "function": {"name": "run"}}]
+        ),
         Message(source="user", content="Why does the test fail?"),
         Action(tool="terminal", arguments={"command": "pytest -x"}, call_id="call-1"),
         Observation(tool="terminal", content="1 failed", call_id="call-1", cause=2, is_error=True),
@@ -52,7 +62,9 @@ def an_exchange() -> tuple[SystemMessage, Message, Action, Observation]:
 
 
 def a_condensation() -> CondensationAction:
-    return CondensationAction(forgotten_event_ids=(2, 3), summary="The test fails.", summary_offset=2)
+    return CondensationAction(
+        forgotten_event_ids=(2, 3), summary="The test fails.", summary_offset=2
+    )
 
 
 def the_id_of_its_summary(condensation: CondensationAction) -> int:
@@ -64,7 +76,10 @@ def the_face() -> list[dict[str, Any]]:
         assert_type(histories, Histories)
         history = assert_type(histories["c1"], History)
         assert_type(history.append(an_exchange()), tuple[Recorded, ...])
-        assert_type(history.append(a_condensation(), expected_version=4, idempotency_key="k"), tuple[Recorded, ...])
+        assert_type(
+            history.append(a_condensation(), expected_version=4, idempotency_key="k"),
+            tuple[Recorded, ...],
+        )
         assert_type(history.request_condensation("the window is full"), Recorded)
         assert_type(history.open_calls(), tuple[Action, ...])
         assert_type(history.close_open_calls("the program died"), tuple[Recorded, ...])
@@ -82,7 +97,9 @@ def the_face() -> list[dict[str, Any]]:
 
 def the_loop() -> list[dict[str, Any]]:
     agent = LLM(LLMConfig(model="openai/gpt-4o-mini"))
-    with foldlog.open("sqlite:///history.db", condenser="config.toml", agent_llm=agent) as histories:
+    with foldlog.open(
+        "sqlite:///history.db", condenser="config.toml", agent_llm=agent
+    ) as histories:
         history = histories["c1"]
         history.append(Message(source="user", content="hi"))
         match history.step():
@@ -180,16 +197,23 @@ def a_mistyped_name_fails() -> None:
 
 def a_loop_without_mapping_by_hand(client: Any) -> list[dict[str, Any]]:
     keys = foldlog.KeyRing.from_file("keys")
-    with foldlog.open(Path("history.db"), condenser="digest", keys=keys, compression="zlib") as histories:
+    with foldlog.open(
+        Path("history.db"), condenser="digest", keys=keys, compression="zlib"
+    ) as histories:
         history = histories["c1"]
         reply = client.chat.completions.create(messages=history.prepare().to_messages("openai"))
         assert_type(history.append_reply(reply), tuple[Recorded, ...])
         for call in history.open_calls():
-            assert_type(history.append_tool_result(call.call_id or "", "done", is_error=False), Recorded)
+            assert_type(
+                history.append_tool_result(call.call_id or "", "done", is_error=False), Recorded
+            )
         assert_type(foldlog.from_openai(reply), tuple[Event, ...])
         assert_type(len(history), int)
         histories.erase("c2", reason="asked for")
-        assert_type(history.append_records([{}], format="openai-chat", dedupe="origin"), tuple[Recorded, ...])
+        assert_type(
+            history.append_records([{}], format="openai-chat", dedupe="origin"),
+            tuple[Recorded, ...],
+        )
         assert_type(histories.find("id", format="openai-chat")[0].event_id, int)
         return history.view().to_messages("anthropic")
 
@@ -261,6 +285,10 @@ def published_names(history: History) -> None:
         assert_type(get_condensation_metadata(state), list[Any])
     with condenser.metadata_batch(State()):
         condenser.add_metadata("length", 1)
-    assert_type(PipelineCondenser(condensers=[Oldest(), condenser]).condensers, tuple[Condenser, ...])
+    assert_type(
+        PipelineCondenser(condensers=[Oldest(), condenser]).condensers, tuple[Condenser, ...]
+    )
     assert_type(history.view().summary_event, CondensationSummary | None)
-    assert_type(Condensation(action=CondensationAction(forgotten_event_ids=(1,))).action, CondensationAction)
+    assert_type(
+        Condensation(action=CondensationAction(forgotten_event_ids=(1,))).action, CondensationAction
+    )

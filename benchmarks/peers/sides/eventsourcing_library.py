@@ -1,7 +1,8 @@
-"""The eventsourcing library as it comes: an ``Application`` with its SQLite recorder, an ``Aggregate`` that is a View.
+"""The eventsourcing library as it comes: an ``Application`` with its SQLite recorder, an
+``Aggregate`` that is a View.
 
-``--snapshots`` takes a snapshot every 100 events, by ``snapshotting_intervals``. The aggregate is held in memory
-between appends, and read from the repository on opening.
+``--snapshots`` takes a snapshot every 100 events, by ``snapshotting_intervals``. The aggregate is
+held in memory between appends, and read from the repository on opening.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ class Conversation(Aggregate):
     @event("Condensed")
     def condense(self, forgotten: list[int], summary: str) -> None:
         gone = set(forgotten)
-        self.shown = [item for item in self.shown if item["kind"] != "summary" and item["n"] not in gone]
+        self.shown = [
+            item for item in self.shown if item["kind"] != "summary" and item["n"] not in gone
+        ]
         self.shown.insert(_HEAD, {"kind": "summary", "text": summary})
 
 

@@ -52,7 +52,9 @@ def _event(item: Item) -> foldlog.Event:
         case "user":
             return foldlog.Message(source="user", content=item["text"])
         case "call":
-            return foldlog.Action(tool="terminal", arguments=json.loads(item["arguments"]), call_id=item["call_id"])
+            return foldlog.Action(
+                tool="terminal", arguments=json.loads(item["arguments"]), call_id=item["call_id"]
+            )
         case "result":
             return foldlog.Observation(
                 tool="terminal", content=item["text"], call_id=item["call_id"], cause=item["n"] - 1

@@ -1,7 +1,9 @@
-"""Google ADK: ``SqliteSessionService``, which ``adk web`` takes for local files: ``append_event``, ``get_session``.
+"""Google ADK: ``SqliteSessionService``, which ``adk web`` takes for local files: ``append_event``,
+``get_session``.
 
-A condensation is an event with ``EventCompaction``. ``get_session`` gives every event. ADK chooses those that the model
-is sent in memory later, which is not timed. ``--newest 60`` reads by ``GetSessionConfig(num_recent_events=60)``.
+A condensation is an event with ``EventCompaction``. ``get_session`` gives every event. ADK chooses
+those that the model is sent in memory later, which is not timed. ``--newest 60`` reads by
+``GetSessionConfig(num_recent_events=60)``.
 """
 
 from __future__ import annotations
@@ -87,7 +89,11 @@ class Opened:
             if part.function_call is not None:
                 yield ("call", part.function_call.id, arguments_of(part.function_call.args))
             elif part.function_response is not None:
-                yield ("result", part.function_response.id, part.function_response.response["output"])
+                yield (
+                    "result",
+                    part.function_response.id,
+                    part.function_response.response["output"],
+                )
             else:
                 yield ("user" if event.author == "user" else "system", part.text)
 
@@ -98,7 +104,10 @@ class Opened:
 def _event(item: Item) -> Event:
     match item["kind"]:
         case "system" | "user":
-            part, author = types.Part(text=item["text"]), "user" if item["kind"] == "user" else "agent"
+            part, author = (
+                types.Part(text=item["text"]),
+                "user" if item["kind"] == "user" else "agent",
+            )
         case "call":
             arguments = json.loads(item["arguments"])
             call = types.FunctionCall(id=item["call_id"], name="terminal", args=arguments)
@@ -109,8 +118,12 @@ def _event(item: Item) -> Event:
             part, author = types.Part(function_response=result), "agent"
         case _:
             summary = types.Content(role="model", parts=[types.Part(text=item["text"])])
-            compaction = EventCompaction(start_timestamp=0.0, end_timestamp=time.time(), compacted_content=summary)
-            return Event(author="user", invocation_id="i", actions=EventActions(compaction=compaction))
+            compaction = EventCompaction(
+                start_timestamp=0.0, end_timestamp=time.time(), compacted_content=summary
+            )
+            return Event(
+                author="user", invocation_id="i", actions=EventActions(compaction=compaction)
+            )
     role = "user" if item["kind"] in ("user", "result") else "model"
     return Event(author=author, invocation_id="i", content=types.Content(role=role, parts=[part]))
 

@@ -1,8 +1,8 @@
 """LangGraph's ``SqliteSaver``, called as the loop of a graph calls it with ``durability="sync"``.
 
-The state has two channels: ``messages`` and ``summary``. Each item is a superstep: ``put_writes`` records what the node
-returned, ``put`` the state after it. A condensation removes messages from the state, and replaces the summary. Reading
-is ``get_tuple``, as at the start of each run.
+The state has two channels: ``messages`` and ``summary``. Each item is a superstep: ``put_writes``
+records what the node returned, ``put`` the state after it. A condensation removes messages from the
+state, and replaces the summary. Reading is ``get_tuple``, as at the start of each run.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Thread:
         self._versions = {**self._versions, **changed}
         checkpoint["channel_values"] = dict(self._values)
         checkpoint["channel_versions"] = dict(self._versions)
-        self._config = self._saver.put(self._config, checkpoint, {"source": "loop", "step": 0}, dict(changed))
+        self._config = self._saver.put(
+            self._config, checkpoint, {"source": "loop", "step": 0}, dict(changed)
+        )
 
     def read(self) -> dict[str, Any]:
         found: CheckpointTuple | None = self._saver.get_tuple(
@@ -104,7 +106,11 @@ def _message(item: Item) -> AnyMessage:
         case "user":
             return HumanMessage(item["text"], id=name)
         case "call":
-            call = {"id": item["call_id"], "name": "terminal", "args": json.loads(item["arguments"])}
+            call = {
+                "id": item["call_id"],
+                "name": "terminal",
+                "args": json.loads(item["arguments"]),
+            }
             return AIMessage("", tool_calls=[call], id=name)
     return ToolMessage(item["text"], tool_call_id=item["call_id"], id=name)
 

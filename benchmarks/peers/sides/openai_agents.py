@@ -1,6 +1,8 @@
-"""OpenAI Agents SDK: ``SQLiteSession``, with ``add_items`` and ``get_items`` as ``Runner`` calls them.
+"""OpenAI Agents SDK: ``SQLiteSession``, with ``add_items`` and ``get_items`` as ``Runner`` calls
+them.
 
-``--newest 60`` reads the newest 60 items only, by ``SessionSettings(limit=60)``. A session records no condensation.
+``--newest 60`` reads the newest 60 items only, by ``SessionSettings(limit=60)``. A session records
+no condensation.
 """
 
 from __future__ import annotations
@@ -48,7 +50,11 @@ class Session:
         return self._run(self._session.get_items())
 
     def fill(self, items: Sequence[Item]) -> None:
-        self._run(self._session.add_items([_item(item) for item in items if item["kind"] != "condensation"]))
+        self._run(
+            self._session.add_items(
+                [_item(item) for item in items if item["kind"] != "condensation"]
+            )
+        )
 
     def said(self, answer: list[Any]) -> Iterable[Sequence[str]]:
         for item in answer:
@@ -68,10 +74,18 @@ class Session:
 def _item(item: Item) -> Any:
     match item["kind"]:
         case "call":
-            called = {"call_id": item["call_id"], "name": "terminal", "arguments": item["arguments"]}
+            called = {
+                "call_id": item["call_id"],
+                "name": "terminal",
+                "arguments": item["arguments"],
+            }
             return {"type": "function_call", **called}
         case "result":
-            return {"type": "function_call_output", "call_id": item["call_id"], "output": item["text"]}
+            return {
+                "type": "function_call_output",
+                "call_id": item["call_id"],
+                "output": item["text"],
+            }
     return {"role": item["kind"], "content": item["text"]}
 
 

@@ -1,7 +1,9 @@
-"""OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, as ``ConversationState`` uses them.
+"""OpenHands SDK: ``EventLog`` on ``LocalFileStore``, and ``View.from_events``, as
+``ConversationState`` uses them.
 
-On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append, the View takes the
-new events, as ``ConversationState.view`` does. A state's ``base_state.json`` is not written.
+On opening, the View is made from the path to the root, as ``rebuild_view`` does; after an append,
+the View takes the new events, as ``ConversationState.view`` does. A state's ``base_state.json`` is
+not written.
 """
 
 from __future__ import annotations
@@ -93,13 +95,18 @@ def _event(item: Item) -> Event:
     name = _id(item["n"])
     match item["kind"]:
         case "system":
-            return SystemPromptEvent(id=name, system_prompt=TextContent(text=item["text"]), tools=[])
+            return SystemPromptEvent(
+                id=name, system_prompt=TextContent(text=item["text"]), tools=[]
+            )
         case "user":
             said = Message(role="user", content=[TextContent(text=item["text"])])
             return MessageEvent(id=name, source="user", llm_message=said)
         case "call":
             call = MessageToolCall(
-                id=item["call_id"], name="terminal", arguments=item["arguments"], origin="completion"
+                id=item["call_id"],
+                name="terminal",
+                arguments=item["arguments"],
+                origin="completion",
             )
             return ActionEvent(
                 id=name,
@@ -122,7 +129,11 @@ def _event(item: Item) -> Event:
     if item["replaces"] is not None:
         forgotten.add(f"{_id(item['replaces'])}-summary")
     return Condensation(
-        id=name, forgotten_event_ids=forgotten, summary=item["text"], summary_offset=4, llm_response_id=f"c_{item['n']}"
+        id=name,
+        forgotten_event_ids=forgotten,
+        summary=item["text"],
+        summary_offset=4,
+        llm_response_id=f"c_{item['n']}",
     )
 
 
@@ -135,7 +146,11 @@ def _said(event: Event) -> Sequence[str]:
         case ActionEvent():
             return ("call", event.tool_call_id, arguments_of(json.loads(event.tool_call.arguments)))
         case ObservationEvent():
-            return ("result", event.tool_call_id, "".join(content_to_str(event.observation.to_llm_content)))
+            return (
+                "result",
+                event.tool_call_id,
+                "".join(content_to_str(event.observation.to_llm_content)),
+            )
         case CondensationSummaryEvent():
             return ("summary", event.summary)
     return (type(event).__name__, "")

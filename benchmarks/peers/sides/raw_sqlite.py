@@ -1,6 +1,8 @@
-"""By hand with ``sqlite3``: the best that anyone could write for this one question. Two tables, WAL, synchronous=FULL.
+"""By hand with ``sqlite3``: the best that anyone could write for this one question. Two tables,
+WAL, synchronous=FULL.
 
-The View is a row by hand: where its head ends, where its tail begins, its summary. Nothing is checked.
+The View is a row by hand: where its head ends, where its tail begins, its summary. Nothing is
+checked.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ class Tables:
             "(conversation TEXT, id INTEGER, kind TEXT, body BLOB, PRIMARY KEY (conversation, id))"
         )
         self._db.execute(
-            "CREATE TABLE IF NOT EXISTS views (conversation TEXT PRIMARY KEY, intervals TEXT, summary INTEGER)"
+            "CREATE TABLE IF NOT EXISTS views (conversation TEXT PRIMARY KEY, intervals TEXT,"
+            " summary INTEGER)"
         )
         self._shown: list[Item] | None = None
 
@@ -65,12 +68,18 @@ class Tables:
     def read(self) -> list[Item]:
         """Return the View, which a program by hand keeps in memory."""
         if self._shown is None:
-            row = self._db.execute("SELECT intervals, summary FROM views WHERE conversation = 'c1'").fetchone()
+            row = self._db.execute(
+                "SELECT intervals, summary FROM views WHERE conversation = 'c1'"
+            ).fetchone()
             intervals, summary = row or (json.dumps([[0, _END]]), None)
             self._shown = [_DECODE(body) for (body,) in self._db.execute(_SHOWN, (intervals,))]
             if summary is not None:
-                found = self._db.execute("SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,))
-                self._shown.insert(_HEAD, {"kind": "summary", "text": _DECODE(found.fetchone()[0])["text"]})
+                found = self._db.execute(
+                    "SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)
+                )
+                self._shown.insert(
+                    _HEAD, {"kind": "summary", "text": _DECODE(found.fetchone()[0])["text"]}
+                )
                 self._shown = [item for item in self._shown if item["kind"] != "condensation"]
         return self._shown
 
@@ -81,7 +90,9 @@ class Tables:
         if condensations:
             last = condensations[-1]
             intervals = json.dumps([[0, _HEAD - 1], [last["forgotten"][-1] + 1, _END]])
-            self._db.execute("INSERT OR REPLACE INTO views VALUES ('c1', ?, ?)", (intervals, last["n"]))
+            self._db.execute(
+                "INSERT OR REPLACE INTO views VALUES ('c1', ?, ?)", (intervals, last["n"])
+            )
         self._db.execute("COMMIT")
 
     def said(self, answer: list[Item]) -> Iterable[Sequence[str]]:

@@ -1,8 +1,8 @@
 """A summary without a model: a digest of the facts in the events, deterministic and bounded.
 
-A digest is a fold over all forgotten events of the log, never over the last digest: a digest that had little room says
-nothing about what the next one can say. It is a text of headings and lines. A line ends with the id of the event that
-says it, so that the event can be read again.
+A digest is a fold over all forgotten events of the log, never over the last digest: a digest that
+had little room says nothing about what the next one can say. It is a text of headings and lines. A
+line ends with the id of the event that says it, so that the event can be read again.
 
     # Digest of 57 events
     ## Asked by the user
@@ -13,8 +13,8 @@ says it, so that the event can be read again.
     ## Commands run
     - `pytest -q` → exit 1 [56]
 
-``fold.py`` is the fold, ``facts.py`` what calls do and how they end, ``commands.py`` commands of a shell, ``words.py``
-whose words a text holds, ``names.py`` names, ``layout.py`` the text.
+``fold.py`` is the fold, ``facts.py`` what calls do and how they end, ``commands.py`` commands of a
+shell, ``words.py`` whose words a text holds, ``names.py`` names, ``layout.py`` the text.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ _LENGTH_MIN = 500
 """The least ``max_length`` that a user may set."""
 
 _LETTERS_A_TOKEN = 2
-"""How long a digest may be for each estimated token that it replaces: a prompt gets shorter by it, also on request."""
+"""How long a digest may be for each estimated token that it replaces: a prompt gets shorter by it,
+also on request.
+"""
 
 _TOKENS = 32_000
-"""How many tokens a View may have besides its head where no limit of any kind is known, and no reply of the agent names
-its model: few models take less.
+"""How many tokens a View may have besides its head where no limit of any kind is known, and no
+reply of the agent names its model: few models take less.
 """
 
 _MEMORY = "digest"
@@ -50,14 +52,16 @@ _MEMORY = "digest"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DigestCondenser(SummarizingCondenser):
-    """Summarizes without a model, from the forgotten events: requests, steps, files, errors, commands, names."""
+    """Summarizes without a model, from the forgotten events: requests, steps, files, errors,
+    commands, names.
+    """
 
     type = "digest"
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed, to a third of this number; by default no number: only tokens count, up "
-        f"to the limit, or to {_TOKENS:,} besides the head if none is known",
+        "a View with more events is condensed, to a third of this number; by default no number:"
+        f" only tokens count, up to the limit, or to {_TOKENS:,} besides the head if none is known",
         ge=2,
     )
     max_length: int = setting(20_000, "how many characters a digest has at most", ge=_LENGTH_MIN)
@@ -71,7 +75,10 @@ class DigestCondenser(SummarizingCondenser):
         return self._summary_of(digest_of(view, view[span]), most)
 
     def _summary_of(self, digest: Digest, most: int | None = None) -> Summary:
-        length = self.max_length if most is None else max(_LENGTH_MIN, min(most, self.max_length))
+        if most is None:
+            length = self.max_length
+        else:
+            length = max(_LENGTH_MIN, min(most, self.max_length))
 
         def shorter(text: str) -> str | None:
             most = max(LENGTH_LEAST, len(text) * 7 // 8)
@@ -79,10 +86,17 @@ class DigestCondenser(SummarizingCondenser):
 
         return Summary(text_of(digest, length), shorter=shorter)
 
-    def condensation_requirement(self, view: View, agent_llm: AgentModel | None = None) -> Requirement | None:
-        """Return how much a condensation is needed now. Nothing fails for want of one that no known limit asks for."""
+    def condensation_requirement(
+        self, view: View, agent_llm: AgentModel | None = None
+    ) -> Requirement | None:
+        """Return how much a condensation is needed now. Nothing fails for want of one that no known
+        limit asks for.
+        """
         required = super().condensation_requirement(view, agent_llm)
-        if view.unhandled_condensation_request or super().limits(counting(agent_llm))[1] is not None:
+        if (
+            view.unhandled_condensation_request
+            or super().limits(counting(agent_llm))[1] is not None
+        ):
             return required
         return required and Requirement.SOFT
 
@@ -92,18 +106,25 @@ class DigestCondenser(SummarizingCondenser):
         sums = ESTIMATE.token_sums(view)
         limit = limit_of(window_in(view), margin_ratio=self.token_margin_ratio)
         if limit is None:
-            limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]  # so half of them are left for the tail
-        seen = any(map(begins_reply, view.events))  # before the agent's first reply no event has been shown to it
-        return Overrun(sums, limit, ESTIMATE) if sums[-1] > limit and seen else None
+            # so half of them are left for the tail
+            limit = _TOKENS + 2 * sums[min(self._head(view), len(view))]
+        # before the agent's first reply no event has been shown to it
+        seen = any(map(begins_reply, view.events))
+        if sums[-1] > limit and seen:
+            return Overrun(sums, limit, ESTIMATE)
+        return None
 
     def limits(self, agent_llm: AgentModel | None) -> tuple[int | None, int | None]:
-        """Return the most events and tokens of a View that is not condensed; these besides the head if unknown."""
+        """Return the most events and tokens of a View that is not condensed; these besides the head
+        if unknown.
+        """
         known = super().limits(counting(agent_llm))[1]
         return self.max_size, _TOKENS if known is None and self.max_size is None else known
 
     def _head(self, view: View) -> int:
-        """Return the number of events at the beginning that stay. What a runtime wrote before the user's first words
-        does not count as the first message, and a digest is replaced also where it is the first event.
+        """Return the number of events at the beginning that stay. What a runtime wrote before the
+        user's first words does not count as the first message, and a digest is replaced also where
+        it is the first event.
         """
         head = super()._head(view)
         if any(map(stands_for_forgotten, view.events[:head])):
@@ -113,15 +134,18 @@ class DigestCondenser(SummarizingCondenser):
         return head
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and takes more room."""
+        """Return two thirds of the tails beside a summary of a few lines: a digest tells more, and
+        takes more room.
+        """
         return [tail - max(0, tail) // 3 for tail in super()._tails(view, due)]
 
 
 def default_condenser(
     *, max_size: int | None = None, keep_first: int = 1, max_tokens: int | None = None
 ) -> DigestCondenser:
-    """Return the digest of a user who chooses no condenser: it works offline, costs nothing and is deterministic. It
-    condenses by size, by tokens and on request. See ``docs/internals/decisions/0050-defaults-of-condensers.md``.
+    """Return the digest of a user who chooses no condenser: it works offline, costs nothing and is
+    deterministic. It condenses by size, by tokens and on request. See
+    ``docs/internals/decisions/0050-defaults-of-condensers.md``.
     """
     return DigestCondenser(max_size=max_size, keep_first=keep_first, max_tokens=max_tokens)
 
@@ -135,8 +159,8 @@ def _is_context(event: Event) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A digest of the events before the id ``stop`` but those that the View ``shown`` there. ``newest`` is the last
-    event that was folded in.
+    """A digest of the events before the id ``stop`` but those that the View ``shown`` there.
+    ``newest`` is the last event that was folded in.
     """
 
     digest: Digest
@@ -145,22 +169,31 @@ class _Folded:
     newest: Event | None = None
 
     def goes_on(self, past: PastLog, stop: int, shown: Set[int]) -> bool:
-        """Return whether a fold that goes on from here up to ``stop`` has the events that one from the start has."""
-        if self.stop > stop or self.newest is None or self.shown != {place for place in shown if place < self.stop}:
+        """Return whether a fold that goes on from here up to ``stop`` has the events that one from
+        the start has.
+        """
+        if (
+            self.stop > stop
+            or self.newest is None
+            or self.shown != {place for place in shown if place < self.stop}
+        ):
             return False
         place = self.newest.id
-        return [*past.events(place, place + 1)] == [self.newest]  # an append that was rolled back left another
+        # an append that was rolled back left another
+        return [*past.events(place, place + 1)] == [self.newest]
 
 
 def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
-    """Return the digest of all events of the log that ``view`` does not show once ``forgotten`` are gone, up to the
-    last of these.
+    """Return the digest of all events of the log that ``view`` does not show once ``forgotten`` are
+    gone, up to the last of these.
 
-    The fold goes on from the digest of the last condensation, if the memory of the View's past has it. Cost: the events
-    since then, else all events of the log. Raises what ``PastLog.events`` raises.
+    The fold goes on from the digest of the last condensation, if the memory of the View's past has
+    it. Cost: the events since then, else all events of the log. Raises what ``PastLog.events``
+    raises.
     """
     going = {event.id for event in forgotten}
-    past, version = view.state.past, view.version
+    past = view.state.past
+    version = view.version
     if past is None:  # a View that was made by hand
         return Digest.of(event for event in view if event.id in going)
     stop = max(going) + 1
@@ -173,7 +206,11 @@ def digest_of(view: View, forgotten: Iterable[Event]) -> Digest:
         last = _Folded(Digest())
         events = past.events(0, version)
     kept = intervals_kept(events, version)
-    new = [event for event in events if event.id < stop and event.id not in shown and contains(kept, event.id)]
+    new = [
+        event
+        for event in events
+        if event.id < stop and event.id not in shown and contains(kept, event.id)
+    ]
     digest = last.digest.plus(new)
     past.memory[_MEMORY] = _Folded(digest, stop, shown, new[-1] if new else last.newest)
     return digest

@@ -1,4 +1,6 @@
-"""Read commands of a shell: which files one changes, whether it only reads, and whether one covers another."""
+"""Read commands of a shell: which files one changes, whether it only reads, and whether one covers
+another.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,9 @@ from pathlib import PurePosixPath
 from posixpath import basename, isabs, join
 from typing import NamedTuple
 
-_DOCUMENT = re.compile(r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)(?:^\s*\2\s*$|\Z)", re.DOTALL | re.MULTILINE)
+_DOCUMENT = re.compile(
+    r"<<-?\s*(['\"]?)(\w+)\1[^\n]*\n(.*?)(?:^\s*\2\s*$|\Z)", re.DOTALL | re.MULTILINE
+)
 _SHELL = re.compile(r"\A(?:\S*/)?(?:ba|z)?sh -l?c ")
 _OPERATORS = "();<>|&\n"
 _QUOTED_SIGNS = {ord(sign): 0xE000 + place for place, sign in enumerate(_OPERATORS)}
@@ -17,7 +21,9 @@ _SIGNS = {private: sign for sign, private in _QUOTED_SIGNS.items()}
 """Signs that stand for operators within quotations while a command is parsed, and back."""
 _ASSIGNED = re.compile(r"\w+=")
 _PATH = re.compile(r"[~\w./\\:@+ *-]*[\w/*]")
-"""What a path, or a pattern of paths, may look like that a command names: no variable, no piece of a program."""
+"""What a path, or a pattern of paths, may look like that a command names: no variable, no piece of
+a program.
+"""
 _READ_MAX = 20_000
 """The number of characters of a command that are read, without its documents."""
 
@@ -25,7 +31,8 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
 _NEXT_COMMAND = re.compile(r"&&|\|\||[;|\n]")
 _READS = re.compile(
-    r"(?:cd|cat|head|tail|sed -n|grep|rg|ls|find|wc|nl|tree|pwd|file|stat|which|cut|sort|uniq|echo|open|goto|scroll_\w+"
+    r"(?:cd|cat|head|tail|sed"
+    r" -n|grep|rg|ls|find|wc|nl|tree|pwd|file|stat|which|cut|sort|uniq|echo|open|goto|scroll_\w+"
     r"|search_\w+|find_file|git (?:log|status|show|diff|grep|blame|ls-files))(?:\s|\Z)"
 )
 _WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
@@ -38,8 +45,8 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A file that a call changed, what was done to it, and a telling line of its new text. An editor's tool names the
-    ``old`` text, and the ``new`` one.
+    """A file that a call changed, what was done to it, and a telling line of its new text. An
+    editor's tool names the ``old`` text, and the ``new`` one.
     """
 
     path: str
@@ -64,7 +71,9 @@ def bare(command: str) -> str:
 def only_reads(command: str) -> bool:
     """Return whether a command only reads files or searches them, so that it can be run again."""
     unquoted = _HARMLESS.sub("", _QUOTED.sub("", command))
-    return not _WRITES.search(unquoted) and all(_READS.match(part.strip()) for part in _NEXT_COMMAND.split(unquoted))
+    return not _WRITES.search(unquoted) and all(
+        _READS.match(part.strip()) for part in _NEXT_COMMAND.split(unquoted)
+    )
 
 
 def checks(command: str) -> bool:
@@ -75,25 +84,36 @@ def checks(command: str) -> bool:
 def _is_check(simple: _Simple) -> bool:
     words = simple.words[:4]
     program = basename(words[0]) if words else ""
-    return not _NO_CHECK.fullmatch(program) and any(_CHECKS.fullmatch(basename(word)) for word in (program, *words[1:]))
+    return not _NO_CHECK.fullmatch(program) and any(
+        _CHECKS.fullmatch(basename(word)) for word in (program, *words[1:])
+    )
 
 
 _POSTS = re.compile(
     r"\b(?:(?:git push|docker push|(?:npm|cargo) publish|twine upload"
-    r"|gh (?:pr|issue|release|gist) (?:create|comment|edit|merge|close|reopen|review))\b[^|;&<]{0,80}"
-    r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE)\b|gh api\b[^|]*? -[fF] ?\w+)"
+    r"|gh (?:pr|issue|release|gist)"
+    r" (?:create|comment|edit|merge|close|reopen|review))\b[^|;&<]{0,80}"
+    r"|(?:curl|gh api)\b[^|]*?(?:-X|--request|--method)[ =]?(?:POST|PATCH|PUT|DELETE)\b|gh"
+    r" api\b[^|]*? -[fF] ?\w+)"
 )
 _ADDRESS = re.compile(r"https?://[^\s\"']+")
 
 
 def post_by(command: str) -> str:
-    """Return the part of a command that sends something to others, such as a push or a comment; empty if none does."""
+    """Return the part of a command that sends something to others, such as a push or a comment;
+    empty if none does.
+    """
     text = " ".join(_DOCUMENT.sub(" ", bare(command)).replace("\\\n", " ").split())
     found = _POSTS.search(text)
     if found is None:
         return ""
-    address = _ADDRESS.search(text, found.start()) if found[0].startswith("curl") else None
-    return f"curl {found[0].split()[-1].removeprefix('-X')} {address[0]}" if address else found[0].strip()
+    if found[0].startswith("curl"):
+        address = _ADDRESS.search(text, found.start())
+    else:
+        address = None
+    if address:
+        return f"curl {found[0].split()[-1].removeprefix('-X')} {address[0]}"
+    return found[0].strip()
 
 
 _ENDED_BY_COMMIT = re.compile(r"\bgit (?:merge|rebase|commit|cherry-pick|pull|revert)\b")
@@ -101,13 +121,15 @@ _COMMITS = re.compile(r"\bgit\b[^;&|\n]* commit\b")
 
 
 def covers(wide: str, narrow: str) -> bool:
-    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is equal, that
-    runs the same program over the same or more, or a commit that ends a merge.
+    """Return whether a success of the command ``wide`` cures a failure of ``narrow``: one that is
+    equal, that runs the same program over the same or more, or a commit that ends a merge.
     """
     if wide == narrow or (_ENDED_BY_COMMIT.search(narrow) and _COMMITS.search(wide)):
         return True
     return any(
-        bool(some) and some[:1] == others[:1] and all(any(part.startswith(word) for part in others) for word in some)
+        bool(some)
+        and some[:1] == others[:1]
+        and all(any(part.startswith(word) for part in others) for word in some)
         for some in _selections(wide)
         for others in _selections(narrow)
     )
@@ -116,13 +138,19 @@ def covers(wide: str, narrow: str) -> bool:
 def _selections(command: str) -> Iterator[list[str]]:
     """Yield the program and the selecting words of each simple command that checks something."""
     for simple in _parsed(bare(command)):
-        words = [_ANY.sub("", word) for word in simple.words if not word.startswith("-") and " " not in word]
+        words = [
+            _ANY.sub("", word)
+            for word in simple.words
+            if not word.startswith("-") and " " not in word
+        ]
         if words and _is_check(simple):
             yield words
 
 
 def changes_by(command: str) -> Iterator[FileChange]:
-    """Yield the files that a command changes by what its words say: redirections, ``sed -i``, ``mv`` and the like."""
+    """Yield the files that a command changes by what its words say: redirections, ``sed -i``,
+    ``mv`` and the like.
+    """
     text = bare(command)
     documents = [found[3] for found in _DOCUMENT.finditer(text)]
     directory = ""
@@ -134,21 +162,31 @@ def changes_by(command: str) -> Iterator[FileChange]:
         written = first_line(documents[0]) if len(documents) == 1 else ""
         changes = [FileChange(target, "written", written) for target in simple.targets]
         for change in (*changes, *_changed(words)):
-            path = change.path if isabs(change.path) or change.path[1:2] == ":" else join(directory, change.path)
+            if isabs(change.path) or change.path[1:2] == ":":
+                path = change.path
+            else:
+                path = join(directory, change.path)
             if _PATH.fullmatch(path) and not path.startswith("/dev/"):
                 yield change._replace(path=path)
 
 
 def is_within(path: str, deleted: str) -> bool:
-    """Return whether a path is one that a command deleted by its name, a pattern, or a directory over it."""
-    known, pattern = PurePosixPath(path), PurePosixPath(deleted)
-    return pattern in known.parents or (len(known.parts) == len(pattern.parts) and known.match(deleted))
+    """Return whether a path is one that a command deleted by its name, a pattern, or a directory
+    over it.
+    """
+    known = PurePosixPath(path)
+    pattern = PurePosixPath(deleted)
+    return pattern in known.parents or (
+        len(known.parts) == len(pattern.parts) and known.match(deleted)
+    )
 
 
 def _changed(words: list[str]) -> Iterator[FileChange]:
     if words[:2] == ["git", "restore"] or (words[:2] == ["git", "checkout"] and "--" in words):
         paths = words[words.index("--") :] if "--" in words else words[2:]
-        yield from (FileChange(path, "restored by git") for path in paths if not path.startswith("-"))
+        yield from (
+            FileChange(path, "restored by git") for path in paths if not path.startswith("-")
+        )
     if words[:1] == ["git"]:
         words = words[1:] if words[1:2] and words[1] in ("mv", "rm") else []
     program = basename(words[0]) if words else ""
@@ -171,10 +209,17 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
 
 def _parsed(text: str) -> list[_Simple]:
     """Return the simple commands of a text of the shell. What is not understood is left out."""
-    without_documents = _DOCUMENT.sub(lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text)
-    quoted = _QUOTED.sub(lambda found: found[0].translate(_QUOTED_SIGNS), without_documents[:_READ_MAX])
+    without_documents = _DOCUMENT.sub(
+        lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
+    )
+    quoted = _QUOTED.sub(
+        lambda found: found[0].translate(_QUOTED_SIGNS), without_documents[:_READ_MAX]
+    )
     lexer = shlex.shlex(quoted, posix=True, punctuation_chars=_OPERATORS)
-    lexer.whitespace, lexer.whitespace_split, lexer.commenters, lexer.escape = " \t\r", True, "", ""
+    lexer.whitespace = " \t\r"
+    lexer.whitespace_split = True
+    lexer.commenters = ""
+    lexer.escape = ""
     found = [_Simple([], [])]
     into = ""
     try:
@@ -182,11 +227,15 @@ def _parsed(text: str) -> list[_Simple]:
             word = token.translate(_SIGNS)
             if token and not token.strip(_OPERATORS):
                 is_arrow = found[-1].words[-1:] in (["-"], ["="])  # of a program within the command
-                into = (
-                    word
-                    if ">" in word and not is_arrow and "&" not in word.replace("&>", "") and "(" not in word
-                    else ""
-                )
+                if (
+                    ">" in word
+                    and not is_arrow
+                    and "&" not in word.replace("&>", "")
+                    and "(" not in word
+                ):
+                    into = word
+                else:
+                    into = ""
                 if not into and not word.startswith((">&", "<")):
                     found.append(_Simple([], []))
             elif into:

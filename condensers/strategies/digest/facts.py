@@ -1,8 +1,8 @@
 """Facts about calls and their results, taken from the events alone: deterministic, without a model.
 
-A tool is recognized by its arguments, because every runtime names its tools differently. A command is a text under
-``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key, and counts as changed if the call
-gives it new text; a patch names its files wherever it stands.
+A tool is recognized by its arguments, because every runtime names its tools differently. A command
+is a text under ``command``, ``cmd`` or ``code``. A file is named under ``path`` or a similar key,
+and counts as changed if the call gives it new text; a patch names its files wherever it stands.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ class Section(StrEnum):
 
 
 class Deed(NamedTuple):
-    """What a call does: the line that tells it, in its section; the files that it changes; its command."""
+    """What a call does: the line that tells it, in its section; the files that it changes; its
+    command.
+    """
 
     section: Section
     text: str
@@ -63,11 +65,13 @@ class Deed(NamedTuple):
 
 
 class CallOutcome(NamedTuple):
-    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said nothing.
+    """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said
+    nothing.
 
-    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the like, ``commit``
-    git's line about a commit, and ``edited`` the open file, which SWE-agent's calls do not name. It is not ``proven``
-    where the output comes later, that of the ``process`` with this id when the agent asks for it.
+    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the
+    like, ``commit`` git's line about a commit, and ``edited`` the open file, which SWE-agent's
+    calls do not name. It is not ``proven`` where the output comes later, that of the ``process``
+    with this id when the agent asks for it.
     """
 
     failed: bool = False
@@ -84,9 +88,20 @@ class CallOutcome(NamedTuple):
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
 _COMMANDS = ("command", "cmd", "code", "script")
 _DIRECTORIES = ("workdir", "cwd", "working_directory", "directory")
-_NEW_TEXTS = ("new_str", "new_string", "file_text", "content", "contents", "new_source", "edits", "diff")
+_NEW_TEXTS = (
+    "new_str",
+    "new_string",
+    "file_text",
+    "content",
+    "contents",
+    "new_source",
+    "edits",
+    "diff",
+)
 _OLD_TEXTS = ("old_str", "old_string")
-_CHANGING = frozenset({"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"})
+_CHANGING = frozenset(
+    {"write", "edit", "create", "insert", "str_replace", "undo_edit", "multiedit", "delete"}
+)
 _TASK_LISTS = ("task_list", "todos", "tasks", "plan")
 _TASK_KEYS = frozenset({"taskId", "activeForm"})
 """Arguments of calls that make or change one task."""
@@ -110,15 +125,19 @@ _LINK_IN_JSON = re.compile(rf"\"html_url\": ?\"({_MADE})\"")
 """A link to something that the agent made, as commands print it."""
 _COMMIT = re.compile(r"^\[([^\s\]]+) (?:\(root-commit\) )?([0-9a-f]{6,})\] (.+)$", re.MULTILINE)
 _UPDATED = re.compile(
-    r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File: (\S+) \(",
+    r"\[File: (\S+) \(\d+ lines total\)\](?=[^\0]*^File updated\.)|again if necessary\.\s+\[File:"
+    r" (\S+) \(",
     re.MULTILINE,
 )
-_REFUSED_SILENTLY = re.compile(r"User rejected the action\.?|The action was rejected, and no reason was given\.")
+_REFUSED_SILENTLY = re.compile(
+    r"User rejected the action\.?|The action was rejected, and no reason was given\."
+)
 """What the result of a refused call says where the user said nothing."""
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
 """How a line of code begins that says less of a change than others."""
 _RUNNING = re.compile(
-    r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) (\w+)"
+    r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID)"
+    r" (\w+)"
     r"|<status>running</status>"
 )
 """What the result says of a process that goes on."""
@@ -126,17 +145,26 @@ _PROCESSES = ("bash_id", "task_id", "session_id", "shell_id")
 _HEADER_MAX = 200
 """The length of a result's beginning in which runtimes say how a process ended."""
 _ECHO_LEAST = 12
-"""The least number of characters of a command's first line by which it is found again in an output."""
-_RAN_MAX, _LINE_MAX = 200, 90
+"""The least number of characters of a command's first line by which it is found again in an
+output.
+"""
+_RAN_MAX = 200
+_LINE_MAX = 90
 
 
 def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     """Return what a call does, or None for a call that only says something or keeps tasks."""
-    if arguments.keys() <= {*_WORDS, *_ASIDES} or task_list(arguments) is not None or arguments.keys() & _TASK_KEYS:
+    if (
+        arguments.keys() <= {*_WORDS, *_ASIDES}
+        or task_list(arguments) is not None
+        or arguments.keys() & _TASK_KEYS
+    ):
         return None
     if patches := [text for text in texts_in(arguments, len(_PATCH)) if _PATCH in text]:
         changes = tuple(change for text in patches for change in _patched(text))
-        return Deed(Section.CHANGED, ", ".join(change.path for change in changes) or "a patch", changes)
+        return Deed(
+            Section.CHANGED, ", ".join(change.path for change in changes) or "a patch", changes
+        )
     path = one_line(_first_text(arguments, _PATHS))
     if path:
         verbs = {tool.lower(), str(arguments.get("command", "")).lower()}
@@ -147,7 +175,9 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     command = _first_text(arguments, _COMMANDS)
     if command:
         directory = one_line(_first_text(arguments, _DIRECTORIES))
-        text = f"`{_command(command).replace('`', chr(39))}`" + (f" in {directory}" if directory else "")
+        text = f"`{_command(command).replace('`', chr(39))}`" + (
+            f" in {directory}" if directory else ""
+        )
         reads = only_reads(bare(command))
         is_shell = not isinstance(arguments.get("code"), str)
         changes = tuple(changes_by(command)) if is_shell and not reads else ()
@@ -155,23 +185,35 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
     if plan := _first_text(arguments, ("plan",)):
         return Deed(Section.CALLED, f"plan: {first_line(plan).lstrip('# ').removeprefix('Plan: ')}")
     shown = {key: value for key, value in arguments.items() if key not in _ASIDES}
-    return Deed(Section.READ if "pattern" in arguments else Section.CALLED, one_line(f"{tool} {readable(shown)}"))
+    return Deed(
+        Section.READ if "pattern" in arguments else Section.CALLED,
+        one_line(f"{tool} {readable(shown)}"),
+    )
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
-    """Return the change that an editor's tool makes, with the first line that is new, or that is gone."""
+    """Return the change that an editor's tool makes, with the first line that is new, or that is
+    gone.
+    """
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     new = "\n".join(texts)
     line = _telling(_without(new, old), path)
     if not line and (gone := _telling(_without(old, new), path)):
         line = f"removed {gone}"
-    deed = "written" if verbs & {"write", "create"} else "deleted" if "delete" in verbs else "edited"
+    if verbs & {"write", "create"}:
+        deed = "written"
+    elif "delete" in verbs:
+        deed = "deleted"
+    else:
+        deed = "edited"
     return FileChange(path, deed, clipped(line, _LINE_MAX), old, new)
 
 
 def _telling(text: str, path: str) -> str:
     """Return the first line of a text; in code, the first one of code if there is one."""
-    code = "\n".join(line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line))
+    code = "\n".join(
+        line for line in text.splitlines() if path.endswith(".md") or not _COMMENT.match(line)
+    )
     return first_line(code) or first_line(text)
 
 
@@ -187,7 +229,8 @@ def _patched(text: str) -> Iterator[FileChange]:
     places = [*_PATCHED.finditer(text)]
     for found, after in zip(places, [*places[1:], None], strict=True):
         part = text[found.end() : after.start() if after else len(text)]
-        added, moved = _ADDED.search(part), _MOVED.search(part)
+        added = _ADDED.search(part)
+        moved = _MOVED.search(part)
         line = clipped(added[1].strip(), _LINE_MAX) if added else ""
         if moved:
             yield FileChange(found[2], f"moved to {moved[1]}")
@@ -209,7 +252,12 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
             return CallOutcome(is_proven=False)
     exit_code = _exit_code(observation.extras, text) if code is None else code
     says_error = exit_code is None and text.lstrip().startswith(_ERRORS)
-    failed = observation.is_error or bool(observation.extras.get("error")) or exit_code not in (None, 0) or says_error
+    failed = (
+        observation.is_error
+        or bool(observation.extras.get("error"))
+        or exit_code not in (None, 0)
+        or says_error
+    )
     error = one_line(error_line(text)) if failed else ""
     links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
     commit = _COMMIT.search(text)
@@ -225,7 +273,9 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
 
 
 def said_in_refusal(observation: Observation) -> str | None:
-    """Return what the user said when refusing a call: empty if nothing, None if the call was not refused."""
+    """Return what the user said when refusing a call: empty if nothing, None if the call was not
+    refused.
+    """
     text = words_of(observation.content)
     if observation.extras.get("rejection_source") == "user":
         return "" if _REFUSED_SILENTLY.fullmatch(text.strip()) else text
@@ -258,7 +308,9 @@ def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:
 
 def task_list(arguments: Mapping[str, Any]) -> dict[str, str] | None:
     """Return the status of each task, by its title; None if the call has no list of tasks."""
-    tasks = next((arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None)
+    tasks = next(
+        (arguments[key] for key in _TASK_LISTS if isinstance(arguments.get(key), list)), None
+    )
     if tasks is None:
         return None
     statuses: dict[str, str] = {}
@@ -277,7 +329,9 @@ def task_made(text: str) -> str:
 
 
 def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
-    """Return the first of these arguments that is a text or a list of words; empty if there is none."""
+    """Return the first of these arguments that is a text or a list of words; empty if there is
+    none.
+    """
     for key in keys:
         value = arguments.get(key)
         if isinstance(value, list) and all(isinstance(word, str) for word in value):
@@ -290,7 +344,9 @@ def _first_text(arguments: Mapping[str, Any], keys: Iterable[str]) -> str:
 def _command(text: str) -> str:
     """Return a command as one line, without the lines of a here-document."""
     lines = bare(text).splitlines()
-    heredoc = next((place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines))
+    heredoc = next(
+        (place for place, line in enumerate(lines) if _DOCUMENT.search(line)), len(lines)
+    )
     left_out = len(lines) - heredoc - 1
     shown = one_line(" ".join(lines[: heredoc + 1]), _RAN_MAX)
     return shown + (f" … ({left_out} lines)" if left_out > 0 else "")

@@ -1,5 +1,5 @@
-"""The digest as a fold: each forgotten event changes what the digest says. The same events give the same digest,
-whether they are folded in at once or in parts.
+"""The digest as a fold: each forgotten event changes what the digest says. The same events give the
+same digest, whether they are folded in at once or in parts.
 """
 
 from __future__ import annotations
@@ -16,7 +16,14 @@ import msgspec
 from foldlog._values import texts_in
 from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
-from foldlog.condensers.strategies.digest.commands import FileChange, checks, covers, first_line, is_within, post_by
+from foldlog.condensers.strategies.digest.commands import (
+    FileChange,
+    checks,
+    covers,
+    first_line,
+    is_within,
+    post_by,
+)
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
     Deed,
@@ -64,7 +71,9 @@ CHECK = "last test, lint or build"
 REFUSED = "refused by the user: "
 PLAN_MODE = "plan mode: write and edit nothing but the plan until the user approves it"
 STATUS = "last git status"
-_SAID_MAX, _SHOWN_MAX, _SUMMARY_MAX = 3_000, 160, 20_000
+_SAID_MAX = 3_000
+_SHOWN_MAX = 160
+_SUMMARY_MAX = 20_000
 _BRIEF_MAX = 500
 _STATUS_MAX = 1_000
 _ENDING_MAX = 120
@@ -75,18 +84,20 @@ _QUEUED = " (written while the agent worked)"
 _PLANS = "/plans/"
 """In the path of a file in which an agent writes a plan."""
 _ANSWER_MAX = 30
-"""A user's message of at most this number of characters is shown with the question that it answers; words of the agent
-of this length conclude nothing.
+"""A user's message of at most this number of characters is shown with the question that it answers;
+words of the agent of this length conclude nothing.
 """
 _CALLS_AFTER_ERROR = 30
-"""An error is no longer open if this number of other calls came after it: the agent works on something else."""
+"""An error is no longer open if this number of other calls came after it: the agent works on
+something else.
+"""
 _NAMES_MAX = 2_000
 """How many names are remembered: more than a digest of the default length shows."""
 
 
 class DigestLine(NamedTuple):
-    """A line of a digest, and the event that says it. What it says of the work may not hold once files have changed
-    (``is_of_work``).
+    """A line of a digest, and the event that says it. What it says of the work may not hold once
+    files have changed (``is_of_work``).
     """
 
     text: str
@@ -95,8 +106,8 @@ class DigestLine(NamedTuple):
 
 
 class ChangedFile(NamedTuple):
-    """What was done to a file: each deed and how many times, the newest last; a line that the last change made, empty
-    if it is not known; and the call that changed it last.
+    """What was done to a file: each deed and how many times, the newest last; a line that the last
+    change made, empty if it is not known; and the call that changed it last.
     """
 
     deeds: Mapping[str, int]
@@ -105,8 +116,8 @@ class ChangedFile(NamedTuple):
 
 
 class NamePlace(NamedTuple):
-    """Where a name stood last: the line, its event and what the agent ``read`` there: a file, or a command that shows
-    one. ``is_used``: the user or the agent wrote it.
+    """Where a name stood last: the line, its event and what the agent ``read`` there: a file, or a
+    command that shows one. ``is_used``: the user or the agent wrote it.
     """
 
     line: str
@@ -116,7 +127,9 @@ class NamePlace(NamedTuple):
 
 
 class OpenError(NamedTuple):
-    """An open error: what failed, by which command or on which file, and how many calls came before it."""
+    """An open error: what failed, by which command or on which file, and how many calls came before
+    it.
+    """
 
     text: str
     event_id: int
@@ -136,13 +149,16 @@ class _Pending(NamedTuple):
 class Digest:
     """What is to say of ``count`` forgotten events, each section by subject, oldest first.
 
-    A call is noted when its result comes, which shows what the call did. ``late`` has commands whose output did not
-    come with them, by their first line, which a terminal repeats before the output, or by a process; None once it came.
+    A call is noted when its result comes, which shows what the call did. ``late`` has commands
+    whose output did not come with them, by their first line, which a terminal repeats before the
+    output, or by a process; None once it came.
     """
 
     count: int = 0
     calls: int = 0
-    lines: dict[Section, dict[str, DigestLine]] = field(default_factory=lambda: {section: {} for section in Section})
+    lines: dict[Section, dict[str, DigestLine]] = field(
+        default_factory=lambda: {section: {} for section in Section}
+    )
     files: dict[str, ChangedFile] = field(default_factory=dict)
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
@@ -151,7 +167,9 @@ class Digest:
     """The call of each edit, by a hash of the file, the old and the new text."""
     late: dict[str, _Pending | None] = field(default_factory=dict)
     reported: bool = False
-    """Whether the agent reported its work to the user: what it says of later changes may correct that."""
+    """Whether the agent reported its work to the user: what it says of later changes may correct
+    that.
+    """
     said: DigestLine | None = None
     """The agent's last words. With the next event that counts they become a line."""
     _pending: dict[object, _Pending] = field(default_factory=dict)
@@ -162,8 +180,8 @@ class Digest:
         return cls().plus(events)
 
     def plus(self, events: Iterable[Event]) -> Digest:
-        """Return this digest continued by these events, which come in the order of their ids. This digest stays as it
-        is. Cost: the events, and a copy of this digest's lines.
+        """Return this digest continued by these events, which come in the order of their ids. This
+        digest stays as it is. Cost: the events, and a copy of this digest's lines.
         """
         digest = replace(
             self,
@@ -198,7 +216,9 @@ class Digest:
             case Message():
                 self._say(words_of(event.content), event.id)
             case Annotation(origin=None):
-                self._note(Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX)
+                self._note(
+                    Section.SHOWN, f"{event.name}: {readable(event.data)}", event.id, _SHOWN_MAX
+                )
             case Action(source="user" | "environment", thought=""):
                 return  # no model was sent it
             case Action():
@@ -216,10 +236,15 @@ class Digest:
         quoted = self.lines[Section.EARLIER]
         ids = ids_named(event, [summary_id(line.event_id) for line in quoted.values()])
         self.lines[Section.EARLIER] = {
-            subject: line for subject, line in quoted.items() if summary_id(line.event_id) not in ids
+            subject: line
+            for subject, line in quoted.items()
+            if summary_id(line.event_id) not in ids
         }
         intervals = event.forgotten.intervals
-        about = f"(up to event {intervals[-1][1]}; what was open then may be done) " if intervals else ""
+        if intervals:
+            about = f"(up to event {intervals[-1][1]}; what was open then may be done) "
+        else:
+            about = ""
         self._quote(event.id, event.summary, about)
 
     def _quote(self, event_id: int, text: str, about: str = "") -> None:
@@ -228,8 +253,13 @@ class Digest:
             self._note(Section.EARLIER, line, event_id, _SUMMARY_MAX)
 
     def _take_queued(self, event: Annotation) -> None:
-        """Take what the user wrote while the agent worked: Claude Code puts it into a result, or sends it later."""
-        text = event.data.get("content") if isinstance(event.data, dict) else None
+        """Take what the user wrote while the agent worked: Claude Code puts it into a result, or
+        sends it later.
+        """
+        if isinstance(event.data, dict):
+            text = event.data.get("content")
+        else:
+            text = None
         asked = one_line(of_user(text).asked) if isinstance(text, str) else ""
         if asked:
             self._put(Section.ASKED, asked, DigestLine(asked + _QUEUED, event.id))
@@ -244,7 +274,9 @@ class Digest:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _take_answer(self, event: Message) -> None:
-        """Take the environment's message: the result of a command in the agent's words, if these ended with one."""
+        """Take the environment's message: the result of a command in the agent's words, if these
+        ended with one.
+        """
         text, command = command_in(self.said.text) if self.said else ("", "")
         if self.said and command:
             self.said = self.said._replace(text=text)
@@ -270,7 +302,10 @@ class Digest:
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
             asked = f"{asked} (the agent had asked: {one_line(question)})"
         first = self.lines[Section.ASKED].get(asked)
-        again = " (asked again)" if first and not first.text.endswith(_QUEUED) else ""
+        if first and not first.text.endswith(_QUEUED):
+            again = " (asked again)"
+        else:
+            again = ""
         if asked:
             self._put(Section.ASKED, asked, DigestLine(before + asked + again, event_id))
         for order in orders_in(text):
@@ -284,13 +319,20 @@ class Digest:
     def _keep_said(self, section: Section, before: str = "", length_max: int = _SAID_MAX) -> None:
         """Make a line of the agent's last words, after the words ``before``."""
         if self.said and (words := one_line(before + self.said.text, length_max)):
-            self._put(section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED))
+            self._put(
+                section, words, DigestLine(words, self.said.event_id, section is Section.REPORTED)
+            )
         self.said = None
 
     def _finish(self, denial: str, event_id: int) -> None:
-        """Take the agent's last words before a user's message for a report. The user may deny it at once."""
+        """Take the agent's last words before a user's message for a report. The user may deny it at
+        once.
+        """
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
-            answered = f'the user answered "{denial}" [{event_id}] to' if denial else AGENT_SAID
+            if denial:
+                answered = f'the user answered "{denial}" [{event_id}] to'
+            else:
+                answered = AGENT_SAID
             self._keep_said(Section.REPORTED, f"{answered}: ", _SHOWN_MAX if denial else _SAID_MAX)
             self.lines[Section.REPORTED].pop(_THEN_CHANGED, None)
             self.reported = True
@@ -331,7 +373,9 @@ class Digest:
             elif self.tasks.get(name, "") not in done:
                 self._note(Section.BUILT, f"task done: {name}", event_id)
         self.tasks = tasks
-        self.lines[Section.TASKS] = {name: DigestLine(f"[{status}] {name}", event_id) for name, status in tasks.items()}
+        self.lines[Section.TASKS] = {
+            name: DigestLine(f"[{status}] {name}", event_id) for name, status in tasks.items()
+        }
 
     def _take_deed(self, deed: Deed | None, event_id: int, call_id: object) -> None:
         if deed is None:
@@ -346,10 +390,15 @@ class Digest:
         return self.calls - error.calls < _CALLS_AFTER_ERROR
 
     def _take_result(self, event: Observation) -> None:
-        pending = self._pending.get(event.cause) if event.cause in self._pending else self._pending.get(event.call_id)
+        if event.cause in self._pending:
+            pending = self._pending.get(event.cause)
+        else:
+            pending = self._pending.get(event.call_id)
         said = said_in_refusal(event)
         if said is not None:
-            self._refuse(_refusal_of(pending.deed) if pending else REFUSED + event.tool, said, event.id)
+            self._refuse(
+                _refusal_of(pending.deed) if pending else REFUSED + event.tool, said, event.id
+            )
             return
         text = words_of(event.content)
         if answers := answers_in(text):
@@ -376,7 +425,10 @@ class Digest:
             self._close(deed)
             self._conclude(deed, outcome, event.id)
             if deed.command and (status := git_status_in(text)):
-                line = DigestLine(f"{STATUS}: {one_line(deed.text, 80)} → {one_line(status, _STATUS_MAX)}", event.id)
+                line = DigestLine(
+                    f"{STATUS}: {one_line(deed.text, 80)} → {one_line(status, _STATUS_MAX)}",
+                    event.id,
+                )
                 self._put(Section.BUILT, STATUS, line)
         else:
             late = pending._replace(deed=deed._replace(changes=()))
@@ -384,8 +436,8 @@ class Digest:
             self._conclude(deed, outcome, event.id)
 
     def _without_late(self, event: Observation, command: str) -> Observation:
-        """Take the output of earlier commands that a terminal shows before it repeats ``command``, and return the
-        result without it.
+        """Take the output of earlier commands that a terminal shows before it repeats ``command``,
+        and return the result without it.
         """
         text = words_of(event.content).lstrip()
         repeated = first_line(command)
@@ -397,46 +449,76 @@ class Digest:
             if call:
                 self._pending[call.event_id] = call
                 self._take_result(Observation(id=event.id, content=before, cause=call.event_id))
-        return msgspec.structs.replace(event, content=repeated + after) if late else event
+        if late:
+            return msgspec.structs.replace(event, content=repeated + after)
+        return event
 
     def _refuse(self, refused: str, said: str, event_id: int) -> None:
-        """Note that the user refused a call: with the user's words, or else as an order, until the call succeeds."""
+        """Note that the user refused a call: with the user's words, or else as an order, until the
+        call succeeds.
+        """
         if said:
             self._ask(said, event_id, f"{refused}; the user said: ")
         else:
             self._note(Section.ORDERS, refused, event_id)
 
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Tell a call with its end. A change stands with its file, and what could not be read was not read."""
-        section, text = deed.section, deed.text
+        """Tell a call with its end. A change stands with its file, and what could not be read was
+        not read.
+        """
+        section = deed.section
+        text = deed.text
         self.lines[section].pop(text, None)
         if not outcome.failed:
             self.lines[Section.ORDERS].pop(_refusal_of(deed), None)
         if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
-        ended = _ending(outcome) if section in (Section.RAN, Section.CALLED) or outcome.exit_code else ""
-        is_check = section is Section.RAN and not deed.changes and outcome.is_proven and checks(deed.command)
+        if section in (Section.RAN, Section.CALLED) or outcome.exit_code:
+            ended = _ending(outcome)
+        else:
+            ended = ""
+        is_check = (
+            section is Section.RAN
+            and not deed.changes
+            and outcome.is_proven
+            and checks(deed.command)
+        )
         self._put(section, text, DigestLine(text + ended, event_id, is_check))
         if is_check:
-            self._put(Section.BUILT, CHECK, DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id, True))
+            self._put(
+                Section.BUILT,
+                CHECK,
+                DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id, True),
+            )
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
-        """Note the changes of a call. What a command that failed did first is not known; an editor did nothing."""
+        """Note the changes of a call. What a command that failed did first is not known; an editor
+        did nothing.
+        """
         if outcome.error and call.deed.section is Section.CHANGED:
             return
         if self.reported and call.said and call.deed.section is Section.CHANGED:
             words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
             self._put(Section.REPORTED, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
-        edited = [FileChange(outcome.edited, "edited")] if outcome.edited else []
+        if outcome.edited:
+            edited = [FileChange(outcome.edited, "edited")]
+        else:
+            edited = []
         for change in (*call.deed.changes, *edited):
-            gone = [path for path in self.files if change.deed == "deleted" and is_within(path, change.path)]
+            gone = [
+                path
+                for path in self.files
+                if change.deed == "deleted" and is_within(path, change.path)
+            ]
             for path in dict.fromkeys((*gone, self._known_path(change.path))):
                 before = self.files.pop(path, ChangedFile({}, "", call.event_id))
                 deed = change.deed + how
                 others = {name: times for name, times in before.deeds.items() if name != deed}
                 deeds = {**others, deed: before.deeds.get(deed, 0) + 1}
-                self.files[path] = ChangedFile(deeds, self._line_of(change, call.event_id), call.event_id)
+                self.files[path] = ChangedFile(
+                    deeds, self._line_of(change, call.event_id), call.event_id
+                )
                 if _PLANS not in path:
                     self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
 
@@ -448,12 +530,16 @@ class Digest:
         return known[0] if len(known) == 1 else path
 
     def _line_of(self, change: FileChange, event_id: int) -> str:
-        """Return what a change made of a file: a line of the new text, or which edit it takes back."""
+        """Return what a change made of a file: a line of the new text, or which edit it takes
+        back.
+        """
         if not change.old and not change.new:
             return change.line
         taken_back = self.edits.get(hash((change.path, change.new, change.old)))
         self.edits[hash((change.path, change.old, change.new))] = event_id
-        return change.line if taken_back is None else f"takes back [{taken_back}]"
+        if taken_back is None:
+            return change.line
+        return f"takes back [{taken_back}]"
 
     def _open(self, text: str, command: str, outcome: CallOutcome, event_id: int) -> None:
         subject = command or text
@@ -461,37 +547,49 @@ class Digest:
         self.errors[subject] = OpenError(f"{text} → {outcome.error}", event_id, subject, self.calls)
 
     def _close(self, deed: Deed) -> None:
-        """Close the errors that a success cures: of the same call, of one that it covers, of a file that it wrote, and
-        of commands with a file that it wrote again or deleted.
+        """Close the errors that a success cures: of the same call, of one that it covers, of a file
+        that it wrote, and of commands with a file that it wrote again or deleted.
         """
         changed = {change.path for change in deed.changes}
-        new = [basename(change.path) for change in deed.changes if change.deed in ("written", "deleted")]
+        new = [
+            basename(change.path)
+            for change in deed.changes
+            if change.deed in ("written", "deleted")
+        ]
 
         def is_cured(error: OpenError) -> bool:
             if error.subject in (deed.command, deed.text) or error.subject in changed:
                 return True
-            if error.text.startswith("`") and any(fnmatchcase(error.subject, f"*{name}*") for name in new):
+            if error.text.startswith("`") and any(
+                fnmatchcase(error.subject, f"*{name}*") for name in new
+            ):
                 return True
             return bool(deed.command) and covers(deed.command, error.subject)
 
         self.errors = {name: error for name, error in self.errors.items() if not is_cured(error)}
 
     def _conclude(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
-        """Note a commit that git confirms, and what was sent to others, as steps that are done. A server may refuse
-        what curl sends, and a user a call: then the result has the user's words. What was sent without a word of
-        output is not confirmed, until the same is sent again.
+        """Note a commit that git confirms, and what was sent to others, as steps that are done. A
+        server may refuse what curl sends, and a user a call: then the result has the user's words.
+        What was sent without a word of output is not confirmed, until the same is sent again.
         """
         if outcome.commit:
             self.lines[Section.BUILT].pop(STATUS, None)
             self._note(Section.BUILT, f"committed: {outcome.commit}", event_id)
         post = post_by(deed.command)
         is_known = outcome.exit_code == 0 or _PUSHED in outcome.last
-        is_sent = outcome.link or (is_known and not post.startswith("curl") and not ERROR.search(outcome.last))
+        is_sent = outcome.link or (
+            is_known and not post.startswith("curl") and not ERROR.search(outcome.last)
+        )
         if post and is_sent:  # equal ones are two: two comments
             self.lines[Section.RAN].pop(deed.text, None)
             self.lines[Section.BUILT].pop(post, None)
             sent = post.partition(" http")[0] if outcome.link else post
-            self._put(Section.BUILT, f"sent: {event_id}", DigestLine(f"sent: `{sent}`{_ending(outcome)}", event_id))
+            self._put(
+                Section.BUILT,
+                f"sent: {event_id}",
+                DigestLine(f"sent: `{sent}`{_ending(outcome)}", event_id),
+            )
         elif post and not outcome.last:
             line = f"not confirmed as sent: `{post}`{_ending(outcome)}"
             self._put(Section.BUILT, post, DigestLine(line, event_id))
@@ -499,21 +597,27 @@ class Digest:
     # --- names ---
 
     def _name(self, event: Event) -> None:
-        """Remember the names in an event: what the agent and the user wrote, files in results, and code that was
-        read.
+        """Remember the names in an event: what the agent and the user wrote, files in results, and
+        code that was read.
         """
-        is_used, texts, is_code, read = True, list[str](), True, ""
+        is_used = True
+        texts = list[str]()
+        is_code = True
+        read = ""
         match event:
             case Action():
                 texts = [words_of(event.thought), *texts_in(arguments_of(event))]
             case Message():
-                is_used, texts = event.source != "environment", [words_of(event.content)]
+                is_used = event.source != "environment"
+                texts = [words_of(event.content)]
             case Observation():
                 pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
-                is_used, texts = False, [unwrapped(words_of(event.content))[0]]
-                read = (
-                    one_line(pending.deed.text, 100) if pending and pending.deed.section is not Section.CHANGED else ""
-                )
+                is_used = False
+                texts = [unwrapped(words_of(event.content))[0]]
+                if pending and pending.deed.section is not Section.CHANGED:
+                    read = one_line(pending.deed.text, 100)
+                else:
+                    read = ""
                 is_code = pending is not None and pending.deed.section is Section.READ
         for text in texts:
             for name, line in names_in(text):
@@ -532,7 +636,9 @@ def _refusal_of(deed: Deed) -> str:
 
 
 def _ending(outcome: CallOutcome) -> str:
-    """Return how a call ended: its exit code if it is known, and a link or the last line of its output."""
+    """Return how a call ended: its exit code if it is known, and a link or the last line of its
+    output.
+    """
     if not outcome.is_proven:
         return " → output not shown"
     code = "failed" if outcome.failed else ""

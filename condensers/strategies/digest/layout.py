@@ -1,4 +1,6 @@
-"""Write a digest in a number of characters: sections share the room, and each counts what it leaves out."""
+"""Write a digest in a number of characters: sections share the room, and each counts what it leaves
+out.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,14 @@ from posixpath import basename
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest.facts import Section
-from foldlog.condensers.strategies.digest.fold import AGENT_SAID, TITLE, ChangedFile, Digest, DigestLine, NamePlace
+from foldlog.condensers.strategies.digest.fold import (
+    AGENT_SAID,
+    TITLE,
+    ChangedFile,
+    Digest,
+    DigestLine,
+    NamePlace,
+)
 from foldlog.condensers.strategies.digest.names import CUT
 
 LENGTH_LEAST = 300
@@ -33,12 +42,16 @@ SHARES: Mapping[Section, float] = {
 }
 """The share of a digest that is reserved for a section, the most important section first."""
 _NAMES_SHARE = 0.28
-"""The part of a digest that is kept for names with the words around them: they get more only where the other sections
-leave room.
+"""The part of a digest that is kept for names with the words around them: they get more only where
+the other sections leave room.
 """
 _USED_IS_NEWER = 100
-"""A name that the user or the agent wrote counts as one that a result of this many events later has."""
-_FILES_SINCE, _SINCE_MAX, _REPORT_SINCE_MAX = 20, 90, 45
+"""A name that the user or the agent wrote counts as one that a result of this many events later
+has.
+"""
+_FILES_SINCE = 20
+_SINCE_MAX = 90
+_REPORT_SINCE_MAX = 45
 _LINE_LEAST = 8
 """The room that a line takes at least, with its bullet and its id."""
 _LINE_MAX = 1_000
@@ -52,7 +65,9 @@ _ID_LENGTH = 14
 _WORD = re.compile(r"(?:[^\W_]|[_~/.:\\-])+")
 
 _ROUNDS = ((1, 1), (2, 1.6), (1_000, 1.6), (1_000, 1_000))
-"""How many times its share a section may have, and the section of requests: a long one takes only room that is left."""
+"""How many times its share a section may have, and the section of requests: a long one takes only
+room that is left.
+"""
 
 _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.ORDERS: (300, 160),
@@ -63,18 +78,21 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
     Section.CHANGED: (300, 120),
     Section.EARLIER: (300, 120),
 }
-"""Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines are omitted."""
+"""Lengths to which all lines but the newest are cut, in turn. If the shortest does not fit, lines
+are omitted.
+"""
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
 
 
 def text_of(digest: Digest, max_length: int) -> str:
     """Return the digest in at most ``max_length`` characters.
 
-    Every section gets its share, requests at least the room for the newest; then up to twice its share, then the
-    remaining room, the most important section first, and the requests last. Within a section the newest lines stay.
-    The newest request and the agent's last words stay whole, or their beginning and end as far as there is room. The
-    first request and order stay too, and the beginnings of others. An order that stands among the requests is not
-    repeated. How many files were changed is always said.
+    Every section gets its share, requests at least the room for the newest; then up to twice its
+    share, then the remaining room, the most important section first, and the requests last. Within
+    a section the newest lines stay. The newest request and the agent's last words stay whole, or
+    their beginning and end as far as there is room. The first request and order stay too, and the
+    beginnings of others. An order that stands among the requests is not repeated. How many files
+    were changed is always said.
     """
     title = f"{TITLE}{digest.count} events"
     lines = _lines(digest)
@@ -82,28 +100,40 @@ def text_of(digest: Digest, max_length: int) -> str:
     texts = dict.fromkeys(Section, "")
     names = sorted(digest.names.items(), key=lambda named: _newness(named[1]), reverse=True)
     wanted = sum(len(stood.line) + _ID_LENGTH for _, stood in names)
-    least = _listed(Section.CHANGED, (), len(digest.files)) if digest.files else ""
+    if digest.files:
+        least = _listed(Section.CHANGED, (), len(digest.files))
+    else:
+        least = ""
     texts[Section.CHANGED] = least
     left = room - min(int(_NAMES_SHARE * room), wanted) - len(least)
     for times, asked_times in _ROUNDS:
         for section, share in SHARES.items():
             most = int(share * room * (asked_times if section is Section.ASKED else times))
-            most, before = max(most, LENGTH_LEAST * (section is Section.ASKED)), texts[section]
-            texts[section] = _section(section, lines[section], min(len(before) + left, most)) or before
+            most = max(most, LENGTH_LEAST * (section is Section.ASKED))
+            before = texts[section]
+            texts[section] = (
+                _section(section, lines[section], min(len(before) + left, most)) or before
+            )
             left -= len(texts[section]) - len(before)
             if section is Section.ASKED:
                 left += len(texts[Section.ORDERS])
                 texts[Section.ORDERS] = ""
-                lines[Section.ORDERS] = [line for line in lines[Section.ORDERS] if line.text not in texts[section]]
+                lines[Section.ORDERS] = [
+                    line for line in lines[Section.ORDERS] if line.text not in texts[section]
+                ]
     body = "".join(texts.values())
     most = room - len(body)
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
     read, others = _named(names, body, most)
-    shown = {line.event_id: line for line in lines[Section.READ] if _with_id(line) in texts[Section.READ]} | read
+    shown = {
+        line.event_id: line for line in lines[Section.READ] if _with_id(line) in texts[Section.READ]
+    } | read
     left_out = sum(line.event_id not in shown for line in lines[Section.READ])
     if shown:
-        texts[Section.READ] = _listed(Section.READ, [shown[event_id] for event_id in sorted(shown)], left_out)
+        texts[Section.READ] = _listed(
+            Section.READ, [shown[event_id] for event_id in sorted(shown)], left_out
+        )
     if others:
         texts[Section.NAMES] = _listed(Section.NAMES, others)
     return title + "".join(texts.values())
@@ -113,16 +143,20 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
     for section in (Section.BUILT, Section.REPORTED, Section.RAN):
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
-    lines[Section.CHANGED] = [DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()]
-    lines[Section.ERRORS] = [DigestLine(error.text, error.event_id) for error in digest.errors.values()]
+    lines[Section.CHANGED] = [
+        DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()
+    ]
+    lines[Section.ERRORS] = [
+        DigestLine(error.text, error.event_id) for error in digest.errors.values()
+    ]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
     return lines
 
 
 def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
-    """Return a line on a check, or what the agent said of its work, with the files that were changed after it, the
-    newest first; any other line as it is. Cost: the files that have room.
+    """Return a line on a check, or what the agent said of its work, with the files that were
+    changed after it, the newest first; any other line as it is. Cost: the files that have room.
     """
     if not line.is_of_work:
         return line
@@ -133,7 +167,10 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
     since = clipped(f"changed since: {changed}", _SINCE_MAX)
     if line.text.startswith(AGENT_SAID):
         return line._replace(
-            text=f"{AGENT_SAID} ({clipped(since, _REPORT_SINCE_MAX)}){line.text.removeprefix(AGENT_SAID)}"
+            text=(
+                f"{AGENT_SAID}"
+                f" ({clipped(since, _REPORT_SINCE_MAX)}){line.text.removeprefix(AGENT_SAID)}"
+            )
         )
     return line._replace(text=f"{line.text}; {since}")
 
@@ -145,8 +182,8 @@ def _file(path: str, file: ChangedFile) -> str:
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
-    """Return one section with its heading in at most ``room`` characters; empty if nothing fits. Cost: the lines that
-    may fit.
+    """Return one section with its heading in at most ``room`` characters; empty if nothing fits.
+    Cost: the lines that may fit.
     """
     if not lines:
         return ""
@@ -155,7 +192,10 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
         most_of_first = max(length, room // 4 * (section is Section.ASKED))
-        cut = (line._replace(text=clipped(line.text, most_of_first if line is lines[0] else length)) for line in older)
+        cut = (
+            line._replace(text=clipped(line.text, most_of_first if line is lines[0] else length))
+            for line in older
+        )
         shown = [*cut, newest]
         if len(listed := _listed(section, shown, skipped)) <= room:
             return listed
@@ -186,8 +226,9 @@ def _with_id(line: DigestLine) -> str:
 def _named(
     names: Sequence[tuple[str, NamePlace]], body: str, room: int
 ) -> tuple[dict[int, DigestLine], list[DigestLine]]:
-    """Return the words around the first of ``names`` that fit and that ``body`` does not have, in one line for each
-    event: those in what was read, after its name, and others, which get at most a third of the length of ``body``.
+    """Return the words around the first of ``names`` that fit and that ``body`` does not have, in
+    one line for each event: those in what was read, after its name, and others, which get at most a
+    third of the length of ``body``.
     """
     known = _words(body)
     by_event: dict[tuple[int, str], list[str]] = {}
@@ -195,7 +236,9 @@ def _named(
     room_of_others = len(body) // 3 - len(_listed(Section.NAMES, ()))
     for name, stood in names:
         place = stood.event_id, stood.read
-        size = len(stood.line) + (len(_BETWEEN) if place in by_event else _ID_LENGTH + len(stood.read))
+        size = len(stood.line) + (
+            len(_BETWEEN) if place in by_event else _ID_LENGTH + len(stood.read)
+        )
         if name in known or (size > room_of_others and not stood.read):
             continue
         room -= size
@@ -205,9 +248,12 @@ def _named(
         known |= _words(stood.line)
         by_event.setdefault(place, []).append(stood.line)
     joined = [
-        (*place, _BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} ")) for place, lines in sorted(by_event.items())
+        (*place, _BETWEEN.join(lines).replace(_CUT_TWICE, f" {CUT} "))
+        for place, lines in sorted(by_event.items())
     ]
-    of_read = {event_id: DigestLine(f"{read}: {text}", event_id) for event_id, read, text in joined if read}
+    of_read = {
+        event_id: DigestLine(f"{read}: {text}", event_id) for event_id, read, text in joined if read
+    }
     return of_read, [DigestLine(text, event_id) for event_id, read, text in joined if not read]
 
 

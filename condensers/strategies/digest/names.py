@@ -21,7 +21,8 @@ _NO_NAME = re.compile(
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 """The number of a line, as tools that show files write it."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
-_LEAST, _MOST = 6, 160
+_LEAST = 6
+_MOST = 160
 CUT = "…"
 _SENTENCE_MAX = 120
 _BESIDE = 14
@@ -29,28 +30,41 @@ _BESIDE = 14
 
 
 def names_in(text: str) -> Iterator[tuple[str, str]]:
-    """Yield the names in a text, each with the words around it. A name comes once for each line that has it."""
+    """Yield the names in a text, each with the words around it. A name comes once for each line
+    that has it.
+    """
     for line in map(_NUMBERED.sub, repeat(""), unescaped(text).splitlines()):
         if not _FRAME.match(line):
             for found in _NAME.finditer(line):
                 name = found[0].rstrip("./:-\\")
-                if _LEAST <= len(name) <= _MOST and _OF_A_NAME.search(name) and not _NO_NAME.fullmatch(name):
+                if (
+                    _LEAST <= len(name) <= _MOST
+                    and _OF_A_NAME.search(name)
+                    and not _NO_NAME.fullmatch(name)
+                ):
                     yield name, _around(line, found.start(), found.start() + len(name))
 
 
 def unescaped(text: str) -> str:
     """Return a text with the line ends that JSON within it escapes. A path of Windows stays."""
-    return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text) if "\\" in text else text
+    if "\\" in text:
+        return _ESCAPED.sub(lambda found: (found[1] or "\n").replace("\\\\", "\\"), text)
+    return text
 
 
 def is_file(name: str) -> bool:
     """Return whether a name names a file or a test."""
-    return "/" in name or "\\" in name or "::" in name or bool(re.search(r"\w\.[a-z]\w{0,4}\Z|(?i:test)", name))
+    return (
+        "/" in name
+        or "\\" in name
+        or "::" in name
+        or bool(re.search(r"\w\.[a-z]\w{0,4}\Z|(?i:test)", name))
+    )
 
 
 def _around(line: str, start: int, end: int) -> str:
-    """Return the words around a name in a line: the sentence if it is short, for a part of it may say something else.
-    A mark stands where the line was cut.
+    """Return the words around a name in a line: the sentence if it is short, for a part of it may
+    say something else. A mark stands where the line was cut.
     """
     begin = start - len(SENTENCE_END.split(line[:start])[-1])
     stop = end + len(SENTENCE_END.split(line[end:], 1)[0])

@@ -1,8 +1,10 @@
-"""Separate the user's words from context that a runtime added, and the useful lines of an output from its frame.
+"""Separate the user's words from context that a runtime added, and the useful lines of an output
+from its frame.
 
-A user's message holds more than the user wrote: an editor adds the open files, a runtime adds reminders and the output
-of commands that the user ran, the user pastes a log. An output ends with the shell's prompt or its working directory.
-The patterns are those that real histories of Claude Code, Codex, Cline, OpenHands and SWE-agent have.
+A user's message holds more than the user wrote: an editor adds the open files, a runtime adds
+reminders and the output of commands that the user ran, the user pastes a log. An output ends with
+the shell's prompt or its working directory. The patterns are those that real histories of Claude
+Code, Codex, Cline, OpenHands and SWE-agent have.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ _REST_OF_CONTEXT = re.compile(
     re.MULTILINE,
 )
 _INTERRUPTED = re.compile(r"\[Request interrupted by user(?: for tool use)?\]")
-_IDE = re.compile(r"\A\s*(# Context from my IDE setup:.*?)^## My request for Codex:[ ]*$\n?", re.DOTALL | re.MULTILINE)
+_IDE = re.compile(
+    r"\A\s*(# Context from my IDE setup:.*?)^## My request for Codex:[ ]*$\n?",
+    re.DOTALL | re.MULTILINE,
+)
 
 _REPEATING = frozenset({"command-message", "local-command-caveat"})
 """Blocks that repeat or explain other blocks."""
@@ -60,12 +65,15 @@ _LOCAL_COMMANDS = frozenset(
 
 
 def of_user(text: str) -> Words:
-    """Separate the request, or the environment's message, from the context that the runtime added to it."""
+    """Separate the request, or the environment's message, from the context that the runtime added
+    to it.
+    """
     shown: list[str] = []
     command: dict[str, str] = {}
 
     def take(found: re.Match[str]) -> str:
-        name, content = found[1], found[2].strip()
+        name = found[1]
+        content = found[2].strip()
         if name in ("command-name", "command-args"):
             command[name] = content
         elif name == "bash-input":
@@ -90,7 +98,9 @@ def of_user(text: str) -> Words:
 
 
 def _without_frame(text: str) -> str:
-    """Return a text without the prompt of a shell at its end: SWE-agent sends its prompt with every message."""
+    """Return a text without the prompt of a shell at its end: SWE-agent sends its prompt with every
+    message.
+    """
     lines = text.strip().splitlines()
     while lines and (not lines[-1].strip() or _is_frame(" ".join(lines[-1].split()))):
         lines.pop()
@@ -100,15 +110,22 @@ def _without_frame(text: str) -> str:
 # --- pasted texts ---
 
 _FENCE = re.compile(r"^[ ]*```.*?^[ ]*```[ ]*$", re.DOTALL | re.MULTILINE)
-_PASTED_LINES, _PASTED_LENGTH = 6, 400
-"""From how many lines without prose, and from how many characters, a part of a message counts as pasted."""
+_PASTED_LINES = 6
+_PASTED_LENGTH = 400
+"""From how many lines without prose, and from how many characters, a part of a message counts as
+pasted.
+"""
 
 
 def without_pasted(text: str) -> str:
-    """Return a message with each pasted log, program or call as one line that says its length and how it begins."""
+    """Return a message with each pasted log, program or call as one line that says its length and
+    how it begins.
+    """
 
     def fenced(found: re.Match[str]) -> str:
-        return _pasted(found[0]) if len(found[0]) >= _PASTED_LENGTH else found[0]
+        if len(found[0]) >= _PASTED_LENGTH:
+            return _pasted(found[0])
+        return found[0]
 
     kept: list[str] = []
     pasted: list[str] = []
@@ -117,7 +134,9 @@ def without_pasted(text: str) -> str:
             pasted.append(line)
             continue
         block = "\n".join(pasted)
-        is_long = len(block) >= _PASTED_LENGTH and sum(map(bool, map(str.strip, pasted))) >= _PASTED_LINES
+        is_long = (
+            len(block) >= _PASTED_LENGTH and sum(map(bool, map(str.strip, pasted))) >= _PASTED_LINES
+        )
         kept += [_pasted(block)] if is_long else pasted
         pasted = []
         if line is not None:
@@ -131,9 +150,13 @@ def _pasted(block: str) -> str:
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like a sentence: several words, of which most are words of a language."""
+    """Return whether a line reads like a sentence: several words, of which most are words of a
+    language.
+    """
     words = line.split()
-    plain = sum(word.strip(".,;:!?()'\"*`-").replace("'", "").replace("’", "").isalpha() for word in words)
+    plain = sum(
+        word.strip(".,;:!?()'\"*`-").replace("'", "").replace("’", "").isalpha() for word in words
+    )
     return len(words) >= 3 and not line.startswith(("    ", "\t")) and plain >= 0.7 * len(words)
 
 
@@ -141,39 +164,51 @@ def is_prose(line: str) -> bool:
 
 SENTENCE_END = re.compile(r"(?<=[.!?;。！？])\s+|\n+")
 _ORDER = re.compile(
-    r"\b(?:never|always|do not|don['’]?t(?! (?:have|remember|know|see|understand|think|exist|need)\b)|must(?:n['’]t)?"
-    r"|from now on|make sure|avoid)\b|\A(?:please |let['’]?s )*(?:keep|stop|leave|use|prefer) \w|不要|必须",
+    r"\b(?:never|always|do not|don['’]?t(?!"
+    r" (?:have|remember|know|see|understand|think|exist|need)\b)|must(?:n['’]t)?"
+    r"|from now on|make sure|avoid)\b|\A(?:please |let['’]?s )*(?:keep|stop|leave|use|prefer)"
+    r" \w|不要|必须",
     re.IGNORECASE,
 )
 _WISH = r" (?:do(?:n['’]?t| not) )?want"
 _NO_ORDER = re.compile(
-    rf"\A\W*(?:why|what|how|when|I(?!{_WISH})|we(?!{_WISH})|it|they|this|that|if you|there)\b|\?\W*\Z", re.IGNORECASE
+    rf"\A\W*(?:why|what|how|when|I(?!{_WISH})|we(?!{_WISH})|it|they|this|that|if"
+    r" you|there)\b|\?\W*\Z",
+    re.IGNORECASE,
 )
 _ORDER_MAX = 240
 _COMMAND = re.compile(
-    r"(?:<command>|^```(?:bash|sh)?$)((?:(?!^```|</?command>).)+)(?:</command>|^```)\s*\Z", re.DOTALL | re.MULTILINE
+    r"(?:<command>|^```(?:bash|sh)?$)((?:(?!^```|</?command>).)+)(?:</command>|^```)\s*\Z",
+    re.DOTALL | re.MULTILINE,
 )
 
 
 def orders_in(text: str) -> list[str]:
     """Return the short sentences that forbid something or ask for it for good."""
-    sentences = (sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text)))
+    sentences = (
+        sentence.strip().removeprefix("- ") for sentence in SENTENCE_END.split(without_pasted(text))
+    )
     return [
         sentence
         for sentence in sentences
-        if len(sentence) <= _ORDER_MAX and _ORDER.search(sentence) and not _NO_ORDER.search(sentence)
+        if len(sentence) <= _ORDER_MAX
+        and _ORDER.search(sentence)
+        and not _NO_ORDER.search(sentence)
     ]
 
 
 _DENIAL = re.compile(
-    r"\A(?:(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t| not)\b|(?:no|nope|wrong)\b|still )"
+    r"\A(?:(?:[^.?!\n]{0,100}\b(?:was|is|did|does|has|have|are|were)(?:n['’]?t|"
+    r" not)\b|(?:no|nope|wrong)\b|still )"
     r"[^.?!\n]*|[^.?!\n]{0,40}\bI (?:don['’]?t|do not|can['’]?t|cannot) see\b[^.?!,\n]*)",
     re.IGNORECASE,
 )
 
 
 def denial_in(text: str) -> str:
-    """Return the sentence with which a message of the user denies what the agent said last; empty if it does not."""
+    """Return the sentence with which a message of the user denies what the agent said last; empty
+    if it does not.
+    """
     found = _DENIAL.match(text.strip())
     return found[0] if found and text.strip()[found.end() :][:1] != "?" else ""
 
@@ -181,11 +216,15 @@ def denial_in(text: str) -> str:
 def question_in(text: str) -> str:
     """Return the last question in a text; empty if it asks nothing."""
     sentences = SENTENCE_END.split(text.strip())
-    return next((sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), "")
+    return next(
+        (sentence for sentence in reversed(sentences) if sentence.endswith(("?", "？"))), ""
+    )
 
 
 def command_in(text: str) -> tuple[str, str]:
-    """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty without one."""
+    """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty
+    without one.
+    """
     found = _COMMAND.search(text)
     return (text[: found.start()], found[1].strip()) if found else (text, "")
 
@@ -193,40 +232,51 @@ def command_in(text: str) -> tuple[str, str]:
 # --- outputs ---
 
 EXIT_CODE = re.compile(
-    r"(?:exit code:?\s+|exited with code |<exit_code>)(-?\d+)(?=[].]*$|, |</)", re.IGNORECASE | re.MULTILINE
+    r"(?:exit code:?\s+|exited with code |<exit_code>)(-?\d+)(?=[].]*$|, |</)",
+    re.IGNORECASE | re.MULTILINE,
 )
 _PLACE = re.compile(
-    r"\[(?:(?:Jupyter )?current working directory|Python interpreter): .*\]|\((?:Open file|Current directory): .*\)"
-    r"|(?:Wall time|Chunk ID|Original token count|Total output lines|agentId|duration_ms): .*|Output:|</usage>",
+    r"\[(?:(?:Jupyter )?current working directory|Python interpreter): .*\]|\((?:Open file|Current"
+    r" directory): .*\)"
+    r"|(?:Wall time|Chunk ID|Original token count|Total output lines|agentId|duration_ms):"
+    r" .*|Output:|</usage>",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
-    r"(?:\([\w. -]+\) ?)*(?:[\w.-]+@[\w.-]+[: ].*[$#%>❯]|(?:ba|z|k|da)?sh[\w.-]*[$#%]|[~/][\w./~ -]*[$#%>❯]"
+    r"(?:\([\w. -]+\) ?)*(?:[\w.-]+@[\w.-]+[: ].*[$#%>❯]|(?:ba|z|k|da)?sh[\w.-]*[$#%]|[~/][\w./~"
+    r" -]*[$#%>❯]"
     r"|PS [A-Za-z]:\\.*>|[$#%>❯]+|\.\.\.)"
 )
 _TAGS = re.compile(r"</?(?:tool_use_error|error|system)>|///PROCESS-DONE:\S*")
 ERROR = re.compile(
-    r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no such|cannot|can't|unable)\b",
+    r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no"
+    r" such|cannot|can't|unable)\b",
     re.IGNORECASE,
 )
 _ENDS = re.compile(
-    r"\b(?:(?:\d+|no) (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
+    r"\b(?:(?:\d+|no)"
+    r" (?:issue|error|warning|problem|failure|test)s?|passed|failed|pass|fail|ok|succe\w+)\b",
     re.IGNORECASE,
 )
 """In the line of a check that says how it ended."""
-_REJECTED = re.compile(r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE)
+_REJECTED = re.compile(
+    r"(?:the )?user (?:doesn't want|does not want) to proceed with this tool use", re.IGNORECASE
+)
 _SAID_IN_REJECTION = re.compile(r"the user said:\s*(.*)\Z", re.IGNORECASE | re.DOTALL)
 _ANSWERS = re.compile(
-    r"\A(?:User has answered your questions?|Your questions? ha(?:s|ve) been answered): (.+?)\.? You can now continue",
+    r"\A(?:User has answered your questions?|Your questions? ha(?:s|ve) been answered): (.+?)\.?"
+    r" You can now continue",
     re.DOTALL,
 )
 _PLAN_MODE = re.compile(
-    r"(?:\A|<system-reminder>)\W*(?:(Entered plan mode|Plan mode (?:is|still) active)|User has approved your plan"
+    r"(?:\A|<system-reminder>)\W*(?:(Entered plan mode|Plan mode (?:is|still) active)|User has"
+    r" approved your plan"
     r"|(?:You have )?exited plan mode)",
     re.IGNORECASE,
 )
 _STATUS = re.compile(
-    r"^(Changes to be committed|Changes not staged|Untracked files|Unmerged paths)[\w ]*:\n((?:[ \t].*\n?)+)",
+    r"^(Changes to be committed|Changes not staged|Untracked files|Unmerged paths)[\w ]*:\n((?:["
+    r" \t].*\n?)+)",
     re.MULTILINE,
 )
 
@@ -237,7 +287,9 @@ _LOOKED_AT = 60
 
 
 def unwrapped(text: str) -> tuple[str, int | None]:
-    """Return an output without the JSON around it, and the exit code that the JSON names, if any."""
+    """Return an output without the JSON around it, and the exit code that the JSON names, if
+    any.
+    """
     if not text.startswith("{"):
         return text, None
     try:
@@ -246,7 +298,9 @@ def unwrapped(text: str) -> tuple[str, int | None]:
         return text, None
     if not isinstance(parsed, dict):
         return text, None
-    outputs = [parsed[key] for key in ("output", "stdout", "stderr") if isinstance(parsed.get(key), str)]
+    outputs = [
+        parsed[key] for key in ("output", "stdout", "stderr") if isinstance(parsed.get(key), str)
+    ]
     if not outputs:
         return text, None
     code = exit_code_in(parsed)
@@ -256,12 +310,14 @@ def unwrapped(text: str) -> tuple[str, int | None]:
 def exit_code_in(output: Mapping[str, Any]) -> Any:
     """Return the value that an output, or its metadata, has for the exit code; None without one."""
     metadata = output.get("metadata")
-    return output.get("exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None)
+    return output.get(
+        "exit_code", metadata.get("exit_code") if isinstance(metadata, dict) else None
+    )
 
 
 def said_in_rejection(text: str) -> str | None:
-    """Return what the user said when rejecting a call, from the result of that call: empty if nothing, None if the
-    call was not rejected.
+    """Return what the user said when rejecting a call, from the result of that call: empty if
+    nothing, None if the call was not rejected.
     """
     if not _REJECTED.search(text):
         return None
@@ -270,27 +326,36 @@ def said_in_rejection(text: str) -> str | None:
 
 
 def answers_in(text: str) -> str:
-    """Return the user's answers to questions that the agent asked, from the result of that call; empty if none."""
+    """Return the user's answers to questions that the agent asked, from the result of that call;
+    empty if none.
+    """
     found = _ANSWERS.match(text)
     return found[1] if found else ""
 
 
 def is_plan_mode(text: str) -> bool | None:
-    """Return whether plan mode holds after a message or a result: in it, an agent may write nothing but a plan. None
-    if the text says nothing of it.
+    """Return whether plan mode holds after a message or a result: in it, an agent may write nothing
+    but a plan. None if the text says nothing of it.
     """
     found = _PLAN_MODE.search(text)
     return bool(found[1]) if found else None
 
 
 def git_status_in(text: str) -> str:
-    """Return the files that git lists as changed, each list after its heading; empty if there is none."""
-    lists = ((heading, re.findall(r"^\t(.+)$", files, re.MULTILINE)) for heading, files in _STATUS.findall(text))
+    """Return the files that git lists as changed, each list after its heading; empty if there is
+    none.
+    """
+    lists = (
+        (heading, re.findall(r"^\t(.+)$", files, re.MULTILINE))
+        for heading, files in _STATUS.findall(text)
+    )
     return "; ".join(f"{heading}: {', '.join(files)}" for heading, files in lists)
 
 
 def error_line(text: str) -> str:
-    """Return the most telling line of a failed output: the last that names an error, else the last one."""
+    """Return the most telling line of a failed output: the last that names an error, else the last
+    one.
+    """
     lines = _lines_that_count(text)
     for line in reversed(lines[-_LOOKED_AT:]):
         if ERROR.search(line):
@@ -299,12 +364,14 @@ def error_line(text: str) -> str:
 
 
 def last_line(text: str, is_check: bool = False) -> str:
-    """Return the last useful line of an output; of a check, the last that says how it ended, if one does. Empty if it
-    has none.
+    """Return the last useful line of an output; of a check, the last that says how it ended, if one
+    does. Empty if it has none.
     """
     lines = _lines_that_count(text[-_LAST_READ:])
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
-    return next(ends, "") or next((line for line in reversed(lines) if any(map(str.isalnum, line))), "")
+    return next(ends, "") or next(
+        (line for line in reversed(lines) if any(map(str.isalnum, line))), ""
+    )
 
 
 def gist_of_output(text: str) -> str:
@@ -321,5 +388,7 @@ def _lines_that_count(text: str) -> list[str]:
 
 
 def _is_frame(line: str) -> bool:
-    """Return whether a line belongs to the frame of an output: exit code, working directory or prompt."""
+    """Return whether a line belongs to the frame of an output: exit code, working directory or
+    prompt.
+    """
     return bool(EXIT_CODE.search(line) or _PLACE.fullmatch(line) or _PROMPT.fullmatch(line))

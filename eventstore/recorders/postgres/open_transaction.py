@@ -1,7 +1,9 @@
-"""A write transaction on a connection, from its begin to its commit; and one call over all its attempts.
+"""A write transaction on a connection, from its begin to its commit; and one call over all its
+attempts.
 
-Writes are queued and sent with the next question, or with the commit. So an append costs two round trips: one to ask
-how the conversation ends, and one to write and commit. It costs one if this process wrote to the conversation last.
+Writes are queued and sent with the next question, or with the commit. So an append costs two round
+trips: one to ask how the conversation ends, and one to write and commit. It costs one if this
+process wrote to the conversation last.
 """
 
 from __future__ import annotations
@@ -26,9 +28,10 @@ OF_EVENTS: Final = "stands_event"
 """The question for a row of an event."""
 
 Witness = tuple[str, tuple[Parameter, ...]]
-"""A question that finds a row if, and only if, a transaction was committed: it looks for one row of the transaction's
-writes by values that no other transaction could have written. Each such row has a random part: the place of an event,
-the sealed key of a conversation, the key of a new conversation, the token of a tracking id.
+"""A question that finds a row if, and only if, a transaction was committed: it looks for one row of
+the transaction's writes by values that no other transaction could have written. Each such row has a
+random part: the place of an event, the sealed key of a conversation, the key of a new conversation,
+the token of a tracking id.
 """
 
 
@@ -37,13 +40,19 @@ class CommitInDoubt(ConnectionLost):
 
 
 class TooSlow(ConnectionLost):
-    """The server ended the session because it was idle within the transaction for too long, while the work ran."""
+    """The server ended the session because it was idle within the transaction for too long, while
+    the work ran.
+    """
 
 
 class OpenTransaction:
-    """The transaction itself: its queued statements, its number, its locks, and whether it was committed."""
+    """The transaction itself: its queued statements, its number, its locks, and whether it was
+    committed.
+    """
 
-    def __init__(self, wire: Wire, schema: str, part: Part, *, durable: bool, at_once: bool) -> None:
+    def __init__(
+        self, wire: Wire, schema: str, part: Part, *, durable: bool, at_once: bool
+    ) -> None:
         self._wire = wire
         self._schema = schema.encode()
         self._durable = durable
@@ -70,14 +79,17 @@ class OpenTransaction:
         return self._wire.rows(self._answers()[-1])
 
     def lock(self, number: int) -> None:
-        """Wait for this lock, then hold it until the end. The statement goes out with the next question."""
+        """Wait for this lock, then hold it until the end. The statement goes out with the next
+        question.
+        """
         self._begin()
         self.locks.append(number)
         self._wire.queue("lock", number)
 
     def finds(self, earlier: OpenTransaction) -> bool:
-        """Return whether this earlier transaction was committed. The call waits for its locks, so the transaction has
-        ended by then. If it was committed, it has its number now, and with it its positions.
+        """Return whether this earlier transaction was committed. The call waits for its locks, so
+        the transaction has ended by then. If it was committed, it has its number now, and with it
+        its positions.
         """
         if earlier.witness is None:
             return False
@@ -98,10 +110,12 @@ class OpenTransaction:
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
-        """Make the transaction durable. Raises ``CommitInDoubt`` where the commit was sent and not confirmed.
+        """Make the transaction durable. Raises ``CommitInDoubt`` where the commit was sent and not
+        confirmed.
 
-        Rows that were only read are durable then too. They may be written by an earlier attempt, and after a crash a
-        primary may show them before its standby has them; so a read also waits for the standby.
+        Rows that were only read are durable then too. They may be written by an earlier attempt,
+        and after a crash a primary may show them before its standby has them; so a read also waits
+        for the standby.
         """
         self.check_unused()
         if not self._begun:
@@ -118,9 +132,13 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        """Raise where nothing was written by which the server would have refused a wrong assumption."""
+        """Raise where nothing was written by which the server would have refused a wrong
+        assumption.
+        """
         if self._taken_for_new:
-            raise StoreUnavailable("an idempotency key was taken for new and then not used", kind="taken")
+            raise StoreUnavailable(
+                "an idempotency key was taken for new and then not used", kind="taken"
+            )
 
     def settle(self) -> None:
         """Send what is queued, and read its answers."""
@@ -140,10 +158,13 @@ class OpenTransaction:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
             raise StoreUnusable(
-                "a statement of this transaction failed and the work went on, so nothing was written", kind="refused"
+                "a statement of this transaction failed and the work went on, so nothing was"
+                " written",
+                kind="refused",
             )
         if self._durable and self._wire.warned:
-            # The server says so when it is told not to wait for the standby any longer, and calls it a success.
+            # The server says so when it is told not to wait for the standby any longer, and calls
+            # it a success.
             raise CommitInDoubt("the commit is on the primary, but no standby has confirmed it")
 
     def _begin(self) -> None:
@@ -159,16 +180,20 @@ class OpenTransaction:
 
     def _answers(self) -> Sequence[PGresult]:
         limit_s = self._wire.idle_in_transaction_s
-        idle_s = time.monotonic() - self._answered_at if self._answered_at else 0.0
+        if self._answered_at:
+            idle_s = time.monotonic() - self._answered_at
+        else:
+            idle_s = 0.0
         try:
             answers = self._wire.ask()
         except ConnectionLost as error:
             if not 0 < limit_s <= idle_s:
                 raise
             raise TooSlow(
-                f"{error}: a guard or an inline projection ran for {idle_s:.0f} s within the transaction, and the "
-                f"server ends a transaction that is idle for {limit_s:g} s (idle_in_transaction_session_timeout); "
-                f"decide before the append, and let the guard only compare"
+                f"{error}: a guard or an inline projection ran for {idle_s:.0f} s within the"
+                f" transaction, and the server ends a transaction that is idle for {limit_s:g} s"
+                " (idle_in_transaction_session_timeout); decide before the append, and let the"
+                " guard only compare"
             ) from error
         self._answered_at = time.monotonic()
         if self._number_asked is not None and self._positions.number is None:
@@ -183,17 +208,19 @@ class OpenTransaction:
         self._wire.queue(statement, *parameters)
 
     def _seen_by(self, statement: str, *parameters: Parameter) -> None:
-        """Use this row to find out whether the transaction was committed, if the answer to the commit is lost.
+        """Use this row to find out whether the transaction was committed, if the answer to the
+        commit is lost.
 
-        A row of an event is best: it keeps its values while its conversation gets another key, and it holds the number
-        of the transaction. Of other rows the last one is used, because a later write may have replaced an earlier one.
+        A row of an event is best: it keeps its values while its conversation gets another key, and
+        it holds the number of the transaction. Of other rows the last one is used, because a later
+        write may have replaced an earlier one.
         """
         if self.witness is None or self.witness[0] != OF_EVENTS:
             self.witness = (statement, parameters)
 
     def _ask_for_number(self) -> None:
-        """Check after the lock, in the same round trip, that the transaction's number is not older than the previous
-        holder's: else its events would be placed before that holder's events.
+        """Check after the lock, in the same round trip, that the transaction's number is not older
+        than the previous holder's: else its events would be placed before that holder's events.
         """
         if self._number_asked is None:
             self._begin()
@@ -208,7 +235,9 @@ class OpenTransaction:
     def _lock_on(self, what: bytes, *names: bytes) -> None:
         salt = blake2b(self._schema, digest_size=8).digest()
         digests = (blake2b(name, digest_size=8, key=what, salt=salt).digest() for name in names)
-        for number in sorted({int.from_bytes(each, signed=True) for each in digests}.difference(self.locks)):
+        for number in sorted(
+            {int.from_bytes(each, signed=True) for each in digests}.difference(self.locks)
+        ):
             self.lock(number)
 
 
@@ -218,25 +247,30 @@ class Call(Generic[T]):
     def __init__(self, work: Callable[[Any], T]) -> None:
         self._work = work
         self._doubt: tuple[T, OpenTransaction] | None = None
-        """The result of a commit without an answer, and the transaction that can find out the outcome."""
+        """The result of a commit without an answer, and the transaction that can find out the
+        outcome.
+        """
         self._is_in_doubt = False
         self._newest: OpenTransaction | None = None
         self._too_slow: TooSlow | None = None
         self._met = False
         self._locks: Sequence[int] = ()
-        """The locks of an attempt that was rolled back. The next attempt takes all of them first, in one order, so that
-        two calls that need each other's locks do not deadlock again.
+        """The locks of an attempt that was rolled back. The next attempt takes all of them first,
+        in one order, so that two calls that need each other's locks do not deadlock again.
         """
 
     @property
     def outcome(self) -> str:
         if self._doubt is None:
             return "nothing was written"
-        return "whether it was written is not known: write it again with the same idempotency key to find out"
+        return (
+            "whether it was written is not known: write it again with the same idempotency key to"
+            " find out"
+        )
 
     def note_on(self, error: BaseException) -> None:
-        """Add to an exception from outside that ended the call, such as a timeout, whether the writes of the call are
-        stored. Our own errors say so themselves.
+        """Add to an exception from outside that ended the call, such as a timeout, whether the
+        writes of the call are stored. Our own errors say so themselves.
         """
         if isinstance(error, FAILURES):
             return
@@ -245,13 +279,13 @@ class Call(Generic[T]):
             note_committed(error)
         elif stands is None or self._is_in_doubt:
             error.add_note(
-                "foldlog: this interrupted a commit, and whether its events are written is not known; "
-                "append them again with the same idempotency key, or read the conversation"
+                "foldlog: this interrupted a commit, and whether its events are written is not"
+                " known; append them again with the same idempotency key, or read the conversation"
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes and that may assume what the work expects; if that was
-        wrong, run it again in one that assumes nothing.
+        """Run the work in a transaction that ``begin`` makes and that may assume what the work
+        expects; if that was wrong, run it again in one that assumes nothing.
         """
         if self._doubt is not None:
             result, earlier = self._doubt
@@ -261,7 +295,8 @@ class Call(Generic[T]):
                 transaction.commit()
                 earlier.stands = True
                 return result
-            self._is_in_doubt, self._newest = False, None
+            self._is_in_doubt = False
+            self._newest = None
             if self._too_slow is not None:
                 raise _not_written(self._too_slow)
             return self._run(transaction)
@@ -271,8 +306,9 @@ class Call(Generic[T]):
         except (ConnectionLost, TryAgain):
             raise
         except Exception:
-            # Any error, also a conflict that the work found: it may be caused by a wrong guess. But while the commit
-            # had no answer, only an exception from outside can come, and the events may be written.
+            # Any error, also a conflict that the work found: it may be caused by a wrong guess. But
+            # while the commit had no answer, only an exception from outside can come, and the
+            # events may be written.
             if transaction.stands is None or not transaction.assumes:
                 raise
         return self._run(begin(False))
@@ -286,7 +322,8 @@ class Call(Generic[T]):
             try:
                 transaction.commit()
             except CommitInDoubt as error:
-                self._doubt, self._is_in_doubt = (result, transaction), True
+                self._doubt = (result, transaction)
+                self._is_in_doubt = True
                 if isinstance(error.__cause__, TooSlow):
                     self._too_slow = error.__cause__
                 raise
@@ -298,8 +335,11 @@ class Call(Generic[T]):
         return result
 
     def may_have_met_itself(self) -> bool:
-        """Return whether an earlier attempt, which ended only now, may be the reason why this attempt was refused."""
-        met, self._met = self._met, self._doubt is not None
+        """Return whether an earlier attempt, which ended only now, may be the reason why this
+        attempt was refused.
+        """
+        met = self._met
+        self._met = self._doubt is not None
         return self._met and not met
 
 

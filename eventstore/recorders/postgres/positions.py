@@ -1,14 +1,16 @@
-"""Give each event a position in the whole store, without a lock, a sequence or a table that all writers share.
+"""Give each event a position in the whole store, without a lock, a sequence or a table that all
+writers share.
 
-A transaction has a number: its xid plus the epoch of the store. The positions that it may give are its own, 2^20 of
-them:
+A transaction has a number: its xid plus the epoch of the store. The positions that it may give are
+its own, 2^20 of them:
 
     position = (number << 20) + place in the transaction
 
-Numbers rise in the order in which transactions *began* to write, but transactions commit in another order. So followers
-read only below the horizon: the first position of the oldest transaction that still runs. Later commits have positions
-at or above the horizon, so no event can appear behind a follower. Writers of one conversation get their numbers when
-they hold its lock, so its events have positions in the order of their ids.
+Numbers rise in the order in which transactions *began* to write, but transactions commit in another
+order. So followers read only below the horizon: the first position of the oldest transaction that
+still runs. Later commits have positions at or above the horizon, so no event can appear behind a
+follower. Writers of one conversation get their numbers when they hold its lock, so its events have
+positions in the order of their ids.
 
 Only this file knows how positions are made. A database without xids needs another such file.
 """
@@ -29,7 +31,9 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """A store that is one ``of`` several, a power of two: the keys of its conversations have this remainder."""
+    """A store that is one ``of`` several, a power of two: the keys of its conversations have this
+    remainder.
+    """
 
     number: int
     of: int
@@ -39,7 +43,9 @@ class Part(NamedTuple):
         """Return the part that a URL names, such as 17/64."""
         found = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
         if found is None or int(found[1]) >= int(found[2]):
-            raise InvalidOption(f"the URL sets part to {text!r}; name a store and their number, such as 17/64")
+            raise InvalidOption(
+                f"the URL sets part to {text!r}; name a store and their number, such as 17/64"
+            )
         return cls(int(found[1]), int(found[2]))
 
     def __str__(self) -> str:
@@ -51,11 +57,13 @@ ONLY: Final = Part(0, 1)
 
 
 class Positions:
-    """The places that one transaction gives to events, and the keys of the conversations that it begins.
+    """The places that one transaction gives to events, and the keys of the conversations that it
+    begins.
 
-    The first place is random, out of 2^16. By this place and the head, a transaction recognizes its own event even if
-    it never learned its own number: another writer may have appended an equal event at the same time. The first key is
-    random for the same reason: after a promotion another transaction may have the same number.
+    The first place is random, out of 2^16. By this place and the head, a transaction recognizes its
+    own event even if it never learned its own number: another writer may have appended an equal
+    event at the same time. The first key is random for the same reason: after a promotion another
+    transaction may have the same number.
     """
 
     def __init__(self, part: Part = ONLY) -> None:
@@ -66,12 +74,14 @@ class Positions:
         """The transaction's number, once the server has told it."""
 
     def take(self, count: int) -> int:
-        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if there are fewer."""
+        """Return the first of ``count`` consecutive places. Raises ``StoreUnusable`` if there are
+        fewer.
+        """
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
             raise StoreUnusable(
-                f"one transaction can place {POSITIONS_MAX:,} events, and {count:,} more are asked of it; "
-                f"append them in several batches",
+                f"one transaction can place {POSITIONS_MAX:,} events, and {count:,} more are asked"
+                " of it; append them in several batches",
                 kind="refused",
             )
         self._next = place + count
@@ -88,10 +98,12 @@ class Positions:
         return position >= first_of(self.number + 1)
 
     def take_ranges(self, count: int, reserve: Callable[[], int]) -> Iterator[tuple[int, int]]:
-        """Yield ``count`` ascending positions as pairs (first position, how many). ``reserve`` returns the number of
-        another transaction that began after this one and gives no positions itself.
+        """Yield ``count`` ascending positions as pairs (first position, how many). ``reserve``
+        returns the number of another transaction that began after this one and gives no positions
+        itself.
 
-        No follower passes such a number before this transaction ends: the horizon is at or below its own number.
+        No follower passes such a number before this transaction ends: the horizon is at or below
+        its own number.
         """
         own = min(count, self._first + POSITIONS_MAX - self._next)
         if own:
@@ -100,11 +112,15 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """Return a key for a conversation that begins in this transaction. The key says in which store it is."""
+        """Return a key for a conversation that begins in this transaction. The key says in which
+        store it is.
+        """
         self._key += 1
         return self.of((self._key - 1) * self._part.of + self._part.number)
 
 
 def first_of(number: int) -> int:
-    """Return the lowest position that a transaction with this number may give: a horizon for followers."""
+    """Return the lowest position that a transaction with this number may give: a horizon for
+    followers.
+    """
     return number << _BITS

@@ -1,10 +1,11 @@
 """The queries of one transaction, and a read transaction.
 
-Followers read only what the server will not lose. A commit is visible when a standby has confirmed it. There is one
-exception: a primary that crashed shows, after its recovery, commits that no standby ever confirmed. If it then fails
-for good, a standby without them is promoted, and gives their positions to other events; a follower that has passed
-these positions would miss the other events. So before a follower reads on a new connection, it commits a message and
-waits until it is confirmed: then everything before it is confirmed too. A connection does not outlive a crash, so one
+Followers read only what the server will not lose. A commit is visible when a standby has confirmed
+it. There is one exception: a primary that crashed shows, after its recovery, commits that no
+standby ever confirmed. If it then fails for good, a standby without them is promoted, and gives
+their positions to other events; a follower that has passed these positions would miss the other
+events. So before a follower reads on a new connection, it commits a message and waits until it is
+confirmed: then everything before it is confirmed too. A connection does not outlive a crash, so one
 message for each connection is enough.
 """
 
@@ -17,16 +18,25 @@ from typing import Final
 
 from foldlog.eventstore.errors import StoreUnusable
 from foldlog.eventstore.recorders.base import Columns, Reader
-from foldlog.eventstore.recorders.postgres.wire import BIGINT, BYTEA, ConnectionLost, Parameter, Wire, array, bigints
+from foldlog.eventstore.recorders.postgres.wire import (
+    BIGINT,
+    BYTEA,
+    ConnectionLost,
+    Parameter,
+    Wire,
+    array,
+    bigints,
+)
 from foldlog.eventstore.recorders.types import Row, as_rows
 
 _OF_FOLLOWERS: Final = frozenset({"live_rows", "publications", "last_position", "snapshot"})
 _WHY: Final = (
-    "before it reads on a new connection, a follower waits until a standby has confirmed what the server shows "
-    "(synchronous_standby_names)"
+    "before it reads on a new connection, a follower waits until a standby has confirmed what the"
+    " server shows (synchronous_standby_names)"
 )
 _READ_AGAIN: Final = (
-    "it broke within a read transaction, and another connection shows another moment: read again (Store.query does)"
+    "it broke within a read transaction, and another connection shows another moment: read again"
+    " (Store.query does)"
 )
 
 
@@ -55,8 +65,13 @@ class PostgresReader(Reader):
         return str(number)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
-        columns = zip(*((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True)
-        found = self._ask("flagged_rows", key, *map(bigints, columns)) if intervals else []
+        columns = zip(
+            *((first, last, *(rest or (None,))) for first, last, *rest in intervals), strict=True
+        )
+        if intervals:
+            found = self._ask("flagged_rows", key, *map(bigints, columns))
+        else:
+            found = []
         return self._whole(as_rows(found), key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
@@ -64,12 +79,12 @@ class PostgresReader(Reader):
 
 
 class ReadSession:
-    """A read transaction, on a connection that is taken at the first question. Until the first answer, a broken
-    connection is replaced by another one. Later, another connection would show another moment, so ``ConnectionLost`` is
-    raised.
+    """A read transaction, on a connection that is taken at the first question. Until the first
+    answer, a broken connection is replaced by another one. Later, another connection would show
+    another moment, so ``ConnectionLost`` is raised.
 
-    ``retried`` asks the first question, and again where the connection breaks. ``bind`` binds a connection to the store
-    that ``ask`` asks.
+    ``retried`` asks the first question, and again where the connection breaks. ``bind`` binds a
+    connection to the store that ``ask`` asks.
     """
 
     def __init__(
@@ -96,7 +111,8 @@ class ReadSession:
             for _, statement, _ in questions:
                 if statement in _OF_FOLLOWERS:
                     raise StoreUnusable(
-                        f"{statement} is not the first question of this read transaction; ask it first",
+                        f"{statement} is not the first question of this read transaction; ask it"
+                        " first",
                         kind="refused",
                     )
         try:
@@ -133,8 +149,9 @@ def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after what is confirmed. All statements go out together, so also behind a pooler the same server
-    confirms and is read. A hot standby cannot be asked to confirm: it is asked each time whether it was promoted.
+    """Begin to read after what is confirmed. All statements go out together, so also behind a
+    pooler the same server confirms and is read. A hot standby cannot be asked to confirm: it is
+    asked each time whether it was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

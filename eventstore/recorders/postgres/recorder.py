@@ -25,7 +25,14 @@ from foldlog.eventstore.recorders.postgres.open_transaction import Call, OpenTra
 from foldlog.eventstore.recorders.postgres.positions import ONLY, Part
 from foldlog.eventstore.recorders.postgres.reading import PostgresReader, ReadSession
 from foldlog.eventstore.recorders.postgres.sharing import Sharing
-from foldlog.eventstore.recorders.postgres.wire import PREFIX_END, ConnectionLost, Pool, TryAgain, Wire, of_driver
+from foldlog.eventstore.recorders.postgres.wire import (
+    PREFIX_END,
+    ConnectionLost,
+    Pool,
+    TryAgain,
+    Wire,
+    of_driver,
+)
 from foldlog.eventstore.recorders.postgres.writing import PostgresTransaction
 from foldlog.eventstore.recorders.statements import statements
 from foldlog.eventstore.recorders.types import as_text
@@ -36,31 +43,35 @@ CONNECTIONS_MAX: Final = 32
 """The default; each one is made when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""The part of its patience that a call spends on one answer that does not come, or on one lock that is not free."""
+"""The part of its patience that a call spends on one answer that does not come, or on one lock that
+is not free.
+"""
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
 _PAUSE_MAX_S: Final = 1.0
 _CONNECTION_DEFAULTS: Final = {
     "application_name": "foldlog",
     "connect_timeout": "5",
-    # A machine that vanishes says nothing. Without these, TCP waits for it for a quarter of an hour.
+    # A machine that vanishes says nothing. Without these, TCP waits for it for a quarter of an
+    # hour.
     "tcp_user_timeout": "10000",
     "keepalives_idle": "5",
     "keepalives_interval": "2",
     "keepalives_count": "3",
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
-"""The server cannot see that a client is gone, and the client may hold the lock of a conversation. A client that lives
-is never idle for long. A statement is planned once for a connection: each time, for all partitions, takes longer than
-most answers.
+"""The server cannot see that a client is gone, and the client may hold the lock of a conversation.
+A client that lives is never idle for long. A statement is planned once for a connection: each time,
+for all partitions, takes longer than most answers.
 """
 
 
 def pauses(total_s: float) -> Iterator[bool]:
-    """Wait for a server that is unreachable: a little longer each time, at random, until ``total_s`` have passed since
-    the first wait. Yield True after each wait.
+    """Wait for a server that is unreachable: a little longer each time, at random, until
+    ``total_s`` have passed since the first wait. Yield True after each wait.
     """
-    ends, pause_s = time.monotonic() + total_s, _PAUSE_FIRST_S
+    ends = time.monotonic() + total_s
+    pause_s = _PAUSE_FIRST_S
     while (left_s := ends - time.monotonic()) > 0:
         time.sleep(min(pause_s * random.uniform(0.5, 1.5), left_s))
         yield True
@@ -70,12 +81,13 @@ def pauses(total_s: float) -> Iterator[bool]:
 class PostgresRecorder(Recorder):
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
-    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``parse_url`` gives them. Of several
-    hosts the primary is used, and looked for again whenever it is lost. While it is unreachable, calls wait for up to
-    ``patience_s``, then raise ``StoreUnavailable``. ``durable=False`` does not wait for the disk.
+    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``parse_url`` gives
+    them. Of several hosts the primary is used, and looked for again whenever it is lost. While it
+    is unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
+    ``durable=False`` does not wait for the disk.
 
-    Raises ``StoreUnavailable`` where the server cannot be reached or could not keep the promise of durability, and
-    ``StoreUnusable`` if the schema is not a store of ours or is of a newer version.
+    Raises ``StoreUnavailable`` where the server cannot be reached or could not keep the promise of
+    durability, and ``StoreUnusable`` if the schema is not a store of ours or is of a newer version.
     """
 
     on_server = True
@@ -89,8 +101,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """``part`` is the part of a store that this one must be. With the ``pool`` of another recorder, that one greets
-        the servers, and no schema is made.
+        """``part`` is the part of a store that this one must be. With the ``pool`` of another
+        recorder, that one greets the servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -98,7 +110,10 @@ class PostgresRecorder(Recorder):
         if part is None and "part" in options:
             part = Part.read(options["part"])
         self.part = part
-        self._prefix = "" if pool is None or part is None else f"{part.number}{PREFIX_END}"
+        if pool is None or part is None:
+            self._prefix = ""
+        else:
+            self._prefix = f"{part.number}{PREFIX_END}"
         self._durable = durable
         pooler = options.get("pooler", "none")
         self._prepared = pooler != "transaction"
@@ -109,7 +124,9 @@ class PostgresRecorder(Recorder):
         self._parameters = _parameters(dsn, writable=self.writable)
         if self._keeps_its_server:
             settings = f"{_SETTINGS} -c lock_timeout={int(self._patience_s * _LOCK_SHARE * 1_000)}"
-            self._parameters["options"] = f"{settings} {self._parameters.get('options', '')}".strip()
+            self._parameters["options"] = (
+                f"{settings} {self._parameters.get('options', '')}".strip()
+            )
         self._server = _name(self._parameters, schema)
         self._statements = self._statements_here()
         if pool is not None:
@@ -120,13 +137,17 @@ class PostgresRecorder(Recorder):
         _recorders.add(self)
         self._prepare(mode == "rwc", options.get("partitions"))
 
-    # -- the seam -----------------------------------------------------------------------------------------------------
+    # -- the seam
+    # ----------------------------------------------------------------------------------------------
 
     @makes_pending
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
         if not self.writable:
             raise StoreUnusable(
-                f"{self._server} is open for reading only; to write, leave mode=ro out of its URL", kind="read_only"
+                f"{self._server} is open for reading only; to write, leave mode=ro out of its URL",
+                kind="read_only",
             )
         writer = self._writer()
         may_share = any_thread and get_ident() != main_thread().ident
@@ -160,7 +181,9 @@ class PostgresRecorder(Recorder):
 
         while True:
             try:
-                return attempt() if at_once else self._retried(attempt, lambda: call.outcome)
+                if at_once:
+                    return attempt()
+                return self._retried(attempt, lambda: call.outcome)
             except StoreUnavailable as error:
                 if error.kind != "taken" or not call.may_have_met_itself():
                     raise
@@ -174,7 +197,9 @@ class PostgresRecorder(Recorder):
     @makes_pending
     def query(self, work: Callable[[PostgresReader], T]) -> T:
         def attempt() -> T:
-            with contextlib.closing(ReadSession(self._pool.wire, lambda ask: ask(), self.bind)) as session:
+            with contextlib.closing(
+                ReadSession(self._pool.wire, lambda ask: ask(), self.bind)
+            ) as session:
                 return work(PostgresReader(session.ask))
 
         return self._retried(attempt)
@@ -183,7 +208,11 @@ class PostgresRecorder(Recorder):
         return self.query(lambda reader: reader.value(name))
 
     def succeed(self, former: Recorder) -> None:
-        if not isinstance(former, PostgresRecorder) or former.part != self.part or (self.part or ONLY) == ONLY:
+        if (
+            not isinstance(former, PostgresRecorder)
+            or former.part != self.part
+            or (self.part or ONLY) == ONLY
+        ):
             return
         homes = former.query(lambda reader: reader.ask_sources("facts_of", "home "))
         last = int(former.value("last_position"))
@@ -195,28 +224,37 @@ class PostgresRecorder(Recorder):
 
         self.transact(take_over)
 
-    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
-        """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it is recycled, and in
-        its archive and in backups until these are deleted. Only a conversation whose key is erased is unreadable there.
+    def compact(
+        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
+    ) -> bool:
+        """Vacuum deleted rows from the tables. Copies of them stay in the write-ahead log until it
+        is recycled, and in its archive and in backups until these are deleted. Only a conversation
+        whose key is erased is unreadable there.
 
-        Return False where this role may not vacuum. Raises ``StoreUnavailable`` where an older transaction may still
-        read them after ``patience_s`` seconds. Cost: a look at every page of the tables that is not all visible, and at
-        their indices.
+        Return False where this role may not vacuum. Raises ``StoreUnavailable`` where an older
+        transaction may still read them after ``patience_s`` seconds. Cost: a look at every page of
+        the tables that is not all visible, and at their indices.
         """
         until = time.monotonic() + patience_s
-        while (are_gone := self.beside(lambda c: status.vacuum(c, self._statements, on_progress))) is False:
+        while (
+            are_gone := self.beside(lambda c: status.vacuum(c, self._statements, on_progress))
+        ) is False:
             if time.monotonic() >= until:
                 raise StoreUnavailable(
-                    f"{self._server}: transactions that began before may still read deleted rows", kind="read"
+                    f"{self._server}: transactions that began before may still read deleted rows",
+                    kind="read",
                 )
             time.sleep(_VACUUM_PAUSE_S)  # each time costs something
         return are_gone is not None
 
     def check(self) -> Iterator[str]:
-        """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is installed, of
-        indices. If the server was set up with data checksums, it also reports each page with a wrong checksum.
+        """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is
+        installed, of indices. If the server was set up with data checksums, it also reports each
+        page with a wrong checksum.
         """
-        yield from self.beside(lambda connection: list(status.findings(connection, self._statements)))
+        yield from self.beside(
+            lambda connection: list(status.findings(connection, self._statements))
+        )
 
     def status(self) -> status.Status:
         """Return which session holds the followers back, and how far they are behind."""
@@ -230,14 +268,17 @@ class PostgresRecorder(Recorder):
     def _writer(self) -> Writer:
         return outside(f"{self._server}, port {self._parameters.get('port', '')}", self._server)
 
-    # -- connections --------------------------------------------------------------------------------------------------
+    # -- connections
+    # ----------------------------------------------------------------------------------------------
 
     def _open_pool(self) -> None:
-        self._pool = Pool(self._connect, self._connections_max, server=self._server, wait_s=self._patience_s)
+        self._pool = Pool(
+            self._connect, self._connections_max, server=self._server, wait_s=self._patience_s
+        )
 
     def _after_fork_in_child(self) -> None:
-        # Closing the parent's connections here would end its sessions, so they are left alone, and kept from the
-        # garbage collector.
+        # Closing the parent's connections here would end its sessions, so they are left alone, and
+        # kept from the garbage collector.
         self._inherited = self._pool
         self._sharing = Sharing(self._run)
         self._open_pool()
@@ -256,8 +297,9 @@ class PostgresRecorder(Recorder):
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` on a connection as psycopg's own, for tables beside the store's and for rare tasks. It is run
-        again on another connection where that one breaks, so what it does twice must have no other effect.
+        """Run ``work`` on a connection as psycopg's own, for tables beside the store's and for rare
+        tasks. It is run again on another connection where that one breaks, so what it does twice
+        must have no other effect.
         """
 
         def attempt() -> T:
@@ -266,7 +308,9 @@ class PostgresRecorder(Recorder):
 
         return self._retried(attempt)
 
-    def _retried(self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read") -> T:
+    def _retried(
+        self, attempt: Callable[[], T], outcome: Callable[[], str] = lambda: "nothing was read"
+    ) -> T:
         waiting = pauses(self._patience_s)
         while True:
             try:
@@ -296,7 +340,9 @@ class PostgresRecorder(Recorder):
         return self._greeted(self._new_connection())
 
     def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
-        """Return a connection whose server can keep the promises; another one where it was made for another kind."""
+        """Return a connection whose server can keep the promises; another one where it was made for
+        another kind.
+        """
         with self._translated():
             try:
                 wire = Wire(
@@ -307,7 +353,11 @@ class PostgresRecorder(Recorder):
                     reply_timeout_s=self._patience_s * _REPLY_SHARE,
                 )
                 is_on_citus = setup.greet(
-                    wire, connection.info, self._stores(), writable=self.writable, durable=self._durable
+                    wire,
+                    connection.info,
+                    self._stores(),
+                    writable=self.writable,
+                    durable=self._durable,
                 )
             except BaseException:
                 connection.close()
@@ -315,7 +365,8 @@ class PostgresRecorder(Recorder):
         if is_on_citus == self._is_on_citus:
             return wire
         wire.close()
-        if self._keeps_its_server:  # Citus plans a statement for its parameters, which say where its rows are
+        # Citus plans a statement for its parameters, which say where its rows are
+        if self._keeps_its_server:
             self._parameters["options"] += " -c plan_cache_mode=auto"
         self._keeps_its_server = False  # a connection to Citus leads to many servers
         for store in {self, *self._stores()}:
@@ -324,7 +375,8 @@ class PostgresRecorder(Recorder):
         return self._connect()
 
     def _prepare(self, create: bool, partitions: str | None) -> None:
-        waiting, told = pauses(self._patience_s), False
+        waiting = pauses(self._patience_s)
+        told = False
         while True:
             try:
                 connection = self._new_connection()
@@ -337,13 +389,22 @@ class PostgresRecorder(Recorder):
                 self._pool.add(self._greeted(connection))
                 return
             except (ConnectionLost, TryAgain) as error:
-                if not told:  # who mistyped the address should not think for a minute that all is well
+                # who mistyped the address should not think for a minute that all is well
+                if not told:
                     tell("foldlog.store.away", problem=str(error), seconds=self._patience_s)
                     told = True
-                self._recover(error, waiting, "the store was not opened; to wait less, set patience_s in the URL")
+                self._recover(
+                    error,
+                    waiting,
+                    "the store was not opened; to wait less, set patience_s in the URL",
+                )
 
-    def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
-        self.part = setup.prepare(connection, self.schema, self.part, partitions, create=create, writable=self.writable)
+    def _prepare_schema(
+        self, connection: psycopg.Connection[Any], create: bool, partitions: str | None
+    ) -> None:
+        self.part = setup.prepare(
+            connection, self.schema, self.part, partitions, create=create, writable=self.writable
+        )
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()
@@ -371,12 +432,17 @@ class PostgresRecorder(Recorder):
             [(number,)] = wire.rows(wire.ask()[0])
             return int(number)
 
-    def _recover(self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str) -> None:
+    def _recover(
+        self, error: ConnectionLost | TryAgain, waiting: Iterator[bool], outcome: str
+    ) -> None:
         """Wait before the next attempt. Raises ``StoreUnavailable`` when the patience has ended."""
         if isinstance(error, ConnectionLost):
             self._pool.forget_idle()
         if not next(waiting, False):
-            holder = self._holder(error.locks) if isinstance(error, TryAgain) and error.locks else ""
+            if isinstance(error, TryAgain) and error.locks:
+                holder = self._holder(error.locks)
+            else:
+                holder = ""
             problem = f"{error}; tried for {self._patience_s:g} s, {outcome}{holder}"
             raise StoreUnavailable(problem, kind=error.kind) from error
 
@@ -397,7 +463,9 @@ class PostgresRecorder(Recorder):
 
 
 _recorders: weakref.WeakSet[PostgresRecorder] = weakref.WeakSet()
-os.register_at_fork(after_in_child=lambda: [*map(PostgresRecorder._after_fork_in_child, _recorders)])
+os.register_at_fork(
+    after_in_child=lambda: [*map(PostgresRecorder._after_fork_in_child, _recorders)]
+)
 
 
 def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
@@ -406,10 +474,14 @@ def _parameters(dsn: str, *, writable: bool) -> dict[str, Any]:
         given = conninfo.conninfo_to_dict(dsn)
     except psycopg.ProgrammingError as error:
         raise InvalidOption(f"the URL cannot be read: {' '.join(str(error).split())}") from error
-    return _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
+    return (
+        _CONNECTION_DEFAULTS | {"target_session_attrs": "read-write" if writable else "any"} | given
+    )
 
 
 def _name(parameters: dict[str, Any], schema: str) -> str:
     """Return the store's name for a message, without the password."""
     host = parameters.get("host") or parameters.get("hostaddr") or "the local server"
-    return f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"
+    return (
+        f"PostgreSQL on {host}, database {parameters.get('dbname', 'of the user')}, schema {schema}"
+    )

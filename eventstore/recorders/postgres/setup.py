@@ -17,8 +17,8 @@ from foldlog.eventstore.recorders.types import as_text, new_store_uuid
 
 _SERVER_VERSION_MIN: Final = 14
 _LOCK_WAIT: Final = "2s"
-"""The time for which a migration waits for a table. Later users of the table wait for it, so it fails early and is
-repeated.
+"""The time for which a migration waits for a table. Later users of the table wait for it, so it
+fails early and is repeated.
 """
 
 
@@ -31,11 +31,13 @@ def prepare(
     create: bool,
     writable: bool,
 ) -> Part:
-    """Make the store if it does not exist, or migrate it to the newest schema. One process does this, other processes
-    wait. Return which part of a store it is; it must be ``part``, if that is given.
+    """Make the store if it does not exist, or migrate it to the newest schema. One process does
+    this, other processes wait. Return which part of a store it is; it must be ``part``, if that is
+    given.
 
-    Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other partitions or may not be
-    made; ``LockNotAvailable`` (psycopg's) where a table that has to change is in use: try again.
+    Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other
+    partitions or may not be made; ``LockNotAvailable`` (psycopg's) where a table that has to change
+    is in use: try again.
     """
     newest = max(migrations("postgresql"))
     try:
@@ -49,32 +51,43 @@ def prepare(
         try:
             with connection.transaction():
                 connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_WAIT,))
-                # A wait for a standby has no end here; whatever is confirmed later is confirmed with this.
+                # A wait for a standby has no end here; whatever is confirmed later is confirmed
+                # with this.
                 connection.execute("SET LOCAL synchronous_commit TO local")
                 digest = blake2b(schema.encode(), digest_size=8, person=b"foldlog").digest()
-                connection.execute("SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),))
+                connection.execute(
+                    "SELECT pg_advisory_xact_lock(%s)", (int.from_bytes(digest, signed=True),)
+                )
                 facts = _facts_of_store(connection, schema)
-                _migrate(connection, schema, _version(facts, schema, partitions), part or ONLY, partitions or "1")
+                _migrate(
+                    connection,
+                    schema,
+                    _version(facts, schema, partitions),
+                    part or ONLY,
+                    partitions or "1",
+                )
             found = newest
         except psycopg.errors.InsufficientPrivilege:
             if found == 0:
                 raise
     if found == 0:
         raise StoreUnusable(
-            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc in its URL",
+            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc"
+            " in its URL",
             kind="foreign",
         )
     if found < newest:
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {found}, this version of foldlog needs {newest}; "
-            f"{command_of_owner(connection, schema)}",
+            f"the store in schema {schema!r} has schema version {found}, this version of foldlog"
+            f" needs {newest}; {command_of_owner(connection, schema)}",
             kind="schema",
         )
     made = facts.get("part", str(part or ONLY))
     if part is not None and made != str(part):
         raise StoreUnusable(
-            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be changed: copy "
-            f"the store to another schema, ?schema= (see 'foldlog store copy --help')",
+            f"schema {schema!r} has store {made}, not {part}; the number of stores cannot be"
+            " changed: copy the store to another schema, ?schema= (see 'foldlog store copy"
+            " --help')",
             kind="refused",
         )
     number, _, of = made.partition(" of ")
@@ -82,9 +95,15 @@ def prepare(
 
 
 def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> bool:
-    """Return whether these schemas are these parts of a store, each migrated. Cost: one round trip."""
+    """Return whether these schemas are these parts of a store, each migrated. Cost: one round
+    trip.
+    """
     each = [
-        _in(schema, f"SELECT {part.number}, name, value FROM {{schema}}.store WHERE name IN ('part', 'schema')")
+        _in(
+            schema,
+            f"SELECT {part.number}, name, value FROM {{schema}}.store WHERE name IN ('part',"
+            " 'schema')",
+        )
         for schema, part in parts.items()
     ]
     try:
@@ -98,13 +117,17 @@ def are_made(connection: psycopg.Connection[Any], parts: Mapping[str, Part]) -> 
 
 def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -> list[str]:
     """Return the schemas that have a store."""
-    query = "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
+    query = (
+        "SELECT schemaname::text FROM pg_tables WHERE tablename = 'store' AND schemaname = ANY (%s)"
+    )
     return sorted(schema for (schema,) in connection.execute(query, (list(schemas),)).fetchall())
 
 
-def check_not_lost(connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]) -> None:
-    """Raise ``StoreUnusable`` where these of several stores are missing, and not because they are still to be made: the
-    ``first`` one is made last, and before that no other has conversations.
+def check_not_lost(
+    connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
+) -> None:
+    """Raise ``StoreUnusable`` where these of several stores are missing, and not because they are
+    still to be made: the ``first`` one is made last, and before that no other has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(connection.execute(_in(schema, begun)).fetchall() for schema in there):
@@ -113,8 +136,9 @@ def check_not_lost(connection: psycopg.Connection[Any], lost: Sequence[str], fir
 
 def lost_stores(lost: Sequence[str]) -> StoreUnusable:
     return StoreUnusable(
-        f"this database has no store {', '.join(lost)}, so the conversations in it cannot be found; restore the schema "
-        f"from a backup, copy the store here, or say where it is (moved=NUMBER@host:port in the URL)",
+        f"this database has no store {', '.join(lost)}, so the conversations in it cannot be found;"
+        " restore the schema from a backup, copy the store here, or say where it is"
+        " (moved=NUMBER@host:port in the URL)",
         kind="foreign",
     )
 
@@ -128,14 +152,20 @@ class Greeted(Protocol):
 
 
 def greet(
-    wire: Wire, info: psycopg.ConnectionInfo, stores: Sequence[Greeted], *, writable: bool, durable: bool
+    wire: Wire,
+    info: psycopg.ConnectionInfo,
+    stores: Sequence[Greeted],
+    *,
+    writable: bool,
+    durable: bool,
 ) -> bool:
-    """Check the server of a new connection, in one round trip for all stores that it is for: its settings must keep the
-    promises, and the epochs must be right. Begin an epoch where a store was restored or its server promoted. Return
-    whether the server belongs to Citus.
+    """Check the server of a new connection, in one round trip for all stores that it is for: its
+    settings must keep the promises, and the epochs must be right. Begin an epoch where a store was
+    restored or its server promoted. Return whether the server belongs to Citus.
 
-    Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the connection is for
-    writing and the server is a standby, ``StoreUnusable`` if this role may not begin an epoch.
+    Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the
+    connection is for writing and the server is a standby, ``StoreUnusable`` if this role may not
+    begin an epoch.
     """
     for store in stores:
         store.bind(wire)
@@ -143,7 +173,9 @@ def greet(
     is_on_citus = False
     for store, answer in zip(stores, wire.ask(), strict=True):
         store.bind(wire)
-        is_on_citus = _check_server(wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable)
+        is_on_citus = _check_server(
+            wire, info, store.schema, wire.rows(answer), writable=writable, durable=durable
+        )
     return is_on_citus
 
 
@@ -157,25 +189,40 @@ def _check_server(
     durable: bool,
 ) -> bool:
     if not found:
-        raise StoreDamaged(f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup")
-    [(version, is_standby, commit_is_off, fsync_is_off, idle_s, is_on_citus, is_elsewhere, is_later)] = found
+        raise StoreDamaged(
+            f"the store in schema {schema!r} is damaged: it has no epoch; restore it from a backup"
+        )
+    [
+        (
+            version,
+            is_standby,
+            commit_is_off,
+            fsync_is_off,
+            idle_s,
+            is_on_citus,
+            is_elsewhere,
+            is_later,
+        )
+    ] = found
     if version < _SERVER_VERSION_MIN:
         raise StoreUnavailable(
-            f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later", kind="away"
+            f"this is PostgreSQL {version}; foldlog needs {_SERVER_VERSION_MIN} or later",
+            kind="away",
         )
     if writable and is_standby:
         raise ConnectionLost("this server is a standby; the primary is needed to write")
     if writable and durable and (commit_is_off or fsync_is_off):
         setting = "synchronous_commit" if commit_is_off else "fsync"
         raise StoreUnavailable(
-            f"{setting} is off on this server, for this role or database, so that what was acknowledged could be lost; "
-            f"set {setting} to on, or open the store with durability=relaxed",
+            f"{setting} is off on this server, for this role or database, so that what was"
+            f" acknowledged could be lost; set {setting} to on, or open the store with"
+            " durability=relaxed",
             kind="away",
         )
     if is_elsewhere and not writable:
         raise StoreUnavailable(
-            "this store was restored on another server, and its followers would miss events until it is opened "
-            "for writing once",
+            "this store was restored on another server, and its followers would miss events until"
+            " it is opened for writing once",
             kind="away",
         )
     if writable and (is_elsewhere or is_later):
@@ -186,8 +233,9 @@ def _check_server(
             wire.queue("owner")
             [(owner,)] = wire.rows(wire.ask()[-1])
             raise StoreUnusable(
-                f"the store in schema {schema!r} was restored from a backup, and this role may not begin its new epoch "
-                f"({error}); {_as_owner(as_text(owner), info, schema)}, then start this again",
+                f"the store in schema {schema!r} was restored from a backup, and this role may not"
+                f" begin its new epoch ({error}); {_as_owner(as_text(owner), info, schema)}, then"
+                " start this again",
                 kind="refused",
             ) from error
     wire.idle_in_transaction_s = idle_s
@@ -195,49 +243,61 @@ def _check_server(
 
 
 def _begin_epoch(wire: Wire) -> None:
-    """Begin an epoch above all positions that were ever given: this server may give numbers that its predecessor gave.
+    """Begin an epoch above all positions that were ever given: this server may give numbers that
+    its predecessor gave.
 
-    No other process writes to the store: each new connection for writing is checked here first. The commit waits for no
-    standby: after a failover there may be none yet, and every later confirmation includes this commit. See
-    ``0001_first.sql``.
+    No other process writes to the store: each new connection for writing is checked here first. The
+    commit waits for no standby: after a failover there may be none yet, and every later
+    confirmation includes this commit. See ``0001_first.sql``.
     """
     for statement in ("begin_writing", "commit_locally", "begin_epoch", "commit"):
         wire.queue(statement)
     wire.ask()
 
 
-def command_of_owner(connection: psycopg.Connection[Any], schema: str, command: str = "list") -> str:
+def command_of_owner(
+    connection: psycopg.Connection[Any], schema: str, command: str = "list"
+) -> str:
     """Return the command of foldlog that the owner of the store has to run, as part of an error."""
-    row = connection.execute("SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)).fetchone()
+    row = connection.execute(
+        "SELECT tableowner::text FROM pg_tables WHERE schemaname = %s", (schema,)
+    ).fetchone()
     return _as_owner("OWNER" if row is None else str(row[0]), connection.info, schema, command)
 
 
 def _as_owner(owner: str, info: psycopg.ConnectionInfo, schema: str, command: str = "list") -> str:
     option = "" if schema == "foldlog" else f"&schema={schema}"
     return (
-        f"as {owner!r}, the owner of its tables, run: foldlog {command} --db 'postgresql://{owner}@{info.host}:{info.port}/"
-        f"{info.dbname}?mode=rwc{option}'"
+        f"as {owner!r}, the owner of its tables, run: foldlog {command} --db"
+        f" 'postgresql://{owner}@{info.host}:{info.port}/{info.dbname}?mode=rwc{option}'"
     )
 
 
 def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    return dict(connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall())
+    return dict(
+        connection.execute(_in(schema, "SELECT name, value FROM {schema}.store")).fetchall()
+    )
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """Return the facts of a store; none where the schema has no tables. Raises ``StoreUnusable`` for other tables."""
+    """Return the facts of a store; none where the schema has no tables. Raises ``StoreUnusable``
+    for other tables.
+    """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     found = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()
     if any(name == f"{schema}_00" for _, name in found):
         raise StoreUnusable(
-            f"this database has several stores, {schema}_00 and others; give their number in the URL (?stores=)",
+            f"this database has several stores, {schema}_00 and others; give their number in the"
+            " URL (?stores=)",
             kind="refused",
         )
     if not found:
         return {}
     if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in found}:
         raise StoreUnusable(
-            f"schema {schema!r} has tables, but is not a foldlog store; choose another one (?schema=)", kind="foreign"
+            f"schema {schema!r} has tables, but is not a foldlog store; choose another one"
+            " (?schema=)",
+            kind="foreign",
         )
     return _facts(connection, schema)
 
@@ -246,23 +306,28 @@ def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> i
     """Return the schema's version; 0 without a store. Raises what ``prepare`` raises."""
     if not facts:
         return 0
-    newest, version, oldest = max(migrations("postgresql")), int(facts["schema"]), int(facts["readable_by"])
+    newest = max(migrations("postgresql"))
+    version = int(facts["schema"])
+    oldest = int(facts["readable_by"])
     if oldest > newest:
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {version}, this version of foldlog knows versions "
-            f"up to {newest}; upgrade foldlog to open it",
+            f"the store in schema {schema!r} has schema version {version}, this version of foldlog"
+            f" knows versions up to {newest}; upgrade foldlog to open it",
             kind="schema",
         )
     if partitions and partitions != facts["partitions"]:
         raise StoreUnusable(
-            f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not {partitions}; leave "
-            f"it out of the URL, or copy the store to another schema, ?schema= (see 'foldlog store copy --help')",
+            f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
+            f" {partitions}; leave it out of the URL, or copy the store to another schema, ?schema="
+            " (see 'foldlog store copy --help')",
             kind="refused",
         )
     return min(version, newest)
 
 
-def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, part: Part, partitions: str) -> None:
+def _migrate(
+    connection: psycopg.Connection[Any], schema: str, found: int, part: Part, partitions: str
+) -> None:
     if found == 0:
         connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
     storage = _storage(connection)
@@ -272,10 +337,13 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, part:
         for command in commands(script):
             connection.execute(_in(schema, command, partitions, storage))
         if number == 1:
-            # A function in an UPDATE would be called on the server of this connection, not on that of the table.
+            # A function in an UPDATE would be called on the server of this connection, not on that
+            # of the table.
             identity = "SELECT {schema}.here(), {schema}.timeline() FROM {schema}.epoch"
             [here] = connection.execute(_in(schema, identity)).fetchall()
-            connection.execute(_in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here)
+            connection.execute(
+                _in(schema, "UPDATE {schema}.epoch SET cluster = %s, timeline = %s"), here
+            )
             connection.execute(
                 _in(
                     schema,
@@ -284,12 +352,16 @@ def _migrate(connection: psycopg.Connection[Any], schema: str, found: int, part:
                 ),
                 (new_store_uuid(), str(part)),
             )
-        connection.execute(_in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"), (str(number),))
+        connection.execute(
+            _in(schema, "UPDATE {schema}.store SET value = %s WHERE name = 'schema'"),
+            (str(number),),
+        )
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return how this server can be asked to store values as they are, and to compress them with lz4, in the words of
-    CREATE TABLE: Citus cannot alter that later. An older server, or one that was built without lz4, uses pglz.
+    """Return how this server can be asked to store values as they are, and to compress them with
+    lz4, in the words of CREATE TABLE: Citus cannot alter that later. An older server, or one that
+    was built without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""
@@ -301,7 +373,9 @@ def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
 
 
 def _in(schema: str, query: str, partitions: str = "1", storage: Mapping[str, str] = {}) -> bytes:
-    unique, by_conversation = ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
+    unique, by_conversation = (
+        ("UNIQUE", "") if partitions == "1" else ("", "PARTITION BY HASH (conversation)")
+    )
     query = query.replace("{unique}", unique).replace("{by_conversation}", by_conversation)
     for place, words in storage.items():
         query = query.replace(place, words)

@@ -1,7 +1,9 @@
-"""Threads that append to one conversation share a transaction: each would wait for the lock of the one before.
+"""Threads that append to one conversation share a transaction: each would wait for the lock of the
+one before.
 
-The first thread leads, alone. Those that come before it ends wait; then the first of them leads, with all that wait. A
-leader runs the works in their order in one transaction, so one commit is enough for all.
+The first thread leads, alone. Those that come before it ends wait; then the first of them leads,
+with all that wait. A leader runs the works in their order in one transaction, so one commit is
+enough for all.
 """
 
 from __future__ import annotations
@@ -32,16 +34,22 @@ class _Job:
 
 
 class Sharing:
-    """The works that wait, by conversation. A conversation is among them while a thread leads for it."""
+    """The works that wait, by conversation. A conversation is among them while a thread leads for
+    it.
+    """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
-        """``run`` runs a work in a transaction and returns what it returned; again where the connection breaks."""
+        """``run`` runs a work in a transaction and returns what it returned; again where the
+        connection breaks.
+        """
         self._run = run
         self._mutex = threading.Lock()
         self._waiting: dict[str, list[_Job]] = {}
 
     def run(self, conversation: str, work: Callable[[Any], T]) -> T:
-        """Run a work, perhaps in a transaction with works of other threads. Return its result, or raise its error."""
+        """Run a work, perhaps in a transaction with works of other threads. Return its result, or
+        raise its error.
+        """
         job = _Job(work)
         with self._mutex:
             waiting = self._waiting.get(conversation)
@@ -99,8 +107,8 @@ class _WroteAndFailed(Exception):
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    """Run works in their order. An error may come of a wrong assumption: then the next work meets a failed transaction,
-    and all run again in one that assumes nothing.
+    """Run works in their order. An error may come of a wrong assumption: then the next work meets a
+    failed transaction, and all run again in one that assumes nothing.
     """
     outcomes = []
     for work in works:

@@ -1,4 +1,6 @@
-"""The state of a store in PostgreSQL for its operator: its soundness, who holds followers back, how far they lag."""
+"""The state of a store in PostgreSQL for its operator: its soundness, who holds followers back, how
+far they lag.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +14,8 @@ from foldlog.eventstore.recorders.statements import missing_indices
 
 
 class Holder(NamedTuple):
-    """The oldest transaction that was writing when the status was taken: followers wait for its end. A prepared
-    transaction has no session, and so no pid.
+    """The oldest transaction that was writing when the status was taken: followers wait for its
+    end. A prepared transaction has no session, and so no pid.
     """
 
     pid: int | None
@@ -23,8 +25,8 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """The lag of a follower that keeps its place in the store: how many events it could read now (at most 10,000 are
-    counted), and how long ago the first of them was recorded.
+    """The lag of a follower that keeps its place in the store: how many events it could read now
+    (at most 10,000 are counted), and how long ago the first of them was recorded.
     """
 
     follower: str
@@ -34,9 +36,10 @@ class Lag(NamedTuple):
 
 
 class Status(NamedTuple):
-    """``horizon_age``: how many transactions began to write after the oldest one that still runs; followers wait for
-    that one. ``held_back``: how many committed events are beyond its position; at most 10,000 are counted.
-    ``standbys``: the standbys that a commit waits for, as in ``synchronous_standby_names``.
+    """``horizon_age``: how many transactions began to write after the oldest one that still runs;
+    followers wait for that one. ``held_back``: how many committed events are beyond its position;
+    at most 10,000 are counted. ``standbys``: the standbys that a commit waits for, as in
+    ``synchronous_standby_names``.
     """
 
     horizon: int
@@ -50,7 +53,9 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    """Return the status. Which session of another role holds followers back, only ``pg_monitor`` sees."""
+    """Return the status. Which session of another role holds followers back, only ``pg_monitor``
+    sees.
+    """
 
     def ask(name: str) -> list[tuple[Any, ...]]:
         return connection.execute(statements[name], binary=True).fetchall()
@@ -65,34 +70,45 @@ def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes])
         last_position,
         synchronous_commit,
         standbys,
-        tuple(Lag(name.decode("utf-8", "surrogatepass"), *rest) for name, *rest in ask("followers")),
+        tuple(
+            Lag(name.decode("utf-8", "surrogatepass"), *rest) for name, *rest in ask("followers")
+        ),
     )
 
 
-def holder(connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]) -> str:
-    """Return a text that names the other session that holds one of these advisory locks; an empty text if none does."""
+def holder(
+    connection: psycopg.Connection[Any], statements: Mapping[str, bytes], locks: Sequence[int]
+) -> str:
+    """Return a text that names the other session that holds one of these advisory locks; an empty
+    text if none does.
+    """
     row = connection.execute(statements["lock_holder"], (list(locks),)).fetchone()
     if row is None:
         return ""
     pid, host, application, state, seconds = row
     return (
-        f"; the conversation is locked by session {pid} of {application!r} at {host}, which is {state} since "
-        f"{seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
+        f"; the conversation is locked by session {pid} of {application!r} at {host}, which is"
+        f" {state} since {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
     )
 
 
 def vacuum(
-    connection: psycopg.Connection[Any], statements: Mapping[str, bytes], on_progress: Callable[[int, int], object]
+    connection: psycopg.Connection[Any],
+    statements: Mapping[str, bytes],
+    on_progress: Callable[[int, int], object],
 ) -> bool | None:
-    """Vacuum every table and partition of the schema, in one statement. Return whether no row that was deleted before
-    this call is still readable, by VACUUM's own report; False for a report in another language than English. Then the
-    marks are removed. None where the role may not: only the owner of a table may, and from PostgreSQL 17 on a role with
-    ``MAINTAIN``.
+    """Vacuum every table and partition of the schema, in one statement. Return whether no row that
+    was deleted before this call is still readable, by VACUUM's own report; False for a report in
+    another language than English. Then the marks are removed. None where the role may not: only the
+    owner of a table may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
     notices: list[str] = []
 
     def keep(notice: psycopg.errors.Diagnostic) -> None:
-        notices.append(f"{notice.severity_nonlocalized}: {notice.message_primary} {notice.message_detail or ''}")
+        notices.append(
+            f"{notice.severity_nonlocalized}: {notice.message_primary}"
+            f" {notice.message_detail or ''}"
+        )
 
     connection.add_notice_handler(keep)
     try:
@@ -106,7 +122,9 @@ def vacuum(
         on_progress(len(tables), len(tables))
         are_gone = _removed_all_before(now, " ".join(notices), len(tables))
         if are_gone and marks:
-            connection.execute(statements["bytes_are_gone"], [list(column) for column in zip(*marks, strict=True)])
+            connection.execute(
+                statements["bytes_are_gone"], [list(column) for column in zip(*marks, strict=True)]
+            )
         return are_gone
     finally:
         connection.remove_notice_handler(keep)  # the connection is used again
@@ -118,8 +136,8 @@ _NUMBERS: Final = 1 << 32
 
 
 def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
-    """Return whether VACUUM reports, for this number of tables or more, that it removed every row that was deleted by a
-    transaction below ``number``.
+    """Return whether VACUUM reports, for this number of tables or more, that it removed every row
+    that was deleted by a transaction below ``number``.
     """
     cutoffs = [int(cutoff) for cutoff in _CUTOFF.findall(report)]
     removed = [(cutoff - number) % _NUMBERS < _NUMBERS // 2 for cutoff in cutoffs]
@@ -128,13 +146,17 @@ def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the problems of tables and indices. Cost: all of them are read."""
-    yield from missing_indices("postgresql", {name for (name,) in connection.execute(statements["indices"])})
+    yield from missing_indices(
+        "postgresql", {name for (name,) in connection.execute(statements["indices"])}
+    )
     for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
         yield f"{count} events are of conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
         if lonely:
             yield f"{lonely} values that stood beside events belong to no event"
-    checker = connection.execute("SELECT to_regprocedure('bt_index_check(regclass, boolean)')").fetchone()
+    checker = connection.execute(
+        "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
+    ).fetchone()
     if checker is None or checker[0] is None:
         return
     for (index,) in connection.execute(statements["b_trees"]).fetchall():

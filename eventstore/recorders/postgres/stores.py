@@ -1,12 +1,14 @@
-"""Many stores behind one address: N schemas of a database, each a complete store, and each conversation in one of them.
+"""Many stores behind one address: N schemas of a database, each a complete store, and each
+conversation in one of them.
 
-A conversation is in the store that a hash of its id names; a companion (``ID/+NAME``) in that of ``ID``. A fork is in
-the store of its parent: where its id names another one, that one keeps a fact which says so. The keys of conversations
-have the number of their store as remainder. So what is asked by an id or by a key is asked of one store, and all other
-questions are asked of all stores, in one round trip, and their answers joined.
+A conversation is in the store that a hash of its id names; a companion (``ID/+NAME``) in that of
+``ID``. A fork is in the store of its parent: where its id names another one, that one keeps a fact
+which says so. The keys of conversations have the number of their store as remainder. So what is
+asked by an id or by a key is asked of one store, and all other questions are asked of all stores,
+in one round trip, and their answers joined.
 
-A position in the order of several stores is one number for each of them. In each store, and so in each conversation,
-followers read in order; between stores there is no order.
+A position in the order of several stores is one number for each of them. In each store, and so in
+each conversation, followers read in order; between stores there is no order.
 """
 
 from __future__ import annotations
@@ -22,7 +24,12 @@ from typing import Any, Final, NamedTuple, NoReturn, TypeVar, cast
 import psycopg
 from psycopg import conninfo
 
-from foldlog.eventstore.errors import InvalidArgument, InvalidOption, StoreUnavailable, StoreUnusable
+from foldlog.eventstore.errors import (
+    InvalidArgument,
+    InvalidOption,
+    StoreUnavailable,
+    StoreUnusable,
+)
 from foldlog.eventstore.recorders.base import Columns, Recorder, Transaction, makes_pending
 from foldlog.eventstore.recorders.postgres import setup
 from foldlog.eventstore.recorders.postgres.open_transaction import OpenTransaction
@@ -46,8 +53,16 @@ _OF_COMPANION: Final = "/+"
 _POSITION_MAX: Final = 2**63 - 1
 _KNOWN_MAX: Final = 10_000
 _QUESTIONS_MAX: Final = 16
-_KEYS_AT: Final = {"records": 1, "records_back": 1, "set_progress": 3, "put_place": 1, "put_refused": 1}
-"""The place of a conversation's key among the parameters of a statement, where it is not the first."""
+_KEYS_AT: Final = {
+    "records": 1,
+    "records_back": 1,
+    "set_progress": 3,
+    "put_place": 1,
+    "put_refused": 1,
+}
+"""The place of a conversation's key among the parameters of a statement, where it is not the
+first.
+"""
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
@@ -57,13 +72,17 @@ Snapshots = list[list[Columns]]
 
 
 class _Joined(NamedTuple):
-    """How the answers of all stores are joined: the order, and the number of rows that one store would return."""
+    """How the answers of all stores are joined: the order, and the number of rows that one store
+    would return.
+    """
 
     order: Callable[[Columns], Any] | None = None
     backwards: bool = False
     limit: Callable[[tuple[Parameter, ...]], Any] = lambda parameters: None
 
-    def __call__(self, answers: Sequence[list[Columns]], parameters: tuple[Parameter, ...]) -> list[Columns]:
+    def __call__(
+        self, answers: Sequence[list[Columns]], parameters: tuple[Parameter, ...]
+    ) -> list[Columns]:
         rows = [row for answer in answers for row in answer]
         if self.order is not None:
             rows.sort(key=self.order, reverse=self.backwards)
@@ -114,7 +133,9 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""What all stores of a server are asked in one statement. Its rows begin with the number of a store."""
+"""What all stores of a server are asked in one statement. Its rows begin with the number of a
+store.
+"""
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
@@ -125,14 +146,18 @@ _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
 class StoresReader(PostgresReader):
-    """One read transaction on each server, begun at the first question that one of its stores is asked."""
+    """One read transaction on each server, begun at the first question that one of its stores is
+    asked.
+    """
 
     def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
         super().__init__(self._route)
-        self._stores, self._sessions = stores, sessions
+        self._stores = stores
+        self._sessions = sessions
         self._home: int | None = None
 
-    # -- what is another question than that of one store --------------------------------------------------------------
+    # -- what is another question than that of one store
+    # --------------------------------------------------------------
 
     def value(self, name: str) -> str:
         kind, _, _ = name.partition(" ")
@@ -148,7 +173,9 @@ class StoresReader(PostgresReader):
             return "pending" if self._together("with_bytes") else ""
         return super().value(name)
 
-    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+    def conversation(
+        self, name: str | int, expected: Conversation | None = None
+    ) -> Conversation | None:
         if isinstance(name, str):
             self._home = self._stores.home(name)
         return super().conversation(name, expected)
@@ -163,13 +190,18 @@ class StoresReader(PostgresReader):
             return []
         starts = [after.parts[number] for number in numbers]
         blocks_after: list[_Asking] = [("publications", (start, start + 1)) for start in starts]
-        live_after: list[_Asking] = [("live_rows", (start + 1, _POSITION_MAX, limit)) for start in starts]
+        live_after: list[_Asking] = [
+            ("live_rows", (start + 1, _POSITION_MAX, limit)) for start in starts
+        ]
         answers = self._ask_each([*numbers, *numbers], blocks_after + live_after)
         pages = []
-        for number, start, blocks, live in zip(numbers, starts, answers, answers[len(numbers) :], strict=False):
-            page = (
-                PostgresReader(partial(self._one, number)).placed_rows(start, limit) if blocks else self._placed(live)
-            )
+        for number, start, blocks, live in zip(
+            numbers, starts, answers, answers[len(numbers) :], strict=False
+        ):
+            if blocks:
+                page = PostgresReader(partial(self._one, number)).placed_rows(start, limit)
+            else:
+                page = self._placed(live)
             pages.append([(row.position, number, row) for row in page])
         placed = list[PlacedRow]()
         for own, number, row in heapq.merge(*pages, key=itemgetter(0)):
@@ -190,7 +222,9 @@ class StoresReader(PostgresReader):
     def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
         if after_position == 0:
             last = self._stores.position(self.value("last_position"))
-            return last, [(key, version) for answer in self._each("all_visible") for key, version in answer]
+            return last, [
+                (key, version) for answer in self._each("all_visible") for key, version in answer
+            ]
         after = until = self._stores.position(after_position)
         question = ("touched", least, after)
         if self._stores.nothing_since(question, snapshots := self._of_servers("snapshot")):
@@ -204,9 +238,12 @@ class StoresReader(PostgresReader):
         ):
             until = until.moved(number, last)
         answers = self._ask_each(
-            numbers, [("touched", (after.parts[number], until.parts[number], least)) for number in numbers]
+            numbers,
+            [("touched", (after.parts[number], until.parts[number], least)) for number in numbers],
         )
-        return until, [*{*again, *((key, version) for answer in answers for key, version in answer)}]
+        return until, [
+            *{*again, *((key, version) for answer in answers for key, version in answer)}
+        ]
 
     def has_reached(self, reached: str, position: int) -> bool:
         return self._stores.tracked(reached).has_reached(position)
@@ -216,14 +253,17 @@ class StoresReader(PostgresReader):
         erasure = found.erasure
         if erasure is None or erasure.position is None:
             return found
-        place = Position.in_store(erasure.position, self._stores.store_of(found.key), self._stores.count)
+        place = Position.in_store(
+            erasure.position, self._stores.store_of(found.key), self._stores.count
+        )
         return found._replace(erasure=erasure._replace(position=place))
 
     def with_bytes_pending(self) -> list[int]:
         """Return the numbers of the stores in which bytes of deleted rows may still be."""
         return [number for number, _ in self._together("with_bytes")]
 
-    # -- which stores are asked ---------------------------------------------------------------------------------------
+    # -- which stores are asked
+    # ---------------------------------------------------------------------------------------
 
     def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
         joined = _OF_ALL_STORES.get(statement)
@@ -231,7 +271,9 @@ class StoresReader(PostgresReader):
             return joined(self._each(statement, *parameters), parameters)
         if statement == "conversation":
             return self._by_name(cast(str, parameters[0]))
-        if statement == "beginning" or (statement in ("unfinished", "to_list_again") and self._home is None):
+        if statement == "beginning" or (
+            statement in ("unfinished", "to_list_again") and self._home is None
+        ):
             return [row[1:] for row in self._together(statement, *parameters)]
         if statement == "conversations":
             return self._of_ids(*parameters)
@@ -252,7 +294,9 @@ class StoresReader(PostgresReader):
     def _of_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if statement == "trackings":
             found = self._one(0, "facts_of", "tracking ")
-            return [(name.removeprefix(b"tracking "), as_text(value)) for name, value in found if value]
+            return [
+                (name.removeprefix(b"tracking "), as_text(value)) for name, value in found if value
+            ]
         return self._one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
@@ -262,9 +306,13 @@ class StoresReader(PostgresReader):
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Ask the store that the id names, and in the same round trip whether another one has the conversation."""
+        """Ask the store that the id names, and in the same round trip whether another one has the
+        conversation.
+        """
         home = self._stores.home(name)
-        found, moved = self._ask_each([home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))])
+        found, moved = self._ask_each(
+            [home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))]
+        )
         if not found and moved:
             home = self._stores.note_home(name, int(moved[0][0]))
             found = self._one(home, "conversation", name)
@@ -274,7 +322,11 @@ class StoresReader(PostgresReader):
     def _of_ids(self, *parameters: Parameter) -> list[Columns]:
         found = self._together("ids", *parameters)
         questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in found]
-        return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
+        return [
+            row
+            for answer in self._ask_each([number for number, *_ in found], questions)
+            for row in answer
+        ]
 
     def _listed(self, *parameters: Parameter) -> list[Columns]:
         digests, at, key, count, limit = parameters
@@ -283,7 +335,11 @@ class StoresReader(PostgresReader):
         else:
             found = self._together("activity_with_all", *parameters)
         questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in found]
-        return [row for answer in self._ask_each([number for number, *_ in found], questions) for row in answer]
+        return [
+            row
+            for answer in self._ask_each([number for number, *_ in found], questions)
+            for row in answer
+        ]
 
     def _with_news(self, after: Position) -> list[int]:
         """Return the numbers of the stores that have events after a position."""
@@ -295,9 +351,13 @@ class StoresReader(PostgresReader):
         return self._together_each([(statement, parameters)])[0]
 
     def _together_each(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
-        """Ask all stores of each server each question, in one statement. A row begins with the number of its store."""
+        """Ask all stores of each server each question, in one statement. A row begins with the
+        number of its store.
+        """
         answers = [
-            self._sessions[server].ask_each([(server.bind_together, *question) for question in questions])
+            self._sessions[server].ask_each(
+                [(server.bind_together, *question) for question in questions]
+            )
             for server in self._stores.servers
         ]
         return [
@@ -306,7 +366,9 @@ class StoresReader(PostgresReader):
         ]
 
     def _of_servers(self, statement: str) -> list[list[Columns]]:
-        """Ask the first store of each server what is the same for all of them; on Citus, each store."""
+        """Ask the first store of each server what is the same for all of them; on Citus, each
+        store.
+        """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
 
@@ -317,16 +379,22 @@ class StoresReader(PostgresReader):
     def _one(self, number: int, statement: str, *parameters: Parameter) -> list[Columns]:
         return self._ask_each([number], [(statement, parameters)])[0]
 
-    def _ask_each(self, numbers: Sequence[int], questions: Sequence[_Asking]) -> list[list[Columns]]:
+    def _ask_each(
+        self, numbers: Sequence[int], questions: Sequence[_Asking]
+    ) -> list[list[Columns]]:
         """Ask each of these stores its question: one round trip for each server."""
         of_server: dict[Server, list[tuple[int, Question]]] = {}
-        for place, (number, (statement, parameters)) in enumerate(zip(numbers, questions, strict=True)):
+        for place, (number, (statement, parameters)) in enumerate(
+            zip(numbers, questions, strict=True)
+        ):
             server, store = self._stores.server_of(number)
             of_server.setdefault(server, []).append((place, (store.bind, statement, parameters)))
         answers: list[list[Columns]] = [[] for _ in questions]
         for server, placed in of_server.items():
             for (place, _), answer in zip(
-                placed, self._sessions[server].ask_each([question for _, question in placed]), strict=True
+                placed,
+                self._sessions[server].ask_each([question for _, question in placed]),
+                strict=True,
             ):
                 answers[place] = answer
         return answers
@@ -334,13 +402,17 @@ class StoresReader(PostgresReader):
 
 @Transaction.register
 class StoresTransaction:
-    """A write transaction on one server, in each of its stores that the work names: each method is one of that store's
-    transaction. What two of them write is committed together.
+    """A write transaction on one server, in each of its stores that the work names: each method is
+    one of that store's transaction. What two of them write is committed together.
     """
 
-    def __init__(self, server: Server, begin: Callable[[PostgresRecorder], PostgresTransaction], wire: Wire) -> None:
-        self._server, self._stores = server, server.stores
-        self._begin, self._wire = begin, wire
+    def __init__(
+        self, server: Server, begin: Callable[[PostgresRecorder], PostgresTransaction], wire: Wire
+    ) -> None:
+        self._server = server
+        self._stores = server.stores
+        self._begin = begin
+        self._wire = wire
         self._members: dict[int, PostgresTransaction] = {}
         self._home: int | None = None
         self.stands: bool | None = False
@@ -357,7 +429,8 @@ class StoresTransaction:
 
         return of_its_store
 
-    # -- what concerns several stores ---------------------------------------------------------------------------------
+    # -- what concerns several stores
+    # ---------------------------------------------------------------------------------
 
     @property
     def left(self) -> Any:
@@ -369,7 +442,9 @@ class StoresTransaction:
         if self._home is not None:
             self._members[self._home].left = left
 
-    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+    def conversation(
+        self, name: str | int, expected: Conversation | None = None
+    ) -> Conversation | None:
         if not isinstance(name, str):
             return self._at(self._stores.store_of(name)).conversation(name)
         home = self._stores.home(name)
@@ -382,20 +457,25 @@ class StoresTransaction:
         return found
 
     def _elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
-        """Find a conversation whose id names a store on another server. Where there is none, that store notes, in a
-        transaction of its own, that it is to be in the store of this one.
+        """Find a conversation whose id names a store on another server. Where there is none, that
+        store notes, in a transaction of its own, that it is to be in the store of this one.
         """
         own = self._home or self._server.numbers[0]
 
         def find_or_note(transaction: StoresTransaction) -> tuple[Conversation | None, str]:
             there = transaction._at(home)
-            found, moved = there.conversation(name), there.value(home_fact(name))
+            found = there.conversation(name)
+            moved = there.value(home_fact(name))
             if found is None and not moved:
                 there.set_value(home_fact(name), moved := str(own))
             return found, moved
 
-        found, moved = server.transact(cast(Callable[[Transaction], tuple[Conversation | None, str]], find_or_note))
-        return found if found is not None else self._at(self._stores.note_home(name, int(moved))).conversation(name)
+        found, moved = server.transact(
+            cast(Callable[[Transaction], tuple[Conversation | None, str]], find_or_note)
+        )
+        if found is not None:
+            return found
+        return self._at(self._stores.note_home(name, int(moved))).conversation(name)
 
     def lock_all(self, conversations: Sequence[str]) -> None:
         of_home: dict[int, list[str]] = {}
@@ -406,7 +486,10 @@ class StoresTransaction:
 
     def begin(self, new: Conversation) -> Conversation:
         home = self._stores.home(new.id)
-        number = home if new.parent is None else self._stores.store_of(new.parent)
+        if new.parent is None:
+            number = home
+        else:
+            number = self._stores.store_of(new.parent)
         if number != home:
             self._at(home).set_value(home_fact(new.id), str(number))
         return self._at(number).begin(new)
@@ -447,8 +530,12 @@ class StoresTransaction:
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
         joined = _OF_ALL_STORES.get(statement)
         if joined is None:
-            return self._at(self._stores.store_of(parameters[0])).ask_sources(statement, *parameters)
-        answers = [self._at(number).ask_sources(statement, *parameters) for number in self._server.numbers]
+            return self._at(self._stores.store_of(parameters[0])).ask_sources(
+                statement, *parameters
+            )
+        answers = [
+            self._at(number).ask_sources(statement, *parameters) for number in self._server.numbers
+        ]
         return joined(answers, parameters)
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
@@ -460,7 +547,8 @@ class StoresTransaction:
                 statement, *parameters
             )
 
-    # -- the transaction ----------------------------------------------------------------------------------------------
+    # -- the transaction
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def assumes(self) -> bool:
@@ -506,8 +594,8 @@ class StoresTransaction:
         server, store = self._stores.server_of(number)
         if server is not self._server:
             raise InvalidArgument(
-                f"conversations of this write are on several servers, {server._server!r} and {self._server._server!r}: "
-                f"write to them one after the other"
+                f"conversations of this write are on several servers, {server._server!r} and"
+                f" {self._server._server!r}: write to them one after the other"
             )
         if self._home is not None and self._wire.has_queued:
             self._members[self._home].settle()
@@ -532,13 +620,16 @@ class Server(PostgresRecorder):
         were_moved: bool,
         durable: bool,
     ) -> None:
-        self.stores, self.numbers = stores, numbers
+        self.stores = stores
+        self.numbers = numbers
         self._were_moved = were_moved
         self.members: dict[int, PostgresRecorder] = {}
         self._united: dict[str, bytes] | None = None
         self._make = partial(PostgresRecorder, dsn, durable=durable)
         self._options = options
-        super().__init__(dsn, self._of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count))
+        super().__init__(
+            dsn, self._of(numbers[0]), durable=durable, part=Part(numbers[0], stores.count)
+        )
 
     def _of(self, number: int) -> dict[str, str]:
         return {**self._options, "schema": f"{self._options.get('schema', 'foldlog')}_{number:02d}"}
@@ -556,7 +647,9 @@ class Server(PostgresRecorder):
 
     @property
     def numbers_of_nodes(self) -> Sequence[int]:
-        """A store on each server that has some of them: with Citus that may be another one for each."""
+        """A store on each server that has some of them: with Citus that may be another one for
+        each.
+        """
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
@@ -568,32 +661,47 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        """Return the statement for all stores of this server, the number of a store in front of each row."""
+        """Return the statement for all stores of this server, the number of a store in front of
+        each row.
+        """
         each = [
-            b"(%b)" % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
+            b"(%b)"
+            % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
             for number, store in self.members.items()
         ]
         united = b" UNION ALL ".join(each)
-        return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name]) if name in _ENDS else united
+        if name in _ENDS:
+            return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name])
+        return united
 
-    def _prepare_schema(self, connection: psycopg.Connection[Any], create: bool, partitions: str | None) -> None:
-        parts = {store.schema: Part(number, self.stores.count) for number, store in self.members.items()}
+    def _prepare_schema(
+        self, connection: psycopg.Connection[Any], create: bool, partitions: str | None
+    ) -> None:
+        parts = {
+            store.schema: Part(number, self.stores.count) for number, store in self.members.items()
+        }
         if partitions is None and setup.are_made(connection, parts):
             return
         there = setup.schemas_there(connection, [*parts])
         for schema in there:
-            setup.prepare(connection, schema, parts[schema], partitions, create=False, writable=self.writable)
+            setup.prepare(
+                connection, schema, parts[schema], partitions, create=False, writable=self.writable
+            )
         lost = [schema for schema in parts if schema not in there]
         if lost and self._were_moved:
             raise setup.lost_stores(lost)
         if lost:
             setup.check_not_lost(connection, lost, self.schema, there)
         for schema in reversed(lost):  # the first one is made last: then all are there
-            setup.prepare(connection, schema, parts[schema], partitions, create=create, writable=self.writable)
+            setup.prepare(
+                connection, schema, parts[schema], partitions, create=create, writable=self.writable
+            )
 
     def _begin(self, wire: Wire, at_once: bool, may_assume: bool) -> OpenTransaction:
         wire.abandon()
-        begin = partial(PostgresRecorder.begin_on, wire=wire, at_once=at_once, may_assume=may_assume)
+        begin = partial(
+            PostgresRecorder.begin_on, wire=wire, at_once=at_once, may_assume=may_assume
+        )
         return cast(OpenTransaction, StoresTransaction(self, begin, wire))
 
     @contextlib.contextmanager
@@ -607,15 +715,17 @@ class Server(PostgresRecorder):
 class Stores(Recorder):
     """The recorder over several stores: see the beginning of this file.
 
-    ``stores`` in the options is their number, a power of two. ``moved`` names those that are on another server:
-    ``17@host:port,18@host``; else these have the same database, schema and user.
+    ``stores`` in the options is their number, a power of two. ``moved`` names those that are on
+    another server: ``17@host:port,18@host``; else these have the same database, schema and user.
     """
 
     on_server = True
 
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         if "part" in options:
-            raise InvalidOption("stores opens all stores of an address, part one of them; leave one of the two out")
+            raise InvalidOption(
+                "stores opens all stores of an address, part one of them; leave one of the two out"
+            )
         self.count = int(options["stores"])
         self.numbers = range(self.count)
         self.store_count = self.count
@@ -628,12 +738,19 @@ class Stores(Recorder):
             of_address.setdefault(elsewhere.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Questions that had no answer, and the snapshots of the servers in which they were asked."""
+        """Questions that had no answer, and the snapshots of the servers in which they were
+        asked.
+        """
         self._server_of: dict[int, Server] = {}
         try:
             for address, numbers in of_address.items():
                 server = Server(
-                    self, _at_address(dsn, address), rest, numbers, were_moved=address != "", durable=durable
+                    self,
+                    _at_address(dsn, address),
+                    rest,
+                    numbers,
+                    were_moved=address != "",
+                    durable=durable,
                 )
                 self.servers.append(server)
                 self._server_of |= dict.fromkeys(numbers, server)
@@ -641,7 +758,8 @@ class Stores(Recorder):
             self.close()
             raise
 
-    # -- where a conversation is --------------------------------------------------------------------------------------
+    # -- where a conversation is
+    # --------------------------------------------------------------------------------------
 
     def home(self, conversation: str) -> int:
         """Return the number of the store that has a conversation, as far as this process knows."""
@@ -649,7 +767,10 @@ class Stores(Recorder):
         if known is not None:
             return known
         root = utf8(conversation.partition(_OF_COMPANION)[0])
-        return int.from_bytes(blake2b(root, digest_size=8, person=b"foldlog store").digest()) % self.count
+        return (
+            int.from_bytes(blake2b(root, digest_size=8, person=b"foldlog store").digest())
+            % self.count
+        )
 
     def note_home(self, conversation: str, number: int) -> int:
         """Note in which store a conversation is whose id names another one. That never changes."""
@@ -683,20 +804,28 @@ class Stores(Recorder):
             given = Position.of(0, [0] * self.count)
         if not isinstance(given, Position) or len(given.parts) != self.count:
             raise InvalidArgument(
-                f"{given!r} is not a position of {self.count} stores; keep str(recorded.position) of what follow "
-                f"gives, or begin at 0"
+                f"{given!r} is not a position of {self.count} stores; keep str(recorded.position)"
+                " of what follow gives, or begin at 0"
             )
         return given
 
     def tracked(self, text: str) -> Position:
         """Return the position that a follower has noted; one number is the same in each store."""
-        return Position.of(int(text), [int(text)] * self.count) if text.isdecimal() else self.position(text)
+        if text.isdecimal():
+            return Position.of(int(text), [int(text)] * self.count)
+        return self.position(text)
 
-    # -- the seam -----------------------------------------------------------------------------------------------------
+    # -- the seam
+    # ----------------------------------------------------------------------------------------------
 
     @makes_pending
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
-        server = self.servers[0] if len(self.servers) == 1 else self._first_named(work)
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
+        if len(self.servers) == 1:
+            server = self.servers[0]
+        else:
+            server = self._first_named(work)
         return server.transact(work, any_thread=any_thread, at_once=at_once)
 
     @contextlib.contextmanager
@@ -713,9 +842,13 @@ class Stores(Recorder):
         return self.servers[0]._retried(attempt)
 
     def value(self, name: str) -> str:
-        return "" if name == "era" else self.query(lambda reader: reader.value(name))
+        if name == "era":
+            return ""
+        return self.query(lambda reader: reader.value(name))
 
-    def compact(self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None) -> bool:
+    def compact(
+        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
+    ) -> bool:
         """Vacuum the stores in which bytes are pending, as each of them does."""
         pending = self.query(StoresReader.with_bytes_pending)
         done = []
@@ -730,7 +863,9 @@ class Stores(Recorder):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
-        """Return the status of the store whose followers are held back most; events are those of all stores."""
+        """Return the status of the store whose followers are held back most; events are those of
+        all stores.
+        """
         found = [self.server_of(number)[1].status() for number in self.numbers]
         worst = max(found, key=lambda status: status.horizon_age)
         return worst._replace(held_back=sum(status.held_back for status in found))
@@ -739,18 +874,24 @@ class Stores(Recorder):
         for server in self.servers:
             server.close()
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _reading(self, *, is_retried: bool) -> Iterator[StoresReader]:
         for server in self.servers:
             server._pool.check_open()
         with contextlib.ExitStack() as held:
-            sessions = {server: held.enter_context(server.session(is_retried=is_retried)) for server in self.servers}
+            sessions = {
+                server: held.enter_context(server.session(is_retried=is_retried))
+                for server in self.servers
+            }
             yield StoresReader(self, sessions)
 
     def _first_named(self, work: Callable[[Transaction], object]) -> Server:
-        """Return the server of what the work names first. The work has no other effects, and is run again."""
+        """Return the server of what the work names first. The work has no other effects, and is run
+        again.
+        """
         try:
             work(cast(Transaction, _Asked()))
         except _Named as named:
@@ -764,7 +905,9 @@ class _Named(BaseException):
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         super().__init__(method)
-        self.method, self.arguments, self.options = method, arguments, options
+        self.method = method
+        self.arguments = arguments
+        self.options = options
 
 
 class _Asked:
@@ -779,8 +922,12 @@ class _Asked:
         return named
 
 
-def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]) -> int | None:
-    """Return the number of the store that a method of a transaction is about; None where it may be any."""
+def number_named(
+    stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
+) -> int | None:
+    """Return the number of the store that a method of a transaction is about; None where it may be
+    any.
+    """
     if method in ("ask_sources", "write_sources", "write_rows"):
         statement, *parameters = arguments
         key = parameters[_KEYS_AT.get(statement, 0)] if parameters else None
@@ -801,7 +948,9 @@ def number_named(stores: Stores, method: str, arguments: tuple[Any, ...], option
 
 
 def home_fact(conversation: str) -> str:
-    """Return the name of the fact that says in which store a conversation is, whose id names another one."""
+    """Return the name of the fact that says in which store a conversation is, whose id names
+    another one.
+    """
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
@@ -812,7 +961,8 @@ def _moved(given: str, count: int) -> dict[int, str]:
         number, _, address = part.partition("@")
         if not number.isdecimal() or int(number) >= count or not address:
             raise InvalidOption(
-                f"moved is {given!r}; name stores below {count} and servers, as in 17@host:port,18@host"
+                f"moved is {given!r}; name stores below {count} and servers, as in"
+                " 17@host:port,18@host"
             )
         moved[int(number)] = address
     return moved

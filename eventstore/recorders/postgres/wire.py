@@ -1,8 +1,8 @@
-"""Connections to PostgreSQL, and a bounded pool of them. Statements are queued and then sent together, in one round
-trip. The driver's errors are sorted by what a recorder does next.
+"""Connections to PostgreSQL, and a bounded pool of them. Statements are queued and then sent
+together, in one round trip. The driver's errors are sorted by what a recorder does next.
 
-This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of this code, which is
-more than the rest of an append takes.
+This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of
+this code, which is more than the rest of an append takes.
 """
 
 from __future__ import annotations
@@ -38,14 +38,18 @@ _PREPARE: Final = "+"
 
 
 class ConnectionLost(StoreUnavailable):
-    """The server is gone, cannot be reached, or is not the primary any more: try again on another connection."""
+    """The server is gone, cannot be reached, or is not the primary any more: try again on another
+    connection.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="away")
 
 
 class TryAgain(StoreUnavailable):
-    """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free): run it again."""
+    """The transaction was rolled back for an outside reason (a deadlock, a lock that is not free):
+    run it again.
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(message, kind="busy")
@@ -56,18 +60,22 @@ class TryAgain(StoreUnavailable):
 
 _BROKEN: Final = "08000"
 _REFUSALS: Final = re.compile(
-    r"database \S+ does not exist|role \S+ does not exist|authentication failed|no pg_hba\.conf entry|"
-    r"permission denied for database|is not permitted to log in|no password supplied|invalid port number"
+    r"database \S+ does not exist|role \S+ does not exist|authentication failed|no pg_hba\.conf"
+    r" entry|"
+    r"permission denied for database|is not permitted to log in|no password supplied|invalid port"
+    r" number"
 )
-"""A new connection is refused without a state code, only by a message. Errors that waiting cannot cure are raised at
-once. A message in another language counts as a server that is unreachable.
+"""A new connection is refused without a state code, only by a message. Errors that waiting cannot
+cure are raised at once. A message in another language counts as a server that is unreachable.
 """
 _NO_NUMBER: Final = "22P02"
 """Our statements that check something return a number, or fail because a text is not a number."""
 _NO_RIGHT: Final = "42501"
 _NO_TABLE: Final = "42P01"
 _LOST: Final = ("08", "57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
-"""Broken connections, a server that shuts down, starts or became a standby, and a session that the server ended."""
+"""Broken connections, a server that shuts down, starts or became a standby, and a session that the
+server ended.
+"""
 _AGAIN: Final = ("40", "55P03", "53300")
 """Deadlock, serialization failure, lock timeout, and too many clients at the moment."""
 
@@ -76,17 +84,24 @@ def of_result(result: PGresult, server: str, statement: str) -> Failure:
     """Return the error of a statement that failed, with the driver's error as its cause."""
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
-        return ConnectionLost(f"{server}: it was promoted or restored since this connection was made")
+        return ConnectionLost(
+            f"{server}: it was promoted or restored since this connection was made"
+        )
     return of_driver(error_from_result(result), server, state)
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
-    """Return our error for the driver's. One without a state is of the driver itself, for a broken connection."""
+    """Return our error for the driver's. One without a state is of the driver itself, for a broken
+    connection.
+    """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
     if state == _NO_RIGHT:
         problem = error.diag.message_primary or str(error)
-        text = f"{server}: {problem}; the owner of the store has to grant this role its rights: see docs/POSTGRESQL.md"
+        text = (
+            f"{server}: {problem}; the owner of the store has to grant this role its rights: see"
+            " docs/POSTGRESQL.md"
+        )
     fault: Failure
     if state == _NO_TABLE:
         text += "; a table of the store is missing: restore its schema from a backup"
@@ -105,7 +120,9 @@ def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Fa
 
 
 def _is_refusal(text: str) -> bool:
-    """Return whether every server that was tried refuses this user, database or URL: then waiting does not help."""
+    """Return whether every server that was tried refuses this user, database or URL: then waiting
+    does not help.
+    """
     tried = text.split("connection to server at")
     return all(_REFUSALS.search(answer) for answer in tried[1:] or tried)
 
@@ -113,9 +130,9 @@ def _is_refusal(text: str) -> bool:
 class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
-    Its statements are those of the store that it was bound to last. ``prepared=False`` sends each with its text, for
-    poolers that give every transaction another server connection and know nothing of prepared statements.
-    ``reply_timeout_s`` is how long to wait for a silent server.
+    Its statements are those of the store that it was bound to last. ``prepared=False`` sends each
+    with its text, for poolers that give every transaction another server connection and know
+    nothing of prepared statements. ``reply_timeout_s`` is how long to wait for a silent server.
     """
 
     def __init__(
@@ -135,11 +152,17 @@ class Wire:
         self._server = server
         self._prepared: set[str] | None = set() if prepared else None
         self.keeps_its_server = keeps_its_server
-        """Whether it is the same server connection for as long as it is open; behind a pooler it is not."""
+        """Whether it is the same server connection for as long as it is open; behind a pooler it is
+        not.
+        """
         self.is_confirmed = False
-        """Whether a standby has confirmed everything that this connection may show to a follower."""
+        """Whether a standby has confirmed everything that this connection may show to a
+        follower.
+        """
         self.idle_in_transaction_s = 0.0
-        """The server ends a session that is idle in a transaction for longer than this; 0 for no limit."""
+        """The server ends a session that is idle in a transaction for longer than this; 0 for no
+        limit.
+        """
         self._timeout_ms = int(reply_timeout_s * 1_000)
         self._queued: list[tuple[str, bytes, list[bytes | None]]] = []
         self._unread: list[list[str]] = []
@@ -154,11 +177,15 @@ class Wire:
         self._socket = select.poll()
         self._socket.register(self._pg.socket, select.POLLIN)
 
-    # -- talking ------------------------------------------------------------------------------------------------------
+    # -- talking
+    # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
-        """From now on, queue the statements of a store. ``prefix`` tells them from those of other stores."""
-        self._statements, self._prefix = statements, prefix
+        """From now on, queue the statements of a store. ``prefix`` tells them from those of other
+        stores.
+        """
+        self._statements = statements
+        self._prefix = prefix
 
     @property
     def has_queued(self) -> bool:
@@ -166,24 +193,30 @@ class Wire:
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
         """Queue a statement. Return its place among the next answers."""
-        self._queued.append((self._prefix + statement, self._statements[statement], list(map(packed, parameters))))
+        self._queued.append(
+            (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
+        )
         return len(self._queued) - 1
 
     def ask(self) -> Sequence[PGresult]:
         """Send the queued statements, wait, and return a result for each, in order: one round trip.
 
-        Raises the error of the first statement that failed; the statements after it did not run. Raises
-        ``ConnectionLost``; then it is not known whether the sent statements ran.
+        Raises the error of the first statement that failed; the statements after it did not run.
+        Raises ``ConnectionLost``; then it is not known whether the sent statements ran.
         """
         self.warned = False
-        broken, self._broken = self._broken, True  # until it ended in order: Ctrl-C may come at any time
+        # until it ended in order: Ctrl-C may come at any time
+        broken = self._broken
+        self._broken = True
         if broken:
             raise ConnectionLost(f"{self._server}: the connection broke earlier")
         try:
             self._sync()
-            batch, results = self._unread[0], self._results()
+            batch = self._unread[0]
+            results = self._results()
             while self._unread:
-                batch, results = self._unread[0], self._results()
+                batch = self._unread[0]
+                results = self._results()
         except psycopg.Error as error:
             raise of_driver(error, self._server) from error
         for name, result in zip(batch, results, strict=True):
@@ -200,8 +233,8 @@ class Wire:
         return self._loaders.load_rows(0, result.ntuples, tuple)
 
     def leave(self, statement: str) -> None:
-        """Send a last statement, which ends the transaction, and do not wait for its answer: the answer is dropped
-        before the next one is read. Queued statements are forgotten.
+        """Send a last statement, which ends the transaction, and do not wait for its answer: the
+        answer is dropped before the next one is read. Queued statements are forgotten.
         """
         self._queued = [(self._prefix + statement, self._statements[statement], [])]
         try:
@@ -212,12 +245,18 @@ class Wire:
     def abandon(self) -> None:
         """Roll back a transaction that is still open."""
         self._queued = []
-        if not self._broken and not self._unread and self._pg.transaction_status != TransactionStatus.IDLE:
+        if (
+            not self._broken
+            and not self._unread
+            and self._pg.transaction_status != TransactionStatus.IDLE
+        ):
             self.leave("rollback")
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that uses it as psycopg's own. Where that fails, it is not used again."""
+        """Lend the connection to code that uses it as psycopg's own. Where that fails, it is not
+        used again.
+        """
         if self._unread:
             self.ask()  # takes answers that no caller waited for
         self._broken = True
@@ -228,7 +267,8 @@ class Wire:
         self._pg.enter_pipeline_mode()
         self._broken = False
 
-    # -- its state ----------------------------------------------------------------------------------------------------
+    # -- its state
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def usable(self) -> bool:
@@ -239,8 +279,8 @@ class Wire:
         return not self._broken and self._pg.status == ConnStatus.OK
 
     def cancel(self) -> None:
-        """Ask the server to cancel its work for this connection, such as a wait for a standby, so that it need not keep
-        the session. No caller waits for the outcome.
+        """Ask the server to cancel its work for this connection, such as a wait for a standby, so
+        that it need not keep the session. No caller waits for the outcome.
         """
         if capabilities.has_cancel_safe():
             with contextlib.suppress(psycopg.Error):
@@ -250,18 +290,22 @@ class Wire:
         self._broken = True
         self._connection.close()
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _sync(self) -> None:
         sent: list[str] = []
         self._unread.append(sent)
-        queued, self._queued = self._queued, []
+        queued = self._queued
+        self._queued = []
         for name, statement, values in queued:
             self._send(name, statement, values, sent)
         self._pg.pipeline_sync()
         self._wait(lambda: self._pg.flush() != 0, select.POLLIN | select.POLLOUT)
 
-    def _send(self, name: str, statement: bytes, values: list[bytes | None], sent: list[str]) -> None:
+    def _send(
+        self, name: str, statement: bytes, values: list[bytes | None], sent: list[str]
+    ) -> None:
         if self._prepared is not None and name not in self._prepared:
             sent.append(_PREPARE + name)
             self._pg.send_prepare(name.encode(), statement)
@@ -269,7 +313,9 @@ class Wire:
         sent.append(name)
         formats = [_BINARY] * len(values)
         if self._prepared is None:
-            self._pg.send_query_params(statement, values, param_formats=formats, result_format=_BINARY)
+            self._pg.send_query_params(
+                statement, values, param_formats=formats, result_format=_BINARY
+            )
         else:
             self._pg.send_query_prepared(name.encode(), values, formats, _BINARY)
 
@@ -286,8 +332,11 @@ class Wire:
             self._pg.consume_input()
 
     def _results(self) -> list[PGresult]:
-        """Return the results of the oldest unread batch. A statement that was skipped after a failure has one, too."""
-        batch, results = self._unread[0], list[PGresult]()
+        """Return the results of the oldest unread batch. A statement that was skipped after a
+        failure has one, too.
+        """
+        batch = self._unread[0]
+        results = list[PGresult]()
         while True:
             self._wait(self._pg.is_busy, select.POLLIN)
             result = self._pg.get_result()
@@ -300,7 +349,11 @@ class Wire:
             results.append(result)
         self._unread.pop(0)
         for name, result in zip(batch, results, strict=True):
-            if name[0] == _PREPARE and result.status != ExecStatus.COMMAND_OK and self._prepared is not None:
+            if (
+                name[0] == _PREPARE
+                and result.status != ExecStatus.COMMAND_OK
+                and self._prepared is not None
+            ):
                 self._prepared.discard(name[1:])
         return results
 
@@ -310,14 +363,17 @@ class Wire:
 
 
 class Pool:
-    """At most ``size`` connections, each made when it is needed; the one that was returned last is used next. Waiting
-    threads get one in the order of their arrival.
+    """At most ``size`` connections, each made when it is needed; the one that was returned last is
+    used next. Waiting threads get one in the order of their arrival.
 
-    An exception of a signal handler may come between any two steps, and must not lose a place: each step changes one
-    list, at once, and a place may be left twice. The connection of an interrupted step is closed.
+    An exception of a signal handler may come between any two steps, and must not lose a place: each
+    step changes one list, at once, and a place may be left twice. The connection of an interrupted
+    step is closed.
     """
 
-    def __init__(self, connect: Callable[[], Wire], size: int, *, server: str, wait_s: float) -> None:
+    def __init__(
+        self, connect: Callable[[], Wire], size: int, *, server: str, wait_s: float
+    ) -> None:
         self._connect = connect
         self._size = size
         self._server = server
@@ -331,8 +387,8 @@ class Pool:
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
-        """Give a connection for one transaction, which is rolled back if it is open at the end. A connection that still
-        works returns to the pool.
+        """Give a connection for one transaction, which is rolled back if it is open at the end. A
+        connection that still works returns to the pool.
 
         Raises ``StoreUnavailable`` where all are in use for too long, or none can be made.
         """
@@ -357,9 +413,12 @@ class Pool:
             self._idle.append(wire)
 
     def forget_idle(self) -> None:
-        """Close all connections that are not in use: one connection was found broken, so these may be broken too."""
+        """Close all connections that are not in use: one connection was found broken, so these may
+        be broken too.
+        """
         with self._mutex:
-            idle, self._idle = self._idle, []
+            idle = self._idle
+            self._idle = []
         for wire in idle:
             wire.close()
 
@@ -381,8 +440,9 @@ class Pool:
                 place.turn.get(timeout=self._wait_s)
             if place not in self._places[: self._size]:
                 raise StoreUnavailable(
-                    f"{self._server}: all {self._size} connections were in use for {time.monotonic() - began:.0f} s; "
-                    f"raise connections_max in the URL, or write from fewer threads",
+                    f"{self._server}: all {self._size} connections were in use for"
+                    f" {time.monotonic() - began:.0f} s; raise connections_max in the URL, or write"
+                    " from fewer threads",
                     kind="busy",
                 )
         with self._mutex:
@@ -419,7 +479,8 @@ class _Place:
         self.wire: Wire | None = None
 
 
-# -- parameters, in PostgreSQL's binary form ---------------------------------------------------------------------------
+# -- parameters, in PostgreSQL's binary form
+# ---------------------------------------------------------------------------
 
 Parameter = int | str | bytes | None
 """A parameter: bigint, text as bytes, boolean or bytea, or packed already."""

@@ -1,4 +1,6 @@
-"""The writes of one transaction: the promises of a recorder, as statements on an open transaction."""
+"""The writes of one transaction: the promises of a recorder, as statements on an open
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -31,16 +33,18 @@ _OF_APPLICATION: Final = b"application"
 class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. Its first question or statement begins it.
 
-    Transactions that ask for the same conversation by its id wait for one another, by an advisory lock that ends with
-    the transaction. So the conversation is at the commit still as it was read. The primary keys would refuse the second
-    writer anyway; with the lock it need not start again. Transactions on different conversations never wait for one
-    another.
+    Transactions that ask for the same conversation by its id wait for one another, by an advisory
+    lock that ends with the transaction. So the conversation is at the commit still as it was read.
+    The primary keys would refuse the second writer anyway; with the lock it need not start again.
+    Transactions on different conversations never wait for one another.
 
-    With ``is_numbered_first`` rows are sent with positions: another server than the one that counts may insert them.
+    With ``is_numbered_first`` rows are sent with positions: another server than the one that counts
+    may insert them.
 
-    With ``may_assume`` the transaction takes an expected conversation for the present one, and an idempotency key for
-    new. The server checks both in the same round trip, before it writes. If an assumption is wrong, the transaction
-    fails, ``assumes`` still holds, and all its results are invalid.
+    With ``may_assume`` the transaction takes an expected conversation for the present one, and an
+    idempotency key for new. The server checks both in the same round trip, before it writes. If an
+    assumption is wrong, the transaction fails, ``assumes`` still holds, and all its results are
+    invalid.
     """
 
     def __init__(
@@ -63,9 +67,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._locked: set[int] = set()
         """Keys of conversations that no other writer changes before this transaction ends."""
 
-    # -- what recorders promise ---------------------------------------------------------------------------------------
+    # -- what recorders promise
+    # ---------------------------------------------------------------------------------------
 
-    def conversation(self, name: str | int, expected: Conversation | None = None) -> Conversation | None:
+    def conversation(
+        self, name: str | int, expected: Conversation | None = None
+    ) -> Conversation | None:
         if isinstance(name, int):
             # Locked as if asked for by its id. The lock of a staged one orders its writers.
             if name not in self._locked and not self._lock_by_key(name):
@@ -73,7 +80,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             return super().conversation(name)
         was_numbered = self._number_asked is not None
         self._lock_on(_OF_CONVERSATION, utf8(name))
-        if expected is not None and self._may_assume and not was_numbered and _can_be_checked(expected):
+        if (
+            expected is not None
+            and self._may_assume
+            and not was_numbered
+            and _can_be_checked(expected)
+        ):
             self._take_for_granted(expected)
             return expected
         self._ask_for_number()
@@ -106,7 +118,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         return lambda: self._positions.of(first)
 
     def _place_first(self, key: int, size: int) -> None:
-        first_id, firsts = 0, []
+        first_id = 0
+        firsts = []
         for first, count in self._numbered().take_ranges(size, self._reserve):
             self._write("insert_publication", first, key, first_id, count)
             first_id += count
@@ -116,9 +129,12 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _delete_copies(self, key: int, limit: int) -> bool:
         return not self._lock_by_key(key) or super()._delete_copies(key, limit)
 
-    def recalled(self, key: int, start: str, limit: int, *, exactly: bool = False) -> Sequence[tuple[str, RecalledKey]]:
+    def recalled(
+        self, key: int, start: str, limit: int, *, exactly: bool = False
+    ) -> Sequence[tuple[str, RecalledKey]]:
         if exactly and self._unchecked:
-            # The conversation is as we left it. If the key exists, the writer that remembers it now is refused.
+            # The conversation is as we left it. If the key exists, the writer that remembers it now
+            # is refused.
             self._guessed_keys = True
             self._taken_for_new.add((key, start))
             return []
@@ -129,7 +145,13 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         super().remember(key, idempotency_key, recalled)
 
     def set_key(
-        self, key: int, salt: bytes, key_id: str | None, sealed_key: bytes | None, *, first: bool = False
+        self,
+        key: int,
+        salt: bytes,
+        key_id: str | None,
+        sealed_key: bytes | None,
+        *,
+        first: bool = False,
     ) -> None:
         if sealed_key is not None:
             self._seen_by("stands_key", key, sealed_key)
@@ -154,7 +176,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._write("insert_tracking", *row)
         self._seen_by("stands_tracking", *row)
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _take_for_granted(self, guess: Conversation) -> None:
         self._number_asked = self._wire.queue(
@@ -173,13 +196,15 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._locked.add(guess.key)
 
     def _check_turn(self, found: Conversation) -> None:
-        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number for another
-        conversation: its events would get positions before those. The transaction runs again with both locks from the
-        start.
+        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number
+        for another conversation: its events would get positions before those. The transaction runs
+        again with both locks from the start.
         """
         [(newest,)] = self.ask("newest_position", found.key)
         if newest is not None and self._positions.precede(newest):
-            raise TryAgain(f"{found.id!r} was written to since this transaction began for another conversation")
+            raise TryAgain(
+                f"{found.id!r} was written to since this transaction began for another conversation"
+            )
 
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
         first = self._numbered().of(0) if self._is_numbered_first else 0
@@ -197,8 +222,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._seen_by(OF_EVENTS, key, rows[-1].id, rows[-1].head, places[-1])
 
     def _lock_by_key(self, key: int) -> bool:
-        """Lock a conversation by its state at the time of the lock: a staged one may have been published before. Return
-        False if there is no such conversation.
+        """Lock a conversation by its state at the time of the lock: a staged one may have been
+        published before. Return False if there is no such conversation.
         """
         was_numbered = self._number_asked is not None
         locked: tuple[bytes, bytes] | None = None
@@ -207,7 +232,10 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             if not named:
                 return False
             [(name_bytes, is_visible)] = named
-            name = (_OF_CONVERSATION, name_bytes) if is_visible else (_OF_STAGING, bigint(key))
+            if is_visible:
+                name = (_OF_CONVERSATION, name_bytes)
+            else:
+                name = (_OF_STAGING, bigint(key))
             if name == locked:
                 break
             self._lock_on(*name)
@@ -231,7 +259,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
 
 
 def _can_be_checked(expected: Conversation) -> bool:
-    """Return whether the conversation ends with an event of its own, by which the server recognizes it. One that shares
-    its past is asked for: what becomes of its ancestors is not in its own row.
+    """Return whether the conversation ends with an event of its own, by which the server recognizes
+    it. One that shares its past is asked for: what becomes of its ancestors is not in its own row.
     """
     return expected.erasure is None and expected.parent is None and expected.version > 0

@@ -1,14 +1,15 @@
 """Write the log back into the file at the same time as commits, not within them.
 
-SQLite writes it back in the commit that makes it long, and the caller of that commit waits for it: a third of the time
-of large batches. Here a short-lived thread does it. Most of the work needs no lock: SQLite writes committed pages back
-while other connections commit and read (``PASSIVE``). But a log that is written all the time would never end, so the
-rest is written back under the write lock, and the next commit begins the log again (``RESTART``). The thread waits
-briefly for readers of the log.
+SQLite writes it back in the commit that makes it long, and the caller of that commit waits for it:
+a third of the time of large batches. Here a short-lived thread does it. Most of the work needs no
+lock: SQLite writes committed pages back while other connections commit and read (``PASSIVE``). But
+a log that is written all the time would never end, so the rest is written back under the write
+lock, and the next commit begins the log again (``RESTART``). The thread waits briefly for readers
+of the log.
 
-Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or fails; where the
-thread does not keep up, SQLite writes the log back in a commit, as it does without the thread. See
-docs/internals/decisions/0022-checkpoints-beside-commits.md.
+Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
+fails; where the thread does not keep up, SQLite writes the log back in a commit, as it does without
+the thread. See docs/internals/decisions/0022-checkpoints-beside-commits.md.
 """
 
 from __future__ import annotations
@@ -31,9 +32,13 @@ IN_COMMITS_AT: Final = 4_000
 
 
 class LogCheckpoints:
-    """The checkpoints of one file by one process. ``alone`` gives the connection that writes, under the write lock."""
+    """The checkpoints of one file by one process. ``alone`` gives the connection that writes, under
+    the write lock.
+    """
 
-    def __init__(self, file: StoreFile, alone: Callable[[], AbstractContextManager[sqlite3.Connection]]) -> None:
+    def __init__(
+        self, file: StoreFile, alone: Callable[[], AbstractContextManager[sqlite3.Connection]]
+    ) -> None:
         self._file = file
         self._alone = alone
         self._next_at = AT
@@ -41,21 +46,24 @@ class LogCheckpoints:
         self._turn = threading.Lock()
         """The lock of the one thread that is at work."""
         self.beside_commits = threading.Lock()
-        """The lock that is held while the log is written back without the write lock. Under that one, who takes it
-        waits until no checkpoint is in progress, and none begins.
+        """The lock that is held while the log is written back without the write lock. Under that
+        one, who takes it waits until no checkpoint is in progress, and none begins.
         """
 
     def look(self, pages: int) -> None:
-        """Have the log written back if it is long, and wait if it is too long. Call it after a commit, under the write
-        lock, with the number of pages in the log; below ``AT`` the log is not long.
+        """Have the log written back if it is long, and wait if it is too long. Call it after a
+        commit, under the write lock, with the number of pages in the log; below ``AT`` the log is
+        not long.
         """
         if self._stopped:
             return
         if pages >= self._next_at and not self._turn.locked():
-            with suppress(RuntimeError):  # there is no thread now: SQLite writes it back in a commit
+            # there is no thread now: SQLite writes it back in a commit
+            with suppress(RuntimeError):
                 threading.Thread(target=self._run, name=THREAD, daemon=False).start()
         elif pages >= IN_COMMITS_AT:
-            with self.beside_commits:  # as long as it is held, SQLite could not write back in a commit
+            # as long as it is held, SQLite could not write back in a commit
+            with self.beside_commits:
                 pass
 
     def stop(self, patience_s: float) -> bool:
@@ -76,7 +84,8 @@ class LogCheckpoints:
             if not self._stopped:
                 self._next_at = self._write_back()
         except (sqlite3.Error, OSError, *FAILURES):
-            # Who commits next meets the same trouble, if it lasts, and is told. The log is complete.
+            # Who commits next meets the same trouble, if it lasts, and is told. The log is
+            # complete.
             self._next_at += AT
         finally:
             self._turn.release()
@@ -88,4 +97,6 @@ class LogCheckpoints:
         if frames - done >= AT:  # a reader needs it, or another process is at it
             return int(frames) + AT
         with self._alone() as writer:
-            return AT if maintenance.written_back(writer, "RESTART") else int(frames) + AT
+            if maintenance.written_back(writer, "RESTART"):
+                return AT
+            return int(frames) + AT

@@ -14,13 +14,14 @@ from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
 from foldlog.eventstore.recorders.errors import Failure, MakeFailure, failure_of
 
 NOT_KNOWN: Final = (
-    "; whether this was written is not known: append it again with the same idempotency key, or read the conversation"
+    "; whether this was written is not known: append it again with the same idempotency key, or"
+    " read the conversation"
 )
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = (
-    f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read; or copy the file to a folder of this "
-    f"user, while no program has it open"
+    f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read; or copy the file"
+    " to a folder of this user, while no program has it open"
 )
 
 _TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=ro"
@@ -45,12 +46,18 @@ _OF_SQLITE: Final[dict[int, tuple[MakeFailure, str]]] = {
     ),
     sqlite3.SQLITE_PERM: (_DENIED, _FOLDER_TOO),
     **dict.fromkeys((sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL), (_BUSY, "try again")),
-    sqlite3.SQLITE_BUSY: (_BUSY, "a program other than foldlog holds the file; end it, then try again"),
+    sqlite3.SQLITE_BUSY: (
+        _BUSY,
+        "a program other than foldlog holds the file; end it, then try again",
+    ),
     sqlite3.SQLITE_CORRUPT: (StoreDamaged, _IS_DAMAGED),
     sqlite3.SQLITE_NOTADB: (
         StoreDamaged,
-        "choose another file; if this one was a store, its beginning is damaged: restore a backup, or recover it with "
-        "SQLite (docs/how-to/damaged.md), then run 'foldlog store copy --damaged'",
+        (
+            "choose another file; if this one was a store, its beginning is damaged: restore a"
+            " backup, or recover it with SQLite (docs/how-to/damaged.md), then run 'foldlog store"
+            " copy --damaged'"
+        ),
     ),
 }
 
@@ -65,13 +72,18 @@ _OF_RECORDERS: Final = __name__.rpartition(".")[0].rpartition(".")[0] + "."
 
 
 def translate(error: BaseException, doing: str, outcome: str = "") -> BaseException:
-    """Return our error for one of SQLite or the system, which is its cause; return any other as it is."""
+    """Return our error for one of SQLite or the system, which is its cause; return any other as it
+    is.
+    """
     if isinstance(error, OSError):
         problem = error.strerror or str(error)
         failure, advice = _OF_SYSTEM.get(error.errno or 0, (_DISK_FAILED, ""))
-    elif isinstance(error, UnicodeDecodeError):  # sqlite3 cannot decode a message that quotes damaged bytes
+    elif isinstance(
+        error, UnicodeDecodeError
+    ):  # sqlite3 cannot decode a message that quotes damaged bytes
         problem = "a column of text holds bytes that are not text"
-        failure, advice = StoreDamaged, _IS_DAMAGED
+        failure = StoreDamaged
+        advice = _IS_DAMAGED
     elif isinstance(error, sqlite3.Error):
         problem = str(error)
         exactly = getattr(error, "sqlite_errorcode", 0)
@@ -87,8 +99,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate the errors of our own statements. Other errors inside the block, such as those of a signal handler or
-    of the caller of a read transaction, are raised unchanged.
+    """Translate the errors of our own statements. Other errors inside the block, such as those of a
+    signal handler or of the caller of a read transaction, are raised unchanged.
     """
     try:
         yield
@@ -104,8 +116,8 @@ def raise_translated(error: BaseException, doing: str) -> None:
 
 
 def is_ours(error: BaseException) -> bool:
-    """Return whether foldlog's code raised this error of SQLite or the system, and not code that it called, such as a
-    guard, or a signal handler that interrupted it.
+    """Return whether foldlog's code raised this error of SQLite or the system, and not code that it
+    called, such as a guard, or a signal handler that interrupted it.
 
     The traceback tells: the last frame outside of Python's own library called SQLite or the system.
     """
@@ -113,7 +125,8 @@ def is_ours(error: BaseException) -> bool:
         return False
     if isinstance(error, OSError) and error.errno is None:
         return False  # made by a program, such as a timeout
-    module, frame = "", error.__traceback__
+    module = ""
+    frame = error.__traceback__
     while frame is not None:
         name = str(frame.tb_frame.f_globals.get("__name__"))
         if name.partition(".")[0] not in sys.stdlib_module_names:
@@ -128,7 +141,9 @@ def is_full(error: BaseException) -> bool:
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Return whether reading, writing or syncing failed; in a commit, maybe after the commit was written."""
+    """Return whether reading, writing or syncing failed; in a commit, maybe after the commit was
+    written.
+    """
     return _code(error) == sqlite3.SQLITE_IOERR
 
 

@@ -1,10 +1,11 @@
 """Copy, rewrite and check the file as a whole.
 
-A copy does not know which positions its store gave later. If it replaces its store, or is used beside it, it must not
-give these positions again: a follower that has passed them would miss the new events. So a file records its own inode.
-The first writer to a file with another inode begins an *epoch*, above every position that the other file can have given
-until then: at the present time in microseconds, since no store records a million events a second for long, and where
-the clock is wrong, at least 2^32 above the last position.
+A copy does not know which positions its store gave later. If it replaces its store, or is used
+beside it, it must not give these positions again: a follower that has passed them would miss the
+new events. So a file records its own inode. The first writer to a file with another inode begins an
+*epoch*, above every position that the other file can have given until then: at the present time in
+microseconds, since no store records a million events a second for long, and where the clock is
+wrong, at least 2^32 above the last position.
 """
 
 from __future__ import annotations
@@ -27,22 +28,25 @@ _PAGES: Final = 1_024
 
 
 def copy(reader: sqlite3.Connection, path: str, on_progress: Callable[[int, int], object]) -> None:
-    """Copy what ``reader`` sees in its transaction to a new file, which is complete without a log beside it.
+    """Copy what ``reader`` sees in its transaction to a new file, which is complete without a log
+    beside it.
 
-    The transaction keeps showing one moment, so writers need not wait, and the copy never has to start again.
+    The transaction keeps showing one moment, so writers need not wait, and the copy never has to
+    start again.
     """
     with closing(sqlite3.connect(path, isolation_level=None)) as target:
         reader.backup(target, pages=_PAGES, progress=lambda _, left, of: on_progress(of - left, of))
         target.execute("PRAGMA journal_mode = DELETE")
         with suppress(sqlite3.DatabaseError):  # a damaged store is copied as it is, and verified
-            # Its first writer begins an epoch, even if it gets the inode of its store. What is unfinished stays there.
+            # Its first writer begins an epoch, even if it gets the inode of its store. What is
+            # unfinished stays there.
             target.execute(SQL["finish_all"])
             target.execute(SQL["set_file"], (_A_COPY,))
 
 
 def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int | None:
-    """Begin an epoch in a file that names another inode than its own, and return the last position before it; else
-    None. Call it within a write transaction.
+    """Begin an epoch in a file that names another inode than its own, and return the last position
+    before it; else None. Call it within a write transaction.
     """
     execute = connection.execute
     found = execute(SQL["file"]).fetchone()
@@ -58,16 +62,19 @@ def begin_epoch_where_copied(connection: sqlite3.Connection, inode: int) -> int 
 
 
 def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
-    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, for ``empty_log``."""
+    """Rewrite the file without the bytes of deleted rows. Return the mark of pending bytes, for
+    ``empty_log``.
+    """
     pending: tuple[bytes] | None = writer.execute(SQL["bytes_pending"]).fetchone()
     writer.execute("VACUUM")
     return pending
 
 
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
-    """Write the log back and truncate it: a file that was rewritten gets its new size, and the copies of deleted rows
-    in the log are gone. ``pending`` is the mark of the bytes that are then gone from file and log; it stays where rows
-    were deleted since. Return False while a reader needs the log.
+    """Write the log back and truncate it: a file that was rewritten gets its new size, and the
+    copies of deleted rows in the log are gone. ``pending`` is the mark of the bytes that are then
+    gone from file and log; it stays where rows were deleted since. Return False while a reader
+    needs the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False
@@ -78,14 +85,17 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Write the log back as far as readers and writers allow. Return its pages, and those that were written back."""
+    """Write the log back as far as readers and writers allow. Return its pages, and those that were
+    written back.
+    """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done
 
 
 def written_back(writer: sqlite3.Connection, mode: str) -> bool:
-    """Write the log back to its end: after ``RESTART`` the next commit begins it again, ``TRUNCATE`` empties it. Wait
-    for readers only a moment: no other connection can write until then. Return False while a reader needs the log.
+    """Write the log back to its end: after ``RESTART`` the next commit begins it again,
+    ``TRUNCATE`` empties it. Wait for readers only a moment: no other connection can write until
+    then. Return False while a reader needs the log.
     """
     with waiting_at_most(writer, _PATIENCE_S):
         busy, _, _ = writer.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
@@ -104,11 +114,15 @@ def waiting_at_most(connection: sqlite3.Connection, seconds: float) -> Iterator[
 
 
 def findings(reader: sqlite3.Connection) -> Iterator[str]:
-    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost: the whole file."""
+    """Yield the problems that SQLite finds in the file, and rows without a conversation. Cost: the
+    whole file.
+    """
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
-    yield from missing_indices("sqlite", {name.decode() for (name,) in reader.execute(SQL["indices"])})
+    yield from missing_indices(
+        "sqlite", {name.decode() for (name,) in reader.execute(SQL["indices"])}
+    )
     for key, count in reader.execute(SQL["rows_without_conversation"]):
         yield f"{count} events are of conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
@@ -117,15 +131,22 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (
-            f"the lists of conversations by attribute and activity contradict the events of {otherwise} conversations; "
-            f"the events are not concerned, and a copy of the store has right lists (see 'foldlog store copy --help')"
+            "the lists of conversations by attribute and activity contradict the events of"
+            f" {otherwise} conversations; the events are not concerned, and a copy of the store has"
+            " right lists (see 'foldlog store copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
-        yield f"conversation {hidden!r} is hidden, as if it were still being imported, but it was visible before"
+        yield (
+            f"conversation {hidden!r} is hidden, as if it were still being imported, but it was"
+            " visible before"
+        )
     for name, count in reader.execute(SQL["without_position"]):
         unplaced = str(name, "utf-8", "replace")
-        yield f"{count} events of conversation {unplaced!r} have no position, so no follower meets them"
+        yield (
+            f"{count} events of conversation {unplaced!r} have no position, so no follower meets"
+            " them"
+        )
     given, found, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()
     if type(given) is not int or not is_a_number:
         yield "the number of recorded events cannot be read"

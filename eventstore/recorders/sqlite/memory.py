@@ -1,4 +1,5 @@
-"""A store in memory, for tests and short-lived histories: a SQLite database without a file, gone when it is closed.
+"""A store in memory, for tests and short-lived histories: a SQLite database without a file, gone
+when it is closed.
 
 Why it has no tables of its own: docs/internals/decisions/0091-memory-is-sqlite.md.
 """
@@ -28,7 +29,9 @@ _NAME = "memory:"
 
 
 class MemoryRecorder(Recorder):
-    """A recorder on one connection, with one lock for all: a reader sees the store as it is while it holds the lock."""
+    """A recorder on one connection, with one lock for all: a reader sees the store as it is while
+    it holds the lock.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -39,7 +42,9 @@ class MemoryRecorder(Recorder):
         self._commits = 0
 
     @makes_pending
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
         writer = outside(self._uuid, _NAME)
         committed = False
         try:
@@ -70,14 +75,20 @@ class MemoryRecorder(Recorder):
                 raise translate(error, f"write to {_NAME}", NOTHING_WRITTEN) from error
             raise
 
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> Sequence[Outcome[T]]:
+    def transact_all(
+        self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
+    ) -> Sequence[Outcome[T]]:
         outside(self._uuid, _NAME)
         return super().transact_all(works)
 
     def set_next_key(self, key: int) -> None:
-        """Give this key to the next conversation that begins, for a copy of one in another store."""
+        """Give this key to the next conversation that begins, for a copy of one in another
+        store.
+        """
         with self._lock:
-            self._open().execute("INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,))
+            self._open().execute(
+                "INSERT INTO sqlite_sequence (name, seq) VALUES ('conversations', ?)", (key - 1,)
+            )
 
     def _roll_back(self, connection: sqlite3.Connection) -> None:
         self._transaction.forget()  # also where SQLite has rolled it back itself
@@ -100,7 +111,9 @@ class MemoryRecorder(Recorder):
     @property
     def left(self) -> Any:
         with self._lock:
-            return None if self._open().in_transaction else self._transaction.left
+            if self._open().in_transaction:
+                return None
+            return self._transaction.left
 
     def compact(self, patience_s: float, on_progress: object = None) -> bool:
         return True  # no bytes are on a disk
@@ -120,13 +133,18 @@ class MemoryRecorder(Recorder):
 
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
-            raise StoreUnusable("this store in memory was closed, and its histories are gone with it", kind="closed")
+            raise StoreUnusable(
+                "this store in memory was closed, and its histories are gone with it", kind="closed"
+            )
         return self._connection
 
 
 class _MemoryReader(SQLiteReader):
     def value(self, name: str) -> str:
-        return "" if name == "bytes_pending" else super().value(name)  # none is on a disk
+        # none is on a disk
+        if name == "bytes_pending":
+            return ""
+        return super().value(name)
 
 
 def _connect() -> sqlite3.Connection:

@@ -1,8 +1,9 @@
 """Close connections before a process forks: SQLite must not be used across a fork.
 
-A forked child relies on locks that only its parent holds. The parent, which takes itself for the last one to close,
-would then remove the write-ahead log that the child uses, with the events that the child acknowledged. So every
-connection is closed before a fork, and parent and child open new ones when they need them.
+A forked child relies on locks that only its parent holds. The parent, which takes itself for the
+last one to close, would then remove the write-ahead log that the child uses, with the events that
+the child acknowledged. So every connection is closed before a fork, and parent and child open new
+ones when they need them.
 """
 
 from __future__ import annotations
@@ -22,13 +23,17 @@ class Forkable(Protocol):
     """An object with connections to a file."""
 
     def rest(self, patience_s: float) -> bool:
-        """Close all connections and open none until ``resume``. Return False if some stay in use."""
+        """Close all connections and open none until ``resume``. Return False if some stay in
+        use.
+        """
 
     def resume(self) -> None:
         """Open connections again in the parent after the fork."""
 
     def renew_in_child(self, *, inherited: bool) -> None:
-        """Begin again in the child. ``inherited``: connections were in use at the fork, so it must not use the file."""
+        """Begin again in the child. ``inherited``: connections were in use at the fork, so it must
+        not use the file.
+        """
 
 
 _watched: weakref.WeakSet[Forkable] = weakref.WeakSet()
@@ -42,16 +47,20 @@ def watch(forkable: Forkable) -> None:
 
 
 def refuse(path: str) -> None:
-    """Have this process never open a file: connections of its parent's threads are left half open."""
+    """Have this process never open a file: connections of its parent's threads are left half
+    open.
+    """
     _inherited.add(identity(path))
 
 
 def check_not_inherited(path: str) -> None:
-    """Raise ``StoreUnusable`` in a child that was forked while a thread of its parent used this file."""
+    """Raise ``StoreUnusable`` in a child that was forked while a thread of its parent used this
+    file.
+    """
     if _inherited and () != identity(path) in _inherited:
         raise StoreUnusable(
-            f"{path} was in use in another thread when this process was forked, and cannot be used safely here; "
-            f"fork while nothing is read or written, or start processes by 'spawn'",
+            f"{path} was in use in another thread when this process was forked, and cannot be used"
+            " safely here; fork while nothing is read or written, or start processes by 'spawn'",
             kind="closed",
         )
 
@@ -74,11 +83,15 @@ def _after_in_child() -> None:
 
 
 def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
-    """Return inode and device of a file, the same for every path and descriptor; nothing where it is not there."""
+    """Return inode and device of a file, the same for every path and descriptor; nothing where it
+    is not there.
+    """
     with suppress(OSError):
         status = os.stat(path)
         return status.st_ino, status.st_dev
     return ()
 
 
-os.register_at_fork(before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child)
+os.register_at_fork(
+    before=_before, after_in_parent=_after_in_parent, after_in_child=_after_in_child
+)

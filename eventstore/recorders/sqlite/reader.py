@@ -24,7 +24,9 @@ _POSITIONS: Final = range(2**62)
 
 
 class SQLiteReader(Reader):
-    """The questions that one transaction can ask. Each one walks an index to the rows that it returns."""
+    """The questions that one transaction can ask. Each one walks an index to the rows that it
+    returns.
+    """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._execute = connection.execute
@@ -36,7 +38,9 @@ class SQLiteReader(Reader):
         return json_text(values)
 
     def value(self, name: str) -> str:
-        return str(self._last_position()) if name == "last_position" else super().value(name)
+        if name == "last_position":
+            return str(self._last_position())
+        return super().value(name)
 
     def flagged_rows(self, key: int, intervals: Sequence[tuple[int, ...]]) -> Sequence[Row]:
         number = len(intervals)
@@ -63,18 +67,23 @@ def as_bound(parameters: Sequence[Any]) -> list[Any]:
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a damaged file."""
+    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a
+    damaged file.
+    """
     found = answer.fetchone()
     if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:
         raise StoreDamaged(
-            "the positions of events are damaged; run 'foldlog store verify', then 'foldlog store copy --damaged'"
+            "the positions of events are damaged; run 'foldlog store verify', then 'foldlog store"
+            " copy --damaged'"
         )
     return int(found[0])
 
 
 @cache
 def _flagged_rows(intervals: int) -> str:
-    """Return the question for this number of intervals. There are few such questions, and each stays prepared."""
+    """Return the question for this number of intervals. There are few such questions, and each
+    stays prepared.
+    """
     few = f"VALUES {', '.join(['(?, ?, ?)'] * intervals)}"
     return SQL["flagged_rows"].format(intervals=few if intervals <= _FEW else SQL["many_intervals"])
 

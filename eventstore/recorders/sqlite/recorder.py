@@ -1,4 +1,6 @@
-"""The recorder on a SQLite file: group commit, connections for readers, forks of the process, and closing."""
+"""The recorder on a SQLite file: group commit, connections for readers, forks of the process, and
+closing.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,13 @@ from typing import Any, TypeVar
 
 from foldlog._telemetry import tell
 from foldlog.eventstore.errors import EventsNotMade, StoreUnavailable, StoreUnusable
-from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder, Transaction, makes_pending
+from foldlog.eventstore.recorders.base import (
+    PATIENCE_S,
+    Reader,
+    Recorder,
+    Transaction,
+    makes_pending,
+)
 from foldlog.eventstore.recorders.errors import FAILURES
 from foldlog.eventstore.recorders.group_commit import INSIDE, CommitQueue, Job, outside
 from foldlog.eventstore.recorders.sqlite import maintenance, process_forks, schema
@@ -30,14 +38,18 @@ T = TypeVar("T")
 _RETRY_S = 0.05
 _POLL_S = 0.001
 
-_TO_WRITE = "to write, open it as a user who may write the file and its folder, without ?mode=ro at the end of its URL"
+_TO_WRITE = (
+    "to write, open it as a user who may write the file and its folder, without ?mode=ro at the end"
+    " of its URL"
+)
 
 
 class ReaderPool:
-    """Connections for readers. One thread at a time uses a connection, which is kept for the next reader.
+    """Connections for readers. One thread at a time uses a connection, which is kept for the next
+    reader.
 
-    A signal handler may read while its thread is anywhere in here. So there is no lock: each step changes one list or
-    set, at once.
+    A signal handler may read while its thread is anywhere in here. So there is no lock: each step
+    changes one list or set, at once.
     """
 
     def __init__(self, file: StoreFile) -> None:
@@ -48,9 +60,12 @@ class ReaderPool:
         self._closed = False
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
-        """Give a connection to one thread. The caller must call ``give_back``, also where this raises."""
+        """Give a connection to one thread. The caller must call ``give_back``, also where this
+        raises.
+        """
         self._uses.add(use)
-        while self._resting:  # looked at after the use is noted: ``rest`` sees the one or we see the other
+        # looked at after the use is noted: ``rest`` sees the one or we see the other
+        while self._resting:
             self._uses.discard(use)
             time.sleep(_POLL_S)
             self._uses.add(use)
@@ -65,7 +80,8 @@ class ReaderPool:
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
         """Keep the connection of a use for the next, if it is ``sound``."""
         try:
-            connection, use.connection = use.connection, None
+            connection = use.connection
+            use.connection = None
             if connection is None:
                 pass
             elif sound and not connection.in_transaction:
@@ -83,7 +99,9 @@ class ReaderPool:
         self._close_idle()
 
     def rest(self, patience_s: float) -> bool:
-        """Close every connection and open none until ``resume``. Return False if some stay in use for that time."""
+        """Close every connection and open none until ``resume``. Return False if some stay in use
+        for that time.
+        """
         self._resting = True
         until = time.monotonic() + patience_s
         while self._uses and time.monotonic() < until:
@@ -101,8 +119,9 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction: what it reads is of one moment. It is a class because every read enters
-    one: a context manager made of a generator executes four times as many bytecodes.
+    """A reader's connection in a transaction: what it reads is of one moment. It is a class because
+    every read enters one: a context manager made of a generator executes four times as many
+    bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -126,7 +145,10 @@ class ReadConnection:
         return connection
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
     ) -> None:
         self._end(error)
 
@@ -148,13 +170,14 @@ class ReadConnection:
 class SQLiteRecorder(Recorder):
     """A recorder on a SQLite file.
 
-    ``create`` makes the file, with mode 0600, if it does not exist. ``writable=False`` only reads an existing file.
-    ``patience_s`` is how long a call waits for writers of other processes and threads. ``durable``: a write is on
-    disk when ``transact`` returns (``synchronous=FULL``); otherwise a power cut may lose the newest commits, each as a
-    whole.
+    ``create`` makes the file, with mode 0600, if it does not exist. ``writable=False`` only reads
+    an existing file. ``patience_s`` is how long a call waits for writers of other processes and
+    threads. ``durable``: a write is on disk when ``transact`` returns (``synchronous=FULL``);
+    otherwise a power cut may lose the newest commits, each as a whole.
 
-    Raises ``StoreUnavailable`` where the file cannot be opened, and ``StoreUnusable`` if it is not a store of ours or
-    is of a newer schema. After an error of the disk the next call opens the file again.
+    Raises ``StoreUnavailable`` where the file cannot be opened, and ``StoreUnusable`` if it is not
+    a store of ours or is of a newer schema. After an error of the disk the next call opens the file
+    again.
     """
 
     _poller: sqlite3.Connection | None
@@ -184,7 +207,9 @@ class SQLiteRecorder(Recorder):
             raise
         process_forks.watch(self)
 
-    def transact(self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False) -> T:
+    def transact(
+        self, work: Callable[[Transaction], T], *, any_thread: bool = False, at_once: bool = False
+    ) -> T:
         if not self.writable:
             self._check_writable()
         while True:
@@ -193,7 +218,9 @@ class SQLiteRecorder(Recorder):
             except EventsNotMade as pending:
                 self.make(pending)
 
-    def transact_all(self, works: Sequence[tuple[Callable[[Transaction], T], bool]]) -> list[Outcome[T]]:
+    def transact_all(
+        self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
+    ) -> list[Outcome[T]]:
         self._check_writable()
         return self._queue.run_all(works)
 
@@ -222,7 +249,9 @@ class SQLiteRecorder(Recorder):
         try:
             self._file.check()
             return self._writing.left
-        except BaseException as error:  # as ``translated``, without a generator for what is asked often
+        except (
+            BaseException
+        ) as error:  # as ``translated``, without a generator for what is asked often
             raise_translated(error, f"read {self._path}")
             raise
 
@@ -236,18 +265,20 @@ class SQLiteRecorder(Recorder):
             except sqlite3.Error:
                 self._close_poller()
                 raise
-            # Each connection counts for itself: a new one must not come to a number that an earlier one has told.
+            # Each connection counts for itself: a new one must not come to a number that an earlier
+            # one has told.
             return (self._pollers << 32) + int(counted)
 
-    # -- the file as a whole ------------------------------------------------------------------------------------------
+    # -- the file as a whole
+    # ------------------------------------------------------------------------------------------
 
     def check(self) -> Iterator[str]:
         with ReadConnection(self._readers, "check") as connection:
             yield from maintenance.findings(connection)
 
     def copy_to(self, path: str, on_progress: Callable[[int, int], object]) -> SQLiteRecorder:
-        """Write the newest state to a new file while the store is used, and return a recorder that reads the copy.
-        ``on_progress(done, of)`` counts pages.
+        """Write the newest state to a new file while the store is used, and return a recorder that
+        reads the copy. ``on_progress(done, of)`` counts pages.
         """
         with ReadConnection(self._readers, f"copy to {path} from") as connection:
             maintenance.copy(connection, path, on_progress)
@@ -264,8 +295,8 @@ class SQLiteRecorder(Recorder):
                         return True
                 if time.monotonic() >= until:
                     raise StoreUnavailable(
-                        f"{self._path} is rewritten, but the deleted bytes are still in the files, because a reader "
-                        f"that was opened before is still open",
+                        f"{self._path} is rewritten, but the deleted bytes are still in the files,"
+                        " because a reader that was opened before is still open",
                         kind="read",
                     )
                 time.sleep(_RETRY_S)
@@ -273,12 +304,17 @@ class SQLiteRecorder(Recorder):
     def close(self) -> None:
         """Wait for a running transaction, then close every connection. Later calls are refused.
 
-        Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if another thread's write
-        does not end within the patience; the recorder then closes when that write ends. Logs where events are left in
-        the log of a file that was moved or replaced: another program may have opened its new name.
+        Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if
+        another thread's write does not end within the patience; the recorder then closes when that
+        write ends. Logs where events are left in the log of a file that was moved or replaced:
+        another program may have opened its new name.
         """
         outside(self._path, self._path)
-        is_our_log = () != process_forks.identity(self._file.index) == process_forks.identity(f"{self._path}-shm")
+        is_our_log = (
+            ()
+            != process_forks.identity(self._file.index)
+            == process_forks.identity(f"{self._path}-shm")
+        )
         self._file.close()
         self._checkpoints.stop(self._patience_s)
         self._close_poller()
@@ -290,10 +326,14 @@ class SQLiteRecorder(Recorder):
             if is_our_log:
                 check_not_moved(self._path)
                 self._file.check()
-        except (*FAILURES, OSError) as problem:  # logged: an error would take the place of one of the caller
+        except (
+            *FAILURES,
+            OSError,
+        ) as problem:  # logged: an error would take the place of one of the caller
             tell("foldlog.store.moved", problem=str(problem))
 
-    # -- a fork -------------------------------------------------------------------------------------------------------
+    # -- a fork
+    # ----------------------------------------------------------------------------------------------
 
     def rest(self, patience_s: float) -> bool:
         rested = self._checkpoints.stop(patience_s)  # first: it takes the write lock
@@ -308,7 +348,9 @@ class SQLiteRecorder(Recorder):
 
     def resume(self) -> None:
         self._readers.resume()
-        job, self._no_writers = self._no_writers, None  # first: another thread that forks may lead next
+        # first: another thread that forks may lead next
+        job = self._no_writers
+        self._no_writers = None
         if job is not None:
             self._queue.end_alone(job)
         self._checkpoints.go_on()
@@ -318,11 +360,13 @@ class SQLiteRecorder(Recorder):
             process_forks.refuse(self._path)
             self._file.close("it was in use in another thread when this process was forked")
         self._lock.renew_in_child()
-        # The parent's are kept: other threads may have been inside of them, and no finalizer must wait for these.
+        # The parent's are kept: other threads may have been inside of them, and no finalizer must
+        # wait for these.
         self._of_parent = self._queue, self._writing, self._readers, self._checkpoints
         self._begin()
 
-    # -- opening and closing ------------------------------------------------------------------------------------------
+    # -- opening and closing
+    # ------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         """Make what belongs to one process: queue, connections and their locks."""
@@ -332,9 +376,14 @@ class SQLiteRecorder(Recorder):
         self._readers = ReaderPool(self._file)
         self._checkpoints = LogCheckpoints(self._file, self._alone)
         self._writing = SQLiteWriting(
-            self._file, self._lock, self._checkpoints, lambda transaction, last: self.on_copy(transaction, last)
+            self._file,
+            self._lock,
+            self._checkpoints,
+            lambda transaction, last: self.on_copy(transaction, last),
         )
-        self._queue = CommitQueue(self._writing, database=self._path, name=self._path, patience_s=self._patience_s)
+        self._queue = CommitQueue(
+            self._writing, database=self._path, name=self._path, patience_s=self._patience_s
+        )
 
     def _open(self, create: bool) -> None:
         has_content = self._file.has_content()
@@ -344,10 +393,12 @@ class SQLiteRecorder(Recorder):
             finish_replacing(self._path)
         if has_content is False and not create:
             raise StoreUnusable(
-                f"{self._path} is an empty file, not a store; restore a backup, or begin with 'foldlog import PATH'",
+                f"{self._path} is an empty file, not a store; restore a backup, or begin with"
+                " 'foldlog import PATH'",
                 kind="foreign",
             )
-        look = self._look() if has_content else None  # first: no file is made beside what is not a store
+        # first: no file is made beside what is not a store
+        look = self._look() if has_content else None
         if self.writable:
             if create and not has_content:
                 self._file.make()
@@ -356,14 +407,18 @@ class SQLiteRecorder(Recorder):
         if is_current and (has_log or not self.writable):
             return
         if not self.writable:
-            raise StoreUnusable(f"{self._path} is empty or of an older schema; {_TO_WRITE}, once", kind="schema")
+            raise StoreUnusable(
+                f"{self._path} is empty or of an older schema; {_TO_WRITE}, once", kind="schema"
+            )
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
         with ReadConnection(self._readers, "open"):
             pass  # it opens the log that was made just now, while it has its name
 
     def _look(self) -> tuple[bool, bool]:
-        """Return whether the file has the newest schema, and whether it has a log. It may be empty."""
+        """Return whether the file has the newest schema, and whether it has a log. It may be
+        empty.
+        """
         with ReadConnection(self._readers, "open") as connection:
             is_current = schema.checked_number(connection, self._path) == schema.NEWEST
         return is_current, os.path.exists(f"{self._path}-wal")
@@ -387,7 +442,9 @@ class SQLiteRecorder(Recorder):
     def _check_writable(self) -> None:
         if not self.writable:
             self._file.check_open()
-            raise StoreUnusable(f"{self._path} is open for reading only; {_TO_WRITE}", kind="read_only")
+            raise StoreUnusable(
+                f"{self._path} is open for reading only; {_TO_WRITE}", kind="read_only"
+            )
 
     def _close_poller(self) -> None:
         with self._polling:

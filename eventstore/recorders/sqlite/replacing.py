@@ -1,10 +1,11 @@
 """Put another file in the place of a store's file, or remove it, while processes may have it open.
 
-These processes find that their file no longer has its name, and write nothing more. The order of the steps matters,
-because the process may be killed between two of them. The old log must never lie beside the new file; but it must lie
-beside the old file for as long as that file has the name. So the old file and its log first get a second name: no store
-opens a file with two names. Then the log is removed, then the new file takes the name. A process that opens the store
-after a kill in between finds the second name, with the new file beside it, and takes the other steps.
+These processes find that their file no longer has its name, and write nothing more. The order of
+the steps matters, because the process may be killed between two of them. The old log must never lie
+beside the new file; but it must lie beside the old file for as long as that file has the name. So
+the old file and its log first get a second name: no store opens a file with two names. Then the log
+is removed, then the new file takes the name. A process that opens the store after a kill in between
+finds the second name, with the new file beside it, and takes the other steps.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ NEW = ".new"
 
 
 def check_replaceable(path: str) -> None:
-    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. A store may be damaged, empty or gone."""
+    """Raise ``StoreUnusable`` if the file at ``path`` is of another program. A store may be
+    damaged, empty or gone.
+    """
     if not os.path.exists(path) or os.path.getsize(path) == 0:
         return
     try:
@@ -43,18 +46,19 @@ def check_replaceable(path: str) -> None:
         is_ours = getattr(error, "sqlite_errorcode", None) != sqlite3.SQLITE_NOTADB
     if not is_ours:
         raise StoreUnusable(
-            f"{path} is not a foldlog store, so it was not replaced; move it away, or choose another name",
+            f"{path} is not a foldlog store, so it was not replaced; move it away, or choose"
+            " another name",
             kind="foreign",
         )
 
 
 def replace(path: str, new: str, kept: str) -> str | None:
-    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep the former file,
-    with its log, as ``kept``. Return the name of the former file, or the name of its log if there was only a log; None
-    if there was neither. Raises ``OSError``.
+    """Put ``new``, a complete file in the same folder, in the place of the store at ``path``. Keep
+    the former file, with its log, as ``kept``. Return the name of the former file, or the name of
+    its log if there was only a log; None if there was neither. Raises ``OSError``.
 
-    During the replacement no append of a process that has the store open is acknowledged. Nothing is done where another
-    process has done all of it.
+    During the replacement no append of a process that has the store open is acknowledged. Nothing
+    is done where another process has done all of it.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
@@ -69,7 +73,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
                 os.chown(new, folder.stat().st_uid, folder.stat().st_gid)
         for suffix in _BESIDE:
             with suppress(FileNotFoundError):
-                if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):  # readers make empty logs
+                # readers make empty logs
+                if suffix != "-shm" and os.path.getsize(f"{file.path}{suffix}"):
                     _give_name(f"{file.path}{suffix}", f"{kept}{suffix}")
                 os.unlink(f"{file.path}{suffix}")
         sync(folder)
@@ -80,20 +85,24 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
-    """Take the steps that a killed ``replace`` left, where the store's file has its second name from it."""
+    """Take the steps that a killed ``replace`` left, where the store's file has its second name
+    from it.
+    """
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
             replace(path, f"{kept}{NEW}", kept)
 
 
 def names_of_former(path: str) -> list[str]:
-    """Return the names of the files whose place others took, and of new ones that are not in their place."""
+    """Return the names of the files whose place others took, and of new ones that are not in their
+    place.
+    """
     return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 
 def remove_empty(path: str) -> None:
-    """Remove the store at ``path``, its log and its lock file. It stays if it has a conversation or an unfinished
-    import, or if a program has it open.
+    """Remove the store at ``path``, its log and its lock file. It stays if it has a conversation or
+    an unfinished import, or if a program has it open.
     """
     file = StoreFile(path)
     with _alone_in(file) as connection:
@@ -101,7 +110,8 @@ def remove_empty(path: str) -> None:
             return
         connection.rollback()
         connection.release()
-        with suppress(sqlite3.OperationalError):  # another program has it open, so SQLite keeps the log
+        # another program has it open, so SQLite keeps the log
+        with suppress(sqlite3.OperationalError):
             connection.execute("PRAGMA journal_mode = DELETE")
             for suffix in (*_BESIDE, "", "-queue"):
                 Path(f"{file.path}{suffix}").unlink(missing_ok=True)
@@ -109,8 +119,9 @@ def remove_empty(path: str) -> None:
 
 @contextmanager
 def _alone_in(file: StoreFile) -> Iterator[Connection | None]:
-    """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as much of the log into
-    the file as possible. Yield the connection, or None without SQLite's lock: a damaged or half replaced file has none.
+    """Hold the write lock and SQLite's own lock, so that other programs do not write, and write as
+    much of the log into the file as possible. Yield the connection, or None without SQLite's lock:
+    a damaged or half replaced file has none.
     """
     with closing(WriteLock(file.path, PATIENCE_S)) as lock:
         lock.take(time.monotonic() + PATIENCE_S)
@@ -144,11 +155,14 @@ def sync(path: Path | str) -> None:
         os.close(opened)
 
 
-# -- new files, under random names -------------------------------------------------------------------------------------
+# -- new files, under random names
+# -------------------------------------------------------------------------------------
 
 PART = ".part"
 _NAME_MAX = 100
-"""A temporary name begins with this many characters of the final name: a name has at most 255 bytes."""
+"""A temporary name begins with this many characters of the final name: a name has at most 255
+bytes.
+"""
 
 
 def new_beside(path: Path) -> Path:
@@ -165,20 +179,25 @@ def new_beside(path: Path) -> Path:
 def made_beside(path: Path) -> tuple[int, str]:
     """Make and open an empty file of mode 0600 with a random name in the folder of ``path``."""
     try:
-        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)  # of mode 0600
+        # of mode 0600
+        return tempfile.mkstemp(prefix=f"{path.name[:_NAME_MAX]}.", suffix=PART, dir=path.parent)
     except OSError as error:
         error.filename = str(path)  # the caller knows no other name
         raise
 
 
 def parts_beside(path: Path) -> list[str]:
-    """Return the names of the files that ``made_beside`` made for this path and that are still there."""
+    """Return the names of the files that ``made_beside`` made for this path and that are still
+    there.
+    """
     return glob.glob(f"{glob.escape(str(path.parent / path.name[:_NAME_MAX]))}.????????{PART}")
 
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Lock a file while it is written. A crash frees the lock: then ``is_abandoned`` finds the file."""
+    """Lock a file while it is written. A crash frees the lock: then ``is_abandoned`` finds the
+    file.
+    """
     with open(path, "rb") as opened:
         fcntl.flock(opened, fcntl.LOCK_EX)
         yield

@@ -14,7 +14,9 @@ NEWEST: Final = max(migrations("sqlite"))
 
 
 def check_unchanged(connection: sqlite3.Connection, path: str) -> None:
-    """Check within a transaction that no newer version has migrated the file since it was opened. Takes under 1 µs."""
+    """Check within a transaction that no newer version has migrated the file since it was opened.
+    Takes under 1 µs.
+    """
     if connection.execute("PRAGMA user_version").fetchone()[0] != NEWEST:
         checked_number(connection, path)
 
@@ -25,16 +27,22 @@ def has_our_mark(connection: sqlite3.Connection) -> bool:
 
 
 def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
-    """Migrate the schema in one transaction: a kill leaves the older schema complete. A new file records its inode."""
+    """Migrate the schema in one transaction: a kill leaves the older schema complete. A new file
+    records its inode.
+    """
     execute = connection.execute
     execute("BEGIN IMMEDIATE")
     try:
         for number in range(checked_number(connection, path) + 1, NEWEST + 1):
-            for statement in migrations("sqlite")[number].split(";\n"):  # a script would commit the transaction
+            # a script would commit the transaction
+            for statement in migrations("sqlite")[number].split(";\n"):
                 execute(statement)
             if number == 1:
                 execute(f"PRAGMA application_id = {_APPLICATION_ID}")
-                execute("INSERT INTO store VALUES ('uuid', ?), ('file', ?)", (new_store_uuid(), str(inode)))
+                execute(
+                    "INSERT INTO store VALUES ('uuid', ?), ('file', ?)",
+                    (new_store_uuid(), str(inode)),
+                )
             execute(f"PRAGMA user_version = {number}")
         execute("COMMIT")
     finally:
@@ -42,28 +50,32 @@ def migrate(connection: sqlite3.Connection, path: str, inode: int) -> None:
 
 
 def checked_number(connection: sqlite3.Connection, path: str) -> int:
-    """Return the number of a file's schema, which is 0 for an empty file. Call it within a transaction.
+    """Return the number of a file's schema, which is 0 for an empty file. Call it within a
+    transaction.
 
     Raises ``StoreUnusable`` if the file is not a store of ours, or of a newer schema.
     """
     schema, application = (
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("user_version", "application_id")
+        connection.execute(f"PRAGMA {name}").fetchone()[0]
+        for name in ("user_version", "application_id")
     )
     if application == 0 and connection.execute("SELECT 1 FROM sqlite_schema").fetchone() is None:
         return 0
     if application != _APPLICATION_ID:
         raise StoreUnusable(
-            f"{path} is a SQLite database, but not a foldlog store; choose another file", kind="foreign"
+            f"{path} is a SQLite database, but not a foldlog store; choose another file",
+            kind="foreign",
         )
     if schema > NEWEST:
         raise StoreUnusable(
             f"{path} has schema {schema}, this version of foldlog knows schemas up to {NEWEST}; "
-            f"upgrade foldlog to open it",
+            "upgrade foldlog to open it",
             kind="schema",
         )
     if schema < 1:
         raise StoreDamaged(
-            f"the header of {path} says that it has schema {schema}, and there is none below 1: the file is damaged; "
-            f"restore a backup, or recover it with SQLite (docs/how-to/damaged.md)"
+            f"the header of {path} says that it has schema {schema}, and there is none below 1: the"
+            " file is damaged; restore a backup, or recover it with SQLite"
+            " (docs/how-to/damaged.md)"
         )
     return int(schema)

@@ -1,13 +1,16 @@
-"""The file of a store: is the one under the store's name still the one that was opened? And connections to it.
+"""The file of a store: is the one under the store's name still the one that was opened? And
+connections to it.
 
-SQLite knows its files by descriptor and beside them by name, so it goes on without an error when somebody removes the
-file, puts another one in its place or gives it a second name. Then what one process acknowledges is in a file that no
-other process opens. So the name is made absolute once, and every write transaction compares the file under that name
-with the file that was opened: device, inode, and the number of its names.
+SQLite knows its files by descriptor and beside them by name, so it goes on without an error when
+somebody removes the file, puts another one in its place or gives it a second name. Then what one
+process acknowledges is in a file that no other process opens. So the name is made absolute once,
+and every write transaction compares the file under that name with the file that was opened: device,
+inode, and the number of its names.
 
-A process that closes any descriptor of a file loses all its POSIX locks on it, SQLite's among them. Another process
-then takes itself for the last one, and removes the log when it ends. So on Linux each connection to a file with a log
-holds a second lock, which belongs to one opening of the file. Nothing else opens the file here.
+A process that closes any descriptor of a file loses all its POSIX locks on it, SQLite's among them.
+Another process then takes itself for the last one, and removes the log when it ends. So on Linux
+each connection to a file with a log holds a second lock, which belongs to one opening of the file.
+Nothing else opens the file here.
 """
 
 from __future__ import annotations
@@ -31,12 +34,19 @@ from foldlog.eventstore.recorders.sqlite.process_forks import check_not_inherite
 from foldlog.eventstore.recorders.urls import absolute_hint
 
 _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510, 0)
-"""A lock for reading, of the bytes that every connection of SQLite locks (https://sqlite.org/src/file/src/os.h)."""
+"""A lock for reading, of the bytes that every connection of SQLite locks
+(https://sqlite.org/src/file/src/os.h).
+"""
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""The same for the log's index, which SQLite cuts and makes again where it finds no such lock (its os_unix.c)."""
+"""The same for the log's index, which SQLite cuts and makes again where it finds no such lock (its
+os_unix.c).
+"""
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
-TO_SAVE: Final = "what this process can still read, save with 'histories.maintenance.back_up(path)' before it ends"
+TO_SAVE: Final = (
+    "what this process can still read, save with 'histories.maintenance.back_up(path)' before it"
+    " ends"
+)
 
 
 MOVED: Final = ("moved", "replaced")
@@ -44,7 +54,9 @@ MOVED: Final = ("moved", "replaced")
 
 
 class Connection(sqlite3.Connection):
-    """A connection that other processes see for as long as it is open, whatever this process opens and closes."""
+    """A connection that other processes see for as long as it is open, whatever this process opens
+    and closes.
+    """
 
     _held = -1
 
@@ -58,7 +70,8 @@ class Connection(sqlite3.Connection):
 
     def release(self) -> None:
         """Let this connection be the last one."""
-        held, self._held = self._held, -1
+        held = self._held
+        self._held = -1
         if held >= 0:
             os.close(held)
 
@@ -71,7 +84,9 @@ class Connection(sqlite3.Connection):
 
 @functools.cache
 def _has_lasting_locks() -> bool:
-    """Return whether the system has locks of one opening; some that run programs of Linux have not."""
+    """Return whether the system has locks of one opening; some that run programs of Linux have
+    not.
+    """
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
     return False
@@ -80,14 +95,20 @@ def _has_lasting_locks() -> bool:
 class StoreFile:
     """The file of one store, as one recorder opened it.
 
-    ``name`` is what the user called it, made absolute; ``path`` is the file behind all symbolic links, so that every
-    process meets at the same log and the same write lock. The options are those of ``SQLiteRecorder``.
+    ``name`` is what the user called it, made absolute; ``path`` is the file behind all symbolic
+    links, so that every process meets at the same log and the same write lock. The options are
+    those of ``SQLiteRecorder``.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
 
     def __init__(
-        self, path: str, *, writable: bool = True, durable: bool = True, patience_s: float = PATIENCE_S
+        self,
+        path: str,
+        *,
+        writable: bool = True,
+        durable: bool = True,
+        patience_s: float = PATIENCE_S,
     ) -> None:
         self.name = os.path.abspath(path)
         self.path = os.path.realpath(self.name)
@@ -97,21 +118,27 @@ class StoreFile:
         self._opened: tuple[int, ...] = ()
         """Inode, device and the number 1 for one name; empty before the first connection."""
         self.index = -1
-        """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the system tells none."""
+        """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the
+        system tells none.
+        """
         self.closed_because: str | None = None
         """Why the recorder reads and writes no more."""
 
     @property
     def inode(self) -> int:
-        """The number of the file that was opened, as SQLite can store it; 0 before the first connection."""
+        """The number of the file that was opened, as SQLite can store it; 0 before the first
+        connection.
+        """
         return self._opened[0] & _INTEGER_MAX if self._opened else 0
 
-    # -- before it is opened ------------------------------------------------------------------------------------------
+    # -- before it is opened
+    # ------------------------------------------------------------------------------------------
 
     def has_content(self) -> bool | None:
         """Return whether the file has content; None where there is none.
 
-        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite takes it for an empty one.
+        Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite takes it for
+        an empty one.
         """
         try:
             status = os.stat(self.path)
@@ -119,13 +146,18 @@ class StoreFile:
             check_not_moved(self.path)
             return None
         if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "a device, a pipe or a socket"
+            if stat.S_ISDIR(status.st_mode):
+                kind = "a folder"
+            else:
+                kind = "a device, a pipe or a socket"
             raise StoreUnusable(
-                f"{self.path} is {kind}, and a store is a regular file; name another file", kind="foreign"
+                f"{self.path} is {kind}, and a store is a regular file; name another file",
+                kind="foreign",
             )
         if status.st_size == 1:
             raise StoreUnusable(
-                f"cannot open {self.path}: file is not a database; choose another file, or restore a backup",
+                f"cannot open {self.path}: file is not a database; choose another file, or restore"
+                " a backup",
                 kind="foreign",
             )
         if not status.st_size:
@@ -133,8 +165,9 @@ class StoreFile:
         return status.st_size > 0 or os.path.exists(f"{self.path}-wal")
 
     def make(self) -> None:
-        """Make the file with mode 0600 from its first moment; SQLite gives its log the same mode. A file that exists by
-        now is not opened: closing it would release the locks of every connection of this process.
+        """Make the file with mode 0600 from its first moment; SQLite gives its log the same mode. A
+        file that exists by now is not opened: closing it would release the locks of every
+        connection of this process.
         """
         try:
             os.close(os.open(self.path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -142,23 +175,27 @@ class StoreFile:
             pass
         except FileNotFoundError as error:
             remedy = absolute_hint(self.path) or "; make its folder first"
-            raise StoreUnavailable(f"cannot make {self.path}: {error.strerror}{remedy}", kind="missing") from error
+            raise StoreUnavailable(
+                f"cannot make {self.path}: {error.strerror}{remedy}", kind="missing"
+            ) from error
         except OSError as error:
             if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
             raise StoreUnavailable(
-                f"cannot make {self.path}: {error.strerror}; name a file in a folder that this user may write",
+                f"cannot make {self.path}: {error.strerror}; name a file in a folder that this user"
+                " may write",
                 kind="denied",
             ) from error
 
-    # -- connections --------------------------------------------------------------------------------------------------
+    # -- connections
+    # ----------------------------------------------------------------------------------------------
 
     def connect(self, *, to_write: bool = False) -> Connection:
         """Open a connection to this very file. Raises what ``check`` raises.
 
-        The name is looked at before and after: SQLite opens the file in between, and the log at the first read. SQLite
-        waits up to ``patience_s`` for its own locks. Only other programs make it wait: foldlog's writers wait for the
-        write lock first.
+        The name is looked at before and after: SQLite opens the file in between, and the log at the
+        first read. SQLite waits up to ``patience_s`` for its own locks. Only other programs make it
+        wait: foldlog's writers wait for the write lock first.
         """
         if not self._opened and (found := identity(self.path)):  # else SQLite's error says so
             self._opened = *found, 1
@@ -179,22 +216,28 @@ class StoreFile:
                 connection.close()
                 raise
         except sqlite3.OperationalError as error:
-            if self._writable and self._is_on_read_only_disk():  # SQLite says only that it cannot open the file
+            # SQLite says only that it cannot open the file
+            if self._writable and self._is_on_read_only_disk():
                 raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.path) from error
             raise
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``StoreUnavailable`` where this process has the file open with another log: SQLite has one index for
-        both.
+        """Raise ``StoreUnavailable`` where this process has the file open with another log: SQLite
+        has one index for both.
         """
         for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
             other = used() or self
-            is_ours = other._opened == self._opened and other.path != self.path and other.closed_because is None
+            is_ours = (
+                other._opened == self._opened
+                and other.path != self.path
+                and other.closed_because is None
+            )
             if is_ours and identity(f"{other.path}-wal") not in ((), identity(f"{self.path}-wal")):
                 raise StoreUnavailable(
-                    f"{self.path} was renamed while this process has it open as {other.path}, and its newest events "
-                    f"may be in {other.path}-wal; rename it back before you open it",
+                    f"{self.path} was renamed while this process has it open as {other.path}, and"
+                    f" its newest events may be in {other.path}-wal; rename it back before you"
+                    " open it",
                     kind="moved",
                 )
 
@@ -203,7 +246,8 @@ class StoreFile:
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
-            options = "immutable=1"  # else SQLite would make files beside it, for those who read and write at once
+            # else SQLite would make files beside it, for those who read and write at once
+            options = "immutable=1"
         connection = sqlite3.connect(
             f"{file_uri(self.path)}?{options}",
             uri=True,
@@ -213,7 +257,8 @@ class StoreFile:
             factory=Connection,
         )
         connection.text_factory = bytes
-        connection.execute("PRAGMA trusted_schema = OFF")  # functions with side effects are for our statements only
+        # functions with side effects are for our statements only
+        connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
     def _prepare_to_write(self, connection: sqlite3.Connection) -> None:
@@ -221,18 +266,20 @@ class StoreFile:
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != b"wal":
             raise StoreUnavailable(
-                f"{self.path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()}); "
-                f"keep the store on a local disk, not on a network file system",
+                f"{self.path} cannot have a write-ahead log (SQLite stays in mode {mode.decode()});"
+                " keep the store on a local disk, not on a network file system",
                 kind="denied",
             )
         connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
-        connection.execute("PRAGMA fullfsync = ON")  # on macOS a plain fsync stops at the drive's cache
+        # on macOS a plain fsync stops at the drive's cache
+        connection.execute("PRAGMA fullfsync = ON")
         connection.execute("PRAGMA checkpoint_fullfsync = ON")
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        """Return whether no user can write the file, by its file system or by its rights and those of its folder, and
-        none has it open: no log is beside it. Root can write without being given the right.
+        """Return whether no user can write the file, by its file system or by its rights and those
+        of its folder, and none has it open: no log is beside it. Root can write without being given
+        the right.
         """
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
@@ -241,10 +288,13 @@ class StoreFile:
         return self._is_on_read_only_disk() or not (given & 0o222 or os.access(folder, os.W_OK))
 
     def _is_on_read_only_disk(self) -> bool:
-        """Return whether its file system is mounted read-only: the file's permissions then do not matter."""
+        """Return whether its file system is mounted read-only: the file's permissions then do not
+        matter.
+        """
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
-    # -- while it is open ---------------------------------------------------------------------------------------------
+    # -- while it is open
+    # ---------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "") -> None:
         """Have the recorder read and write no more."""
@@ -254,11 +304,14 @@ class StoreFile:
     def check_open(self) -> None:
         """Raise ``StoreUnusable`` where the recorder was closed."""
         if self.closed_because is not None:
-            raise StoreUnusable(f"{self.path} is closed{self.closed_because}; open the store again", kind="closed")
+            raise StoreUnusable(
+                f"{self.path} is closed{self.closed_because}; open the store again", kind="closed"
+            )
 
     def check(self) -> None:
-        """Compare the file under the name with the file that was opened. Raises ``StoreUnavailable`` where it was moved
-        and ``StoreUnusable`` where it was replaced. Cost: one ``stat``.
+        """Compare the file under the name with the file that was opened. Raises
+        ``StoreUnavailable`` where it was moved and ``StoreUnusable`` where it was replaced. Cost:
+        one ``stat``.
 
         A write transaction calls it when it has SQLite's write lock.
         """
@@ -280,33 +333,37 @@ class StoreFile:
                 return  # without a connection that writes, or closed at this moment
             if not names:
                 raise StoreUnusable(
-                    f"{self.path}-wal was removed while it was open, and nothing was written: by hand, or since "
-                    f"code of this process opened and closed {self.path} and so released SQLite's locks; {TO_SAVE}",
+                    f"{self.path}-wal was removed while it was open, and nothing was written: by"
+                    f" hand, or since code of this process opened and closed {self.path} and so"
+                    f" released SQLite's locks; {TO_SAVE}",
                     kind="replaced",
                 )
             return
         if found[:2] != self._opened[:2]:
             remedy = "open the store again"
-            if os.path.realpath(self.name) == self.path:  # else a link leads to another file, which has its own log
+            # else a link leads to another file, which has its own log
+            if os.path.realpath(self.name) == self.path:
                 remedy += (
-                    f" where a restore put it there; else end all programs that have it open and move "
-                    f"{self.path}-wal away first: SQLite would write the former log into the new file"
+                    " where a restore put it there; else end all programs that have it open and"
+                    f" move {self.path}-wal away first: SQLite would write the former log into the"
+                    " new file"
                 )
             raise StoreUnusable(
-                f"another file took the place of {self.name} while it was open, and nothing was written; {remedy}",
+                f"another file took the place of {self.name} while it was open, and nothing was"
+                f" written; {remedy}",
                 kind="replaced",
             )
         raise StoreUnavailable(
-            f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite keeps a log "
-            f"for each name, so events written under one name are lost under the other; remove the other names, "
-            f"or make a copy with 'foldlog store backup FILE'",
+            f"{self.name} has {status.st_nlink} names (hard links), and nothing was written: SQLite"
+            " keeps a log for each name, so events written under one name are lost under the"
+            " other; remove the other names, or make a copy with 'foldlog store backup FILE'",
             kind="moved",
         )
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``StoreUnavailable`` where no file or an empty one is at a path, and a log with content beside it. SQLite
-    would delete that log, while the file that it belongs to was moved away.
+    """Raise ``StoreUnavailable`` where no file or an empty one is at a path, and a log with content
+    beside it. SQLite would delete that log, while the file that it belongs to was moved away.
 
     A file gets content before its log does, so the log is looked at first.
     """
@@ -318,19 +375,23 @@ def check_not_moved(path: str) -> None:
     if size and not (there and os.path.getsize(path)):
         state = "is empty" if there else "does not exist"
         raise StoreUnavailable(
-            f"{path} {state}, but {path}-wal has {size:,} bytes: "
-            f"it belongs to a file that was moved or removed, and SQLite would delete it with the events in it; put "
-            f"that file back, if no program opened it under its other name since, or move {path}-wal away if nothing "
-            f"in it is needed",
+            f"{path} {state}, but {path}-wal has {size:,} bytes: it belongs to a file that was"
+            " moved or removed, and SQLite would delete it with the events in it; put that file"
+            f" back, if no program opened it under its other name since, or move {path}-wal away if"
+            " nothing in it is needed",
             kind="moved",
         )
 
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
-    """Return the descriptors with which this process has a file open; none if the system does not tell."""
+    """Return the descriptors with which this process has a file open; none if the system does not
+    tell.
+    """
     wanted = identity(path)
     with contextlib.suppress(OSError):
-        return [each for each in map(int, os.listdir(_DESCRIPTORS)) if () != identity(each) == wanted]
+        return [
+            each for each in map(int, os.listdir(_DESCRIPTORS)) if () != identity(each) == wanted
+        ]
     return []
 
 

@@ -1,7 +1,8 @@
 """The writes of a transaction, under the one write lock that SQLite has.
 
-One object serves all transactions of the connection that writes. From one transaction to the next it keeps how the last
-append left its conversation, and the next position, so that another append to that conversation need not ask.
+One object serves all transactions of the connection that writes. From one transaction to the next
+it keeps how the last append left its conversation, and the next position, so that another append to
+that conversation need not ask.
 """
 
 from __future__ import annotations
@@ -15,20 +16,29 @@ from typing import Any, Final
 from foldlog.eventstore.codec_json import Body
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.sqlite.reader import SQL, SQLiteReader, as_bound
-from foldlog.eventstore.recorders.types import Conversation, Place, Row, encodings, in_columns, unplaced
+from foldlog.eventstore.recorders.types import (
+    Conversation,
+    Place,
+    Row,
+    encodings,
+    in_columns,
+    unplaced,
+)
 
 _TOGETHER = 20
 _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The number of staged conversations that have positions of their own: more than a file has conversations."""
+"""The number of staged conversations that have positions of their own: more than a file has
+conversations.
+"""
 
 
 class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``left`` and the next position are kept from one transaction to the next. So the owner must call ``forget`` where a
-    transaction is rolled back, and where another connection has committed.
+    ``left`` and the next position are kept from one transaction to the next. So the owner must call
+    ``forget`` where a transaction is rolled back, and where another connection has committed.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -83,8 +93,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         return self._write(statement, key, limit).rowcount < limit
 
     def _insert(self, key: int, rows: Sequence[Row], position: int) -> None:
-        """Insert rows. Bytes are byte arrays: ``sqlite3`` first looks for adapters of all other types, which takes
-        longer than binding them.
+        """Insert rows. Bytes are byte arrays: ``sqlite3`` first looks for adapters of all other
+        types, which takes longer than binding them.
         """
         are_plain = not any(encodings(rows))
         for first in range(0, len(rows), _TOGETHER):
@@ -92,7 +102,8 @@ class SQLiteTransaction(SQLiteReader, Transaction):
             values: list[object] = []
             for event_id, meta, body in some:
                 kind, shown, structural = in_columns(meta)
-                stored, its_meta = bytearray(body), bytearray(meta)
+                stored = bytearray(body)
+                its_meta = bytearray(meta)
                 values += position, key, event_id, kind, +shown, +structural, its_meta
                 if not are_plain:
                     values += its_meta, stored
@@ -105,14 +116,19 @@ class SQLiteTransaction(SQLiteReader, Transaction):
 
 @cache
 def _insert_together(rows: int, are_plain: bool) -> str:
-    """Return the statement that inserts this number of rows. There are few such statements, and each stays prepared."""
-    return SQL["insert_events"].format(rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows))
+    """Return the statement that inserts this number of rows. There are few such statements, and
+    each stays prepared.
+    """
+    return SQL["insert_events"].format(
+        rows=", ".join([SQL["a_plain_event" if are_plain else "an_event"]] * rows)
+    )
 
 
 def _staged_position(key: int, event_id: int) -> int:
-    """Return a negative position that no other staged event has: no follower meets it. Those of later conversations and
-    events are higher, because SQLite fills pages only where rows are added at the end: in the opposite order, a store
-    of histories of 40 short events took 44 % more. A store in memory may have a conversation under the key that it has
-    on a server, which can have 63 bits.
+    """Return a negative position that no other staged event has: no follower meets it. Those of
+    later conversations and events are higher, because SQLite fills pages only where rows are added
+    at the end: in the opposite order, a store of histories of 40 short events took 44 % more. A
+    store in memory may have a conversation under the key that it has on a server, which can have 63
+    bits.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

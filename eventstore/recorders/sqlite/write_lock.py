@@ -21,7 +21,9 @@ _SUFFIX: Final = "-queue"
 
 
 def give_rights(file: int | str, of: str) -> None:
-    """Give a file the permissions and the owner of another one, if that is there, as far as this user may."""
+    """Give a file the permissions and the owner of another one, if that is there, as far as this
+    user may.
+    """
     with suppress(FileNotFoundError, PermissionError):
         status = os.stat(of)
         os.chmod(file, status.st_mode & 0o666)
@@ -29,13 +31,16 @@ def give_rights(file: int | str, of: str) -> None:
 
 
 class WriteLock:
-    """A lock on a file beside the database, held by one process at a time. The kernel frees it when its holder dies.
+    """A lock on a file beside the database, held by one process at a time. The kernel frees it when
+    its holder dies.
 
-    It only orders writers. Where it does not reach (another path to the same file, a lock file that was deleted),
-    SQLite's own lock still keeps them apart. One thread of a process at a time may use it: the leader.
+    It only orders writers. Where it does not reach (another path to the same file, a lock file that
+    was deleted), SQLite's own lock still keeps them apart. One thread of a process at a time may
+    use it: the leader.
 
-    The kernel gives the lock to processes nearly in the order in which they began to wait, but such a wait has no time
-    limit. So a separate thread waits for the kernel, and the leader waits for that thread for a limited time.
+    The kernel gives the lock to processes nearly in the order in which they began to wait, but such
+    a wait has no time limit. So a separate thread waits for the kernel, and the leader waits for
+    that thread for a limited time.
     """
 
     def __init__(self, path: str, patience_s: float) -> None:
@@ -47,14 +52,17 @@ class WriteLock:
         self._pending: _Pending | None = None
 
     def open(self) -> None:
-        """Open the file of the lock, and make it where there is none, for the owner of the database."""
+        """Open the file of the lock, and make it where there is none, for the owner of the
+        database.
+        """
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         if os.fstat(self._file).st_size == 0:
             give_rights(self._file, self._path.removesuffix(_SUFFIX))
         self._name = f"{os.getpid()} {os.uname().nodename}".encode()[: _NAME_BYTES_MAX - 1] + b"\n"
 
     def take(self, deadline: float) -> None:
-        """Take the lock, unless this process holds it already; wait until ``deadline``, by ``time.monotonic``.
+        """Take the lock, unless this process holds it already; wait until ``deadline``, by
+        ``time.monotonic``.
 
         Raises ``StoreUnavailable`` that names the holder if the lock does not come in time.
         """
@@ -67,8 +75,8 @@ class WriteLock:
                 self._wait(deadline)
         except BlockingIOError:
             self._wait(deadline)
-        # Not through a mapping of the file: where the file was cut, or a full disk has no room for it, that ends
-        # the process.
+        # Not through a mapping of the file: where the file was cut, or a full disk has no room for
+        # it, that ends the process.
         if pread(self._file, len(self._name), 0) != self._name:
             self._write_name()
 
@@ -81,8 +89,10 @@ class WriteLock:
 
     def close(self) -> None:
         """Close the lock file, which releases the lock."""
-        pending, self._pending = self._pending, None
-        file, self._file = self._file, -1
+        pending = self._pending
+        self._pending = None
+        file = self._file
+        self._file = -1
         if pending is not None:
             pending.abandon()
         if file >= 0:
@@ -91,28 +101,38 @@ class WriteLock:
     __del__ = close
 
     def renew_in_child(self) -> None:
-        """Close the lock file after a fork: by its parent's descriptor the child would hold the parent's lock."""
-        pending, self._pending = self._pending, None
-        file, self._file = self._file, -1
+        """Close the lock file after a fork: by its parent's descriptor the child would hold the
+        parent's lock.
+        """
+        pending = self._pending
+        self._pending = None
+        file = self._file
+        self._file = -1
         for inherited in (file, -1 if pending is None else pending.file):
             if inherited >= 0:
                 os.close(inherited)
 
     def waited(self, leader: str | None = None) -> StoreUnavailable:
-        """Return the error of a caller who waited for too long. ``leader`` is the thread of this process that leads,
-        if it is not the caller's own.
+        """Return the error of a caller who waited for too long. ``leader`` is the thread of this
+        process that leads, if it is not the caller's own.
         """
         holder = self._holder()
         if leader is not None and (holder is None or holder[0] == os.getpid()):
-            who = f"thread {leader!r} of this process (process {os.getpid()} on host {os.uname().nodename}) holds it"
+            who = (
+                f"thread {leader!r} of this process (process {os.getpid()} on host"
+                f" {os.uname().nodename}) holds it"
+            )
         elif holder is None:
             who = "a process that did not write its name into that file holds it"
         else:
             pid, host = holder
-            who = f"process {pid} on host {host} holds it; if it is stopped, let it go on (kill -CONT {pid}) or end it"
+            who = (
+                f"process {pid} on host {host} holds it; if it is stopped, let it go on (kill -CONT"
+                f" {pid}) or end it"
+            )
         return StoreUnavailable(
-            f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was written: {who}. "
-            f"To wait longer, set patience_s in the URL",
+            f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was"
+            f" written: {who}. To wait longer, set patience_s in the URL",
             kind="busy",
         )
 
@@ -128,8 +148,8 @@ class WriteLock:
     def _wait(self, until: float) -> None:
         pending = self._pending
         if pending is None or not pending.resume():
-            # First kept, then started: an exception of a signal handler must not leave a thread that gets the lock for
-            # a process that knows nothing of it.
+            # First kept, then started: an exception of a signal handler must not leave a thread
+            # that gets the lock for a process that knows nothing of it.
             pending = self._pending = _Pending(os.open(self._path, os.O_RDWR | os.O_NOFOLLOW))
             try:
                 pending.start()
@@ -142,7 +162,9 @@ class WriteLock:
             pending.abandon()
             raise self.waited()
         old = self._file
-        self._file, self._pending, pending.file = pending.file, None, -1
+        self._file = pending.file
+        self._pending = None
+        pending.file = -1
         os.close(old)
 
     def _poll(self, until: float) -> None:
@@ -155,14 +177,18 @@ class WriteLock:
             time.sleep(_POLL_S)
 
     def _holder(self) -> tuple[int, str] | None:
-        """Return the process that holds the lock, or held it last, and its host, by the name in the file."""
+        """Return the process that holds the lock, or held it last, and its host, by the name in the
+        file.
+        """
         line, _, _ = os.pread(self._file, _NAME_BYTES_MAX, 0).partition(b"\n")
         pid, _, host = line.decode(errors="replace").partition(" ")
         return (int(pid), host) if pid.isdecimal() else None
 
 
 class _Pending(threading.Thread):
-    """A thread that waits for the lock on a file of its own, which holds it once ``wait`` has returned True."""
+    """A thread that waits for the lock on a file of its own, which holds it once ``wait`` has
+    returned True.
+    """
 
     def __init__(self, file: int) -> None:
         super().__init__(name="foldlog-write-lock", daemon=True)
@@ -175,7 +201,9 @@ class _Pending(threading.Thread):
         self._error: OSError | None = None
 
     def wait(self, until: float) -> bool:
-        """Wait for the lock until the moment ``until``. Return whether it came. Raises ``OSError``."""
+        """Wait for the lock until the moment ``until``. Return whether it came. Raises
+        ``OSError``.
+        """
         self._granted.acquire(timeout=max(until - time.monotonic(), 0.0))
         with self._mutex:
             if self._error is not None:
@@ -190,13 +218,16 @@ class _Pending(threading.Thread):
                 self.close()
 
     def resume(self) -> bool:
-        """Wait for the lock again. Return False if this thread has ended, so that another thread has to wait."""
+        """Wait for the lock again. Return False if this thread has ended, so that another thread
+        has to wait.
+        """
         with self._mutex:
             self._wanted = not self._over
             return self._wanted
 
     def close(self) -> None:
-        file, self.file = self.file, -1
+        file = self.file
+        self.file = -1
         if file >= 0:
             os.close(file)
 

@@ -18,7 +18,13 @@ from foldlog.eventstore.recorders.base import AT_ONCE_S
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN
 from foldlog.eventstore.recorders.sqlite import checkpoints as log_checkpoints, maintenance, schema
 from foldlog.eventstore.recorders.sqlite.checkpoints import IN_COMMITS_AT, LogCheckpoints
-from foldlog.eventstore.recorders.sqlite.errors import NOT_KNOWN, is_full, is_of_disk, is_ours, translate
+from foldlog.eventstore.recorders.sqlite.errors import (
+    NOT_KNOWN,
+    is_full,
+    is_of_disk,
+    is_ours,
+    translate,
+)
 from foldlog.eventstore.recorders.sqlite.store_file import MOVED, StoreFile, descriptors_of
 from foldlog.eventstore.recorders.sqlite.transaction import SQLiteTransaction
 from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock
@@ -34,15 +40,15 @@ _COMMITTED: Final = 4
 
 _HEADER_BYTES: Final = 48
 _header: Final = struct.Struct("=8xI4xI28x").unpack
-"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with every commit, so the
-cache of a connection is current as long as the header is unchanged. It holds a count of commits and the number of pages
-in the log.
+"""The header of the index of the log (https://sqlite.org/walformat.html). SQLite changes it with
+every commit, so the cache of a connection is current as long as the header is unchanged. It holds a
+count of commits and the number of pages in the log.
 """
 
 
 class SQLiteWriting:
-    """The part of a SQLite file that the commit queue needs. ``on_copy`` is called in the transaction that begins an
-    epoch, with the last position before it.
+    """The part of a SQLite file that the commit queue needs. ``on_copy`` is called in the
+    transaction that begins an epoch, with the last position before it.
     """
 
     def __init__(
@@ -61,10 +67,13 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = self._changed_before = 0
         self._begun_at: bytes | None = None
-        """The header of the log's index when the transaction began; None where the system does not show it."""
+        """The header of the log's index when the transaction began; None where the system does not
+        show it.
+        """
         self._own_header: bytes | None = None
-        """The same as the last commit of this process wrote it: until it changes, what the transaction keeps holds.
-        None in a transaction, after one that was rolled back, and where another connection may have committed since.
+        """The same as the last commit of this process wrote it: until it changes, what the
+        transaction keeps holds. None in a transaction, after one that was rolled back, and where
+        another connection may have committed since.
         """
         self._in_doubt = False
         """Whether the log may hold a commit that failed: see ``_begin_log_again``."""
@@ -75,7 +84,8 @@ class SQLiteWriting:
         if self._file.closed_because is not None:
             self._file.check_open()  # which raises
         self._lock.take(deadline)
-        self._patience_s = deadline - time.monotonic()  # for SQLite's lock, which a program that is not ours may hold
+        # for SQLite's lock, which a program that is not ours may hold
+        self._patience_s = deadline - time.monotonic()
 
     def begin(self) -> None:
         self._stage = _OPEN
@@ -91,9 +101,14 @@ class SQLiteWriting:
             raise
         self._file.check()
         self._changed_before = connection.total_changes
-        self._begun_at = None if self._file.index < 0 else os.pread(self._file.index, _HEADER_BYTES, 0)
-        own, self._own_header = self._own_header, None
-        if own is None or self._begun_at != own:  # others have committed, or our last transaction was rolled back
+        if self._file.index < 0:
+            self._begun_at = None
+        else:
+            self._begun_at = os.pread(self._file.index, _HEADER_BYTES, 0)
+        own = self._own_header
+        self._own_header = None
+        # others have committed, or our last transaction was rolled back
+        if own is None or self._begun_at != own:
             self._transaction.forget()
             schema.check_unchanged(connection, self._path)
             last = maintenance.begin_epoch_where_copied(connection, self._file.inode)
@@ -112,7 +127,9 @@ class SQLiteWriting:
     def error_of_job(self, error: BaseException) -> BaseException | None:
         if not is_ours(error):
             return error
-        if isinstance(error, sqlite3.Error) and not isinstance(error, sqlite3.IntegrityError | sqlite3.DataError):
+        if isinstance(error, sqlite3.Error) and not isinstance(
+            error, sqlite3.IntegrityError | sqlite3.DataError
+        ):
             return None  # the fault is not in the values that the job gave
         return translate(error, f"write to {self._path}", NOTHING_WRITTEN)
 
@@ -121,8 +138,8 @@ class SQLiteWriting:
         try:
             self.connection.execute("COMMIT")  # type: ignore[union-attr]  # it has begun
         except sqlite3.Error as error:
-            # No call may come before this is noted: a signal handler runs at calls. And one that raised right after
-            # COMMIT, which was no failure of it, has a frame of its own.
+            # No call may come before this is noted: a signal handler runs at calls. And one that
+            # raised right after COMMIT, which was no failure of it, has a frame of its own.
             if error.__traceback__ is not None and error.__traceback__.tb_next is None:
                 self._stage = _COMMIT_FAILED
             raise
@@ -140,8 +157,8 @@ class SQLiteWriting:
 
     @property
     def left(self) -> Any:
-        """Return what the last commit left, if nothing was committed since. Any thread may ask at any time, also during
-        a transaction of another thread: see ``_own_header``.
+        """Return what the last commit left, if nothing was committed since. Any thread may ask at
+        any time, also during a transaction of another thread: see ``_own_header``.
         """
         own = self._own_header
         index = self._file.index
@@ -180,20 +197,27 @@ class SQLiteWriting:
             self.settle()  # the connection stays: what it has can still be read and backed up
         elif self._stage != _NONE:  # not where only the write lock did not come
             self.replace(error, may_be_committed=commit_failed)
-        outcome = NOT_KNOWN if commit_failed and self._in_doubt else NOTHING_WRITTEN
+        if commit_failed and self._in_doubt:
+            outcome = NOT_KNOWN
+        else:
+            outcome = NOTHING_WRITTEN
         doing = f"write to {self._path}"
         return lambda: translate(copy(error), doing, outcome)
 
     def replace(self, error: BaseException, *, may_be_committed: bool) -> None:
-        """Replace the connection after an error. ``may_be_committed``: the error may be that of a commit."""
+        """Replace the connection after an error. ``may_be_committed``: the error may be that of a
+        commit.
+        """
         self.settle()
-        former, self.connection = self.connection, None
+        former = self.connection
+        self.connection = None
         self._own_header = None
         self._in_doubt |= may_be_committed and is_of_disk(error)
         try:
             if is_of_disk(error) or is_full(error):
-                # At once, and before the former one is closed: as long as one is open, SQLite keeps its index of the
-                # log, and a commit that failed is not in that. Where this fails, the next write tries again.
+                # At once, and before the former one is closed: as long as one is open, SQLite keeps
+                # its index of the log, and a commit that failed is not in that. Where this fails,
+                # the next write tries again.
                 with suppress(sqlite3.Error, OSError, *FAILURES):
                     self.open()
         finally:
@@ -217,23 +241,24 @@ class SQLiteWriting:
         self._file.index = found[0] if len(found) == 1 else -1
         if self._file.index >= 0:
             connection.execute(f"PRAGMA wal_autocheckpoint = {IN_COMMITS_AT}")
-        self.connection = connection  # the last step, so that a signal handler that raises leaves none half open
+        # the last step, so that a signal handler that raises leaves none half open
+        self.connection = connection
         return connection
 
     def _begin_log_again(self, connection: sqlite3.Connection) -> None:
         """Write the log back and empty it, since a commit has failed.
 
-        The end of the log may be on no disk, though the cache of the system has it: an fsync reports its failure only
-        once, and the next one would seem to succeed. Where SQLite makes its index of the log again, it takes that end
-        for a commit. So nothing is written behind it.
+        The end of the log may be on no disk, though the cache of the system has it: an fsync
+        reports its failure only once, and the next one would seem to succeed. Where SQLite makes
+        its index of the log again, it takes that end for a commit. So nothing is written behind it.
         """
         try:
             with self._checkpoints.beside_commits:
                 is_empty = maintenance.written_back(connection, "TRUNCATE")
             if not is_empty:
                 raise StoreUnavailable(
-                    f"{self._path} is being read, so its log, in which a write failed, cannot be begun again; try "
-                    f"again when the readers have ended{NOTHING_WRITTEN}",
+                    f"{self._path} is being read, so its log, in which a write failed, cannot be"
+                    f" begun again; try again when the readers have ended{NOTHING_WRITTEN}",
                     kind="read",
                 )
         except BaseException:
@@ -243,7 +268,8 @@ class SQLiteWriting:
 
     def close(self) -> None:
         """Close the connection; its open transaction is rolled back."""
-        connection, self.connection = self.connection, None
+        connection = self.connection
+        self.connection = None
         self._own_header, self._file.index = None, -1
         if connection is not None:
             connection.close()

@@ -31,29 +31,45 @@ def run(
     conversation: ConversationId,
     text: Annotated[
         str | None,
-        typer.Argument(metavar="TEXT", help="The text of a message.", show_default="JSON lines on stdin"),
+        typer.Argument(
+            metavar="TEXT", help="The text of a message.", show_default="JSON lines on stdin"
+        ),
     ] = None,
     role: Annotated[Role, typer.Option("--role", help="The author of TEXT.")] = Role.USER,
-    new: Annotated[bool, typer.Option("--new", help="Begin a conversation with this id, and a store.")] = False,
+    new: Annotated[
+        bool, typer.Option("--new", help="Begin a conversation with this id, and a store.")
+    ] = False,
     expected: Annotated[
         int | None,
-        typer.Option("--expected", metavar="V", min=0, help="Append only if the conversation has this version."),
+        typer.Option(
+            "--expected",
+            metavar="V",
+            min=0,
+            help="Append only if the conversation has this version.",
+        ),
     ] = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="KEY", help="Append once, however often a command with this key is run."),
+        typer.Option(
+            "--key",
+            metavar="KEY",
+            help="Append once, however often a command with this key is run.",
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Append a message, or chat messages in JSON from stdin, one a line, all or none.
 
-    A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's API. The command ends
-    when they are on disk.
+    A message is {"role": "user", "content": "…"}, with tool_calls and tool_call_id as in OpenAI's
+    API. The command ends when they are on disk.
 
     Example: foldlog append tidewatch "Now write the changelog."
     """
-    messages = _read_messages() if text is None else [{"role": role.value, "content": text}]
+    if text is None:
+        messages = _read_messages()
+    else:
+        messages = [{"role": role.value, "content": text}]
     opened = open_or_create(db) if new else open_existing(db)
     with opened as store:
         history = Histories(store)[conversation if new else whole(store, conversation)]
@@ -68,7 +84,10 @@ def run(
     document = AppendedDocument(
         conversation=conversation, version=present, events=tuple(event.id for event in recorded)
     )
-    ids = f"{recorded[0].id:,}" if len(recorded) == 1 else f"{recorded[0].id:,} to {recorded[-1].id:,}"
+    if len(recorded) == 1:
+        ids = f"{recorded[0].id:,}"
+    else:
+        ids = f"{recorded[0].id:,} to {recorded[-1].id:,}"
     added = count(len(recorded), "event")
     terminal.answer(document, f"{terminal.typed_id(conversation)}: {added} appended, {ids}")
 
@@ -86,7 +105,9 @@ def _read_messages() -> list[dict[str, Any]]:
         if message is None:
             continue
         if not isinstance(message, dict) or "role" not in message:
-            raise Refused(f'stdin:{number}: not a message {{"role": …, "content": …}}; nothing was appended')
+            raise Refused(
+                f'stdin:{number}: not a message {{"role": …, "content": …}}; nothing was appended'
+            )
         messages.append(message)
     if not messages:
         raise Refused("stdin has no message; nothing was appended")

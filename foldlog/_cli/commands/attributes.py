@@ -25,10 +25,11 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show or change the attributes of a conversation, such as app, user, project, title, parent and tags.
+    """Show or change the attributes of a conversation, such as app, user, project, title, parent
+    and tags.
 
-    A value that is a whole number, true, false or a list in JSON is stored as such, every other one as a text.
-    foldlog list NAME=VALUE lists conversations by them.
+    A value that is a whole number, true, false or a list in JSON is stored as such, every other one
+    as a text. foldlog list NAME=VALUE lists conversations by them.
 
     Example: foldlog attributes tidewatch --set project=tides
     """
@@ -36,8 +37,13 @@ def run(
     with open_existing(db) as store:
         conversation = (whole if changes else resolved)(store, conversation)
         history = Histories(store)[conversation]
-        attributes = history.set_attributes(**changes) if changes else history.attributes()
-    values = {name: "null" if value is None else compact(value) for name, value in attributes.items()}
+        if changes:
+            attributes = history.set_attributes(**changes)
+        else:
+            attributes = history.attributes()
+    values = {
+        name: "null" if value is None else compact(value) for name, value in attributes.items()
+    }
     none = "No attributes; --set NAME=VALUE sets one."
     document = AttributesDocument(conversation=conversation, attributes=attributes)
     terminal.answer(document, partial(terminal.print_values, values) if values else none)

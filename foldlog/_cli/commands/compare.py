@@ -12,7 +12,15 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, counter_beside, named_model
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, output_option
+from foldlog._cli.options import (
+    DEFAULT_DB,
+    AsJson,
+    ConversationId,
+    Db,
+    Force,
+    PricesFile,
+    output_option,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
@@ -34,17 +42,26 @@ def run(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="A TOML file with [condenser]; once for each. The default condenser and noop, which forgets nothing, "
-            "are always there.",
-            show_default="the default one with less room: 32,000 tokens where its limit is higher, else 80 events",
+            help=(
+                "A TOML file with [condenser]; once for each. The default condenser and noop, which"
+                " forgets nothing, "
+                "are always there."
+            ),
+            show_default=(
+                "the default one with less room: 32,000 tokens where its limit is higher, else 80"
+                " events"
+            ),
         ),
     ] = None,
     curve: Annotated[
         Path | None,
         output_option(
             "--curve",
-            help="Write a plot of recall at retained tokens: what several strategies, each of several sizes, and the "
-            "recorded condensations show of what was needed again.",
+            help=(
+                "Write a plot of recall at retained tokens: what several strategies, each of"
+                " several sizes, and the "
+                "recorded condensations show of what was needed again."
+            ),
         ),
     ] = None,
     force: Force = False,
@@ -53,13 +70,14 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Replay a conversation under several condensers. Say which costs least, and what each loses for it.
+    """Replay a conversation under several condensers. Say which costs least, and what each loses
+    for it.
 
-    Its own condensations are left out, but for the column "as recorded", and a condenser that uses a model asks it. It
-    changes no history. The cost covers all prompts to the agent's model and to the condenser's own. A token is repeated
-    if the prompt before began with it too: it costs what the provider charges for its cache. --agent-model names the
-    model whose price is used, from --prices or litellm's table. Without it a new token costs ten times as much as a
-    repeated one.
+    Its own condensations are left out, but for the column "as recorded", and a condenser that uses
+    a model asks it. It changes no history. The cost covers all prompts to the agent's model and to
+    the condenser's own. A token is repeated if the prompt before began with it too: it costs what
+    the provider charges for its cache. --agent-model names the model whose price is used, from
+    --prices or litellm's table. Without it a new token costs ten times as much as a repeated one.
 
     Example: foldlog compare tidewatch --config small.toml
     """
@@ -69,12 +87,18 @@ def run(
     table = Prices(prices)
     agent = agent or table.only
     if prices is not None and agent is None:
-        raise Refused("--prices has the prices of many models; name that of the agent with --agent-model MODEL")
+        raise Refused(
+            "--prices has the prices of many models; name that of the agent with --agent-model"
+            " MODEL"
+        )
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
         price, priced = _price(agent, table)
-        model = None if prices is not None and priced == agent and find_spec("litellm") is None else named_model(agent)
+        if prices is not None and priced == agent and find_spec("litellm") is None:
+            model = None
+        else:
+            model = named_model(agent)
         counter = counter_beside(model)
         limit = _limit_by_log(Views(store).at(conversation, version), model)
         condensers = condensers_of(configs or [], model, limit)
@@ -86,8 +110,13 @@ def run(
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")
-        dropped = [*map(dropped_document, dropped_in(store, Views(store), conversation, 0, version))]
-        found = [] if curve is None else curve_of(store, conversation, version, counter)
+        dropped = [
+            *map(dropped_document, dropped_in(store, Views(store), conversation, 0, version))
+        ]
+        if curve is None:
+            found = []
+        else:
+            found = curve_of(store, conversation, version, counter)
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
 
@@ -108,7 +137,8 @@ def run(
         show_curve(curve, found)
     if called is not None:
         terminal.note(
-            f"its replies are of {called}; to count and price as that one: --agent-model {shlex.quote(called)}"
+            f"its replies are of {called}; to count and price as that one: --agent-model"
+            f" {shlex.quote(called)}"
         )
 
 
@@ -126,7 +156,9 @@ def _model_called(store: Store, conversation: str) -> str | None:
 
 
 def _limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the limit of the default condenser if the log names the agent's model, and no option does."""
+    """Return the limit of the default condenser if the log names the agent's model, and no option
+    does.
+    """
     from foldlog.condensers.models.limits import window_in
     from foldlog.condensers.strategies.summarizing import limit_of
 
@@ -134,8 +166,8 @@ def _limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 
 def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price of the agent's model, and its name; where that is not known, the price of a model that has the
-    proportions of most.
+    """Return the price of the agent's model, and its name; where that is not known, the price of a
+    model that has the proportions of most.
     """
     from foldlog._figures.prices import Price
 

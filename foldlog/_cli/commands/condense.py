@@ -43,18 +43,21 @@ def run(
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Append nothing. A condenser with a model still asks it.")
+        bool,
+        typer.Option("--dry-run", help="Append nothing. A condenser with a model still asks it."),
     ] = False,
     agent: AgentModelName = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Request a condensation of a conversation, run a condenser, and show what was forgotten and why.
+    """Request a condensation of a conversation, run a condenser, and show what was forgotten and
+    why.
 
-    Without a file, the default condenser is used: it needs no model and writes a digest. To forget without a summary,
-    give a file with the two lines [condenser] and type = "conversation_window".
+    Without a file, the default condenser is used: it needs no model and writes a digest. To forget
+    without a summary, give a file with the two lines [condenser] and type = "conversation_window".
 
-    Exit status 1 if nothing was forgotten, because the model gave no summary or because no event can be spared.
+    Exit status 1 if nothing was forgotten, because the model gave no summary or because no event
+    can be spared.
 
     Example: foldlog condense tidewatch --dry-run
     """
@@ -62,7 +65,10 @@ def run(
         whole(store, conversation)
         model = named_model(agent)
         counter = counter_beside(model)
-        condenser = None if config is None else load_condenser_for(config, model)
+        if config is None:
+            condenser = None
+        else:
+            condenser = load_condenser_for(config, model)
         histories = Histories(store, condenser=condenser, agent_llm=model)
         try:
             with terminal.working("condensing"):
@@ -73,13 +79,24 @@ def run(
             problem = f"the condenser {histories.condenser.type!r} did not fulfil the request"
             return _declined(conversation, dry_run, problem, (), as_json)
         with terminal.working("counting tokens"):
-            tokens = tokens_of(made.before, counter or ESTIMATE), tokens_of(made.after, counter or ESTIMATE)
+            tokens = (
+                tokens_of(made.before, counter or ESTIMATE),
+                tokens_of(made.after, counter or ESTIMATE),
+            )
         if not dry_run and source_files(store, [conversation]):
-            terminal.note("when its source grows, 'foldlog import' continues it in a fork: this one has a condensation")
+            terminal.note(
+                "when its source grows, 'foldlog import' continues it in a fork: this one has a"
+                " condensation"
+            )
     if tokens[0] is not None and tokens[1] is not None and tokens[1] > tokens[0]:
-        terminal.note(f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,} tokens")
+        terminal.note(
+            f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,}"
+            " tokens"
+        )
     document = _document(conversation, dry_run, made, tokens, counter)
-    return terminal.answer(document, lambda: show_condensation(conversation, dry_run, made, tokens, counter))
+    return terminal.answer(
+        document, lambda: show_condensation(conversation, dry_run, made, tokens, counter)
+    )
 
 
 def _condense(histories: Histories, conversation: str) -> Made | None:
@@ -87,8 +104,10 @@ def _condense(histories: Histories, conversation: str) -> Made | None:
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None
-    action, views = result.action, histories.views
-    before, after = views.at(conversation, action.id), views.at(conversation, action.id + 1)
+    action = result.action
+    views = histories.views
+    before = views.at(conversation, action.id)
+    after = views.at(conversation, action.id + 1)
     return Made(action, before, after, requests_before(histories.store, conversation, action.id))
 
 
@@ -106,7 +125,9 @@ def _preview(histories: Histories, conversation: str) -> Made | None:
     return Made(action, before, before.then((action,)), requests)
 
 
-def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool) -> None:
+def _declined(
+    conversation: str, dry_run: bool, problem: str, reports: Sequence[Report], as_json: bool
+) -> None:
     if as_json:
         terminal.emit(
             CondensedDocument(
@@ -120,7 +141,9 @@ def _declined(conversation: str, dry_run: bool, problem: str, reports: Sequence[
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
 
 
-def _document(conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None) -> CondensedDocument:
+def _document(
+    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
+) -> CondensedDocument:
     action, found, (before, after) = made.action, made.summary, tokens
     counted = None
     if counter is not None and before is not None and after is not None:
@@ -134,7 +157,11 @@ def _document(conversation: str, dry_run: bool, made: Made, tokens: Sizes, count
         reason=action.metadata.get("reason"),
         forgotten=tuple(action.forgotten.intervals),
         forgotten_summaries=tuple(action.forgotten.summaries),
-        summary=None if found is None else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content),
+        summary=(
+            None
+            if found is None
+            else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content)
+        ),
         events=SizesDocument(before=len(made.before), after=len(made.after)),
         tokens=counted,
         model=spending_of(reports_of(action)),

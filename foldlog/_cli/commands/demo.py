@@ -34,7 +34,8 @@ def run(
         ),
     ] = DEMO_DB,
 ) -> None:
-    """Show the main job on the shipped history: an agent's work of 286 events, condensed while it goes on.
+    """Show the main job on the shipped history: an agent's work of 286 events, condensed while it
+    goes on.
 
     Example: foldlog demo --db try.db
     """
@@ -49,7 +50,8 @@ def run(
 
 
 def _work_again(store: Store, history: History) -> Iterator[Event]:
-    """Append what the imported agent and its user did, as a runtime does: a step before each call of the model.
+    """Append what the imported agent and its user did, as a runtime does: a step before each call
+    of the model.
 
     Yields each event. Events that an interrupted demo appended are not appended again.
     """
@@ -57,7 +59,11 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
     response: str | None = None
     imported = list(store.events(IMPORTED))
     last = [*history.events(history.version() - 1)] if history.version() else []
-    if last and isinstance(last[0], Annotation) and last[0].data == getattr(imported[-1], "data", None):
+    if (
+        last
+        and isinstance(last[0], Annotation)
+        and last[0].data == getattr(imported[-1], "data", None)
+    ):
         return  # all of the work was appended before: it ends with this annotation
     for event in imported:
         yield event
@@ -69,5 +75,7 @@ def _work_again(store: Store, history: History) -> Iterator[Event]:
                 pass
         again = replace(event, id=-1, cause=ids.get(event.cause), origin=None)
         key = f"demo-{event.id}"
-        [recorded] = store.append(history.id, again, expected_version=ANY_VERSION, idempotency_key=key)
+        [recorded] = store.append(
+            history.id, again, expected_version=ANY_VERSION, idempotency_key=key
+        )
         ids[event.id] = recorded.id

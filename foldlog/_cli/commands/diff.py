@@ -1,4 +1,6 @@
-"""``foldlog diff``: show what changed between two Views of a conversation, or where two forks diverge."""
+"""``foldlog diff``: show what changed between two Views of a conversation, or where two forks
+diverge.
+"""
 
 from __future__ import annotations
 
@@ -48,13 +50,15 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show which events entered the View of a conversation between two versions, which left it, and their summaries.
+    """Show which events entered the View of a conversation between two versions, which left it, and
+    their summaries.
 
     Without versions, show what the newest condensation dropped.
 
-    With two conversations, show both runs side by side: calls of each tool, tokens, cost, last answers. Then show
-    the events of both since their common past, and the first one that differs. Without a common past, show the first
-    difference, what each model was shown then, and the later requests and calls that only one of them has.
+    With two conversations, show both runs side by side: calls of each tool, tokens, cost, last
+    answers. Then show the events of both since their common past, and the first one that differs.
+    Without a common past, show the first difference, what each model was shown then, and the later
+    requests and calls that only one of them has.
 
     Example: foldlog diff tidewatch 90 100
     """
@@ -69,12 +73,15 @@ def run(
 def _version(given: str) -> int:
     if not (given.isascii() and given.isdigit()):
         raise Refused(
-            f"{given!r} is not a version; give two versions of a conversation, or two conversations without B"
+            f"{given!r} is not a version; give two versions of a conversation, or two conversations"
+            " without B"
         )
     return int(given)
 
 
-def _conversations(conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool) -> None:
+def _conversations(
+    conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool
+) -> None:
     from foldlog._figures.prices import Prices
     from foldlog._reports.runs import compared_runs
 
@@ -85,7 +92,8 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
         except Refused as error:
             if other.isdigit():
                 raise Refused(
-                    f"{error}; to compare two versions, give a second version: 'foldlog diff ID A B'"
+                    f"{error}; to compare two versions, give a second version: 'foldlog diff ID"
+                    " A B'"
                 ) from error
             raise
         shared = common_past(store, conversation, other)
@@ -94,7 +102,10 @@ def _conversations(conversation: str, other: str, prices: Path | None, db: str, 
             found = compared_runs(store, conversation, other, Prices(prices))
         else:
             found = find_divergence(store, conversation, other, shared, Prices(prices))
-        show = partial(show_runs, found) if isinstance(found, RunsDocument) else partial(show_divergence, store, found)
+        if isinstance(found, RunsDocument):
+            show = partial(show_runs, found)
+        else:
+            show = partial(show_divergence, store, found)
         terminal.answer(found, show)
         spent = [run.spent for run in found.runs if run.spent]
         if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
@@ -106,7 +117,10 @@ def _newest_condensation(conversation: str, db: str) -> None:
         conversation = resolved(store, conversation)
         made = condensations(store, conversation)
     if not made:
-        raise Refused(f"no condensation of {conversation!r} forgot anything; give two versions, or two conversations")
+        raise Refused(
+            f"no condensation of {conversation!r} forgot anything; give two versions, or two"
+            " conversations"
+        )
     newest = made[-1].id
     _versions(conversation, newest, newest + 1, db)
 
@@ -123,7 +137,9 @@ def _versions(conversation: str, before: int, after: int, db: str) -> None:
     terminal.answer(_document(conversation, difference, dropped), show)
 
 
-def _document(conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]) -> DifferenceDocument:
+def _document(
+    conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]
+) -> DifferenceDocument:
     return DifferenceDocument.of(
         difference,
         conversation=conversation,

@@ -19,8 +19,8 @@ _NAMED = 5
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Say of each coding agent which transcripts are not in the store, which it will delete and when, and whether its
-    hooks fire.
+    """Say of each coding agent which transcripts are not in the store, which it will delete and
+    when, and whether its hooks fire.
 
     Exit status 1 if a transcript is not in the store.
 
@@ -40,7 +40,10 @@ def _show(found: DoctorDocument) -> None:
         terminal.say(f"None of {', '.join(PROGRAMS)} has settings here.")
     for program in found.programs:
         terminal.say((program.program, "bold"))
-        fired = f"never fired; 'foldlog setup {program.program}' writes them, for the next start of the program"
+        fired = (
+            f"never fired; 'foldlog setup {program.program}' writes them, for the next start of the"
+            " program"
+        )
         if program.hook_fired_at is not None:
             fired = f"fired last at {program.hook_fired_at}, at {program.hook_event}"
         terminal.say(f"  hooks: {fired}", wraps=True)
@@ -52,6 +55,10 @@ def _show(found: DoctorDocument) -> None:
             terminal.say(f"    {os.path.basename(path)}")
         if program.days_kept is not None:
             lost = f"{count(program.soon, 'transcript')} within a week"
-            terminal.say(f"  it deletes transcripts after {program.days_kept:g} days: {lost}", wraps=True)
+            terminal.say(
+                f"  it deletes transcripts after {program.days_kept:g} days: {lost}", wraps=True
+            )
         if program.not_here:
-            terminal.say(f"  to keep them: {command('import', '--from', program.format)}", wraps=True)
+            terminal.say(
+                f"  to keep them: {command('import', '--from', program.format)}", wraps=True
+            )

@@ -1,4 +1,6 @@
-"""``foldlog export``: write a conversation as its source wrote it, or conversations as a database."""
+"""``foldlog export``: write a conversation as its source wrote it, or conversations as a
+database.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,15 @@ from msgspec import UNSET
 from foldlog._archive.stored import source_bytes
 from foldlog._cli import terminal
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, Force, SomeConversations, new_file, output_option
+from foldlog._cli.options import (
+    DEFAULT_DB,
+    AsJson,
+    Db,
+    Force,
+    SomeConversations,
+    new_file,
+    output_option,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.record_files import left_out, readable, write_records, write_source
 from foldlog._cli.stores import open_existing, resolved
@@ -36,12 +46,17 @@ def run(
             metavar="FORMAT",
             show_default="the format of its source",
             autocompletion=lambda: list(FORMATS),
-            help="The format to write. For an imported conversation: the format of its source, or openai-chat.",
+            help=(
+                "The format to write. For an imported conversation: the format of its source, or"
+                " openai-chat."
+            ),
         ),
     ] = None,
     view: Annotated[
         bool,
-        typer.Option("--view", help="Write the messages that a model is sent now, by default as openai-chat."),
+        typer.Option(
+            "--view", help="Write the messages that a model is sent now, by default as openai-chat."
+        ),
     ] = False,
     output: Annotated[
         Path | None,
@@ -53,7 +68,10 @@ def run(
         typer.Option(
             "--to",
             metavar="FILE",
-            help="Make or update a database of the named or of all conversations, for SQL and Datasette.",
+            help=(
+                "Make or update a database of the named or of all conversations, for SQL and"
+                " Datasette."
+            ),
             callback=new_file,
         ),
     ] = None,
@@ -65,7 +83,8 @@ def run(
 ) -> None:
     """Write a conversation as its source wrote it: with forgotten events, without retracted ones.
 
-    With --to: a SQLite database of all events and condensations, to which later runs add what is new.
+    With --to: a SQLite database of all events and condensations, to which later runs add what is
+    new.
 
     Example: foldlog export tidewatch --output exported.jsonl
     """
@@ -81,21 +100,36 @@ def run(
         write_database(db, names, to)
 
 
-def _export(conversation: str, format: str | None, db: str, *, view: bool, output: Path | None, as_json: bool) -> None:
+def _export(
+    conversation: str,
+    format: str | None,
+    db: str,
+    *,
+    view: bool,
+    output: Path | None,
+    as_json: bool,
+) -> None:
     """Write one conversation to a file, or to stdout."""
-    notes, findings = list[str](), list[str]()
+    notes = list[str]()
+    findings = list[str]()
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         is_listed = as_json and output is None
-        source = None if view or is_listed else source_bytes(store, conversation, format)
+        if view or is_listed:
+            source = None
+        else:
+            source = source_bytes(store, conversation, format)
         records: Iterator[Any] = iter(())
         if source is not None:
-            chosen, write = source.format, partial(write_source, source)
+            chosen = source.format
+            write = partial(write_source, source)
             notes += left_out(source)
         else:
             chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
             try:
-                records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
+                records = Histories(store)[conversation].export(
+                    chosen, view=view, notes=notes.append
+                )
             except UnknownFormat as error:
                 raise Refused(str(error)) from error
             write = partial(write_records, records, chosen)
@@ -103,7 +137,11 @@ def _export(conversation: str, format: str | None, db: str, *, view: bool, outpu
             with noted(store, "export", output, conversation), whole_file(output) as file:
                 number = write(file)
             document = ExportedDocument(
-                conversation=conversation, format=chosen, file=str(output), records=number, notes=tuple(notes) or UNSET
+                conversation=conversation,
+                format=chosen,
+                file=str(output),
+                records=number,
+                notes=tuple(notes) or UNSET,
             )
             told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
             terminal.answer(document, told)

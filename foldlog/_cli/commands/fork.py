@@ -18,11 +18,16 @@ from foldlog.eventstore import ConversationErased, InvalidArgument, VersionConfl
 
 def run(
     conversation: ConversationId,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The id of the fork.", show_default=False)],
+    new: Annotated[
+        str, typer.Argument(metavar="NEW", help="The id of the fork.", show_default=False)
+    ],
     at: Annotated[
         int | None,
         typer.Option(
-            "--at", metavar="V", help="The version up to which they share events.", show_default="the present"
+            "--at",
+            metavar="V",
+            help="The version up to which they share events.",
+            show_default="the present",
         ),
     ] = None,
     at_source: Annotated[
@@ -30,7 +35,10 @@ def run(
         typer.Option(
             "--at-source",
             metavar="SOURCE_ID",
-            help="Begin after the record with this id of the imported source, such as the tip of a branch.",
+            help=(
+                "Begin after the record with this id of the imported source, such as the tip of a"
+                " branch."
+            ),
             show_default=False,
         ),
     ] = None,

@@ -22,7 +22,9 @@ def run(
     paths: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="PATH", show_default=False, help="Files, or folders with any number of histories; - is stdin."
+            metavar="PATH",
+            show_default=False,
+            help="Files, or folders with any number of histories; - is stdin.",
         ),
     ] = None,
     agents: Annotated[
@@ -38,7 +40,10 @@ def run(
     format: Annotated[
         str,
         typer.Option(
-            "--format", metavar="FORMAT", autocompletion=lambda: ["auto", *FORMATS], help="The format of the files."
+            "--format",
+            metavar="FORMAT",
+            autocompletion=lambda: ["auto", *FORMATS],
+            help="The format of the files.",
         ),
     ] = "auto",
     conversation: Annotated[
@@ -52,25 +57,41 @@ def run(
     ] = None,
     prefix: Annotated[
         str,
-        typer.Option("--prefix", metavar="TEXT", show_default=False, help="A text before the id of each conversation."),
+        typer.Option(
+            "--prefix",
+            metavar="TEXT",
+            show_default=False,
+            help="A text before the id of each conversation.",
+        ),
     ] = "",
-    check: Annotated[bool, typer.Option("--check", help="Read unchanged files too, and compare them.")] = False,
-    watch: Annotated[bool, typer.Option("--watch", help="Import what grows and what is new, until Ctrl-C.")] = False,
-    use: Annotated[
-        bool, typer.Option("--use", help="Make the events at once, for programs that follow the store.")
+    check: Annotated[
+        bool, typer.Option("--check", help="Read unchanged files too, and compare them.")
     ] = False,
-    again: Annotated[bool, typer.Option("--again", help="Import a source that was erased here, too.")] = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Import what grows and what is new, until Ctrl-C.")
+    ] = False,
+    use: Annotated[
+        bool,
+        typer.Option("--use", help="Make the events at once, for programs that follow the store."),
+    ] = False,
+    again: Annotated[
+        bool, typer.Option("--again", help="Import a source that was erased here, too.")
+    ] = False,
     redact_secrets: RedactSecrets = False,
-    strict: Annotated[bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")] = False,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="End with 1 if a record cannot be read.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Import histories from files and folders. Importing the same source again adds only new records.
+    """Import histories from files and folders. Importing the same source again adds only new
+    records.
 
-    The source is stored as it is, and its events are made at the first use of the conversation. A source that was
-    written again becomes a fork at the first record that differs. A record that cannot be read is named, and all others
-    are imported. A history without a name gets its file's (kite), with the folder's if you import that or the name is
-    common (FOLDER/chat1). Unchanged files are skipped.
+    The source is stored as it is, and its events are made at the first use of the conversation. A
+    source that was written again becomes a fork at the first record that differs. A record that
+    cannot be read is named, and all others are imported. A history without a name gets its file's
+    (kite), with the folder's if you import that or the name is common (FOLDER/chat1). Unchanged
+    files are skipped.
 
     Example: foldlog import --from claude-code
     """
@@ -83,7 +104,9 @@ def run(
         raise Refused("--conversation is the whole name; leave out --prefix")
     with TemporaryDirectory(prefix="foldlog-stdin-") as folder, open_or_create(db) as store:
         store.register(Views(store))  # Views are folded while their events are written
-        options = ImportOptions(format, prefix, conversation, check, again, use, strict, as_json, redact_secrets)
+        options = ImportOptions(
+            format, prefix, conversation, check, again, use, strict, as_json, redact_secrets
+        )
         importing = Importing(store, with_stdin(paths, Path(folder)), options, f"{folder}/")
         try:
             before = importing.states() if watch else {}
@@ -94,8 +117,11 @@ def run(
                 importing.run(again=True)
         except KeyboardInterrupt:
             if not watch:  # which ends so
-                terminal.note("what was read is here, up to a whole record; the same import goes on there")
+                terminal.note(
+                    "what was read is here, up to a whole record; the same import goes on there"
+                )
                 raise
 
 
-# -- where programs keep their histories, and how they change ----------------------------------------------------------
+# -- where programs keep their histories, and how they change
+# ----------------------------------------------------------

@@ -29,15 +29,22 @@ def run(
     attributes: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="NAME=VALUE", help="Your attributes to have: see foldlog attributes.", show_default="any"
+            metavar="NAME=VALUE",
+            help="Your attributes to have: see foldlog attributes.",
+            show_default="any",
         ),
     ] = None,
     match: Annotated[
         str | None,
-        typer.Option("--match", metavar="TEXT", help="Only those whose id, title or format contains it, in any case."),
+        typer.Option(
+            "--match",
+            metavar="TEXT",
+            help="Only those whose id, title or format contains it, in any case.",
+        ),
     ] = None,
     here: Annotated[
-        bool, typer.Option("--here", help="Only those that a program wrote in this folder, or below it.")
+        bool,
+        typer.Option("--here", help="Only those that a program wrote in this folder, or below it."),
     ] = False,
     since: Annotated[
         str | None,
@@ -48,9 +55,12 @@ def run(
         ),
     ] = None,
     sort: Annotated[
-        str, typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(SORTS)}.", show_default="id")
+        str,
+        typer.Option("--sort", metavar="COLUMN", help=f"{', '.join(SORTS)}.", show_default="id"),
     ] = "id",
-    reverse: Annotated[bool, typer.Option("--reverse", "-r", help="The largest or newest first.")] = False,
+    reverse: Annotated[
+        bool, typer.Option("--reverse", "-r", help="The largest or newest first.")
+    ] = False,
     limit: Annotated[
         int | None,
         typer.Option(
@@ -67,49 +77,76 @@ def run(
         typer.Option(
             "--long/--short",
             "-l/-s",
-            help="With or without errors, tokens, condensations and cost: they take reading what is new.",
+            help=(
+                "With or without errors, tokens, condensations and cost: they take reading what is"
+                " new."
+            ),
             show_default="long where the list is short",
         ),
     ] = None,
     to_be_resumed: Annotated[
         bool,
         typer.Option(
-            "--to-resume", help="Only those that a worker left: open calls and no lease, or a lease that ended."
+            "--to-resume",
+            help="Only those that a worker left: open calls and no lease, or a lease that ended.",
         ),
     ] = False,
     every: Annotated[
-        bool, typer.Option("--all", "-a", help="Also those that runtimes keep for themselves, such as shared states.")
+        bool,
+        typer.Option(
+            "--all",
+            "-a",
+            help="Also those that runtimes keep for themselves, such as shared states.",
+        ),
     ] = False,
     followers: Annotated[
         bool,
-        typer.Option("--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."),
+        typer.Option(
+            "--followers", help="Of a PostgreSQL store: how far its followers are behind, and why."
+        ),
     ] = False,
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """List the conversations of a store, or some of them: id, number of events, time of the last event, format and
-    title. Before the first use of an import, it shows the number of records, and what the model is sent is unknown.
+    """List the conversations of a store, or some of them: id, number of events, time of the last
+    event, format and title. Before the first use of an import, it shows the number of records, and
+    what the model is sent is unknown.
 
-    Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that the model is sent
-    now; errors, results that their source marks so. Tokens spent and cost are what calls of models tell, or the price
-    of their tokens. A fork counts only what it did itself. Piped, tabs are between the columns.
+    Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that
+    the model is sent now; errors, results that their source marks so. Tokens spent and cost are
+    what calls of models tell, or the price of their tokens. A fork counts only what it did itself.
+    Piped, tabs are between the columns.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if followers:
         return list_followers(db)
-    from foldlog._cli.listing import Aside, Filters, describe_rows, is_short, select_rows, sorted_by_figure
+    from foldlog._cli.listing import (
+        Aside,
+        Filters,
+        describe_rows,
+        is_short,
+        select_rows,
+        sorted_by_figure,
+    )
     from foldlog._figures.prices import Prices
     from foldlog._figures.stored import FiguresOfStore
 
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(SORTS)}")
     filters = Filters(
-        attributes or (), match, here, given_moment("--since", since), to_be_resumed=to_be_resumed, every=every
+        attributes or (),
+        match,
+        here,
+        given_moment("--since", since),
+        to_be_resumed=to_be_resumed,
+        every=every,
     )
-    aside, table = Aside(), Prices(prices)
-    is_sorted, is_cut = sort != "id" or reverse, limit is None and not as_json
+    aside = Aside()
+    table = Prices(prices)
+    is_sorted = sort != "id" or reverse
+    is_cut = limit is None and not as_json
     most = _SHOWN if is_cut else limit
     with open_existing(db) as store:
         figures = FiguresOfStore(store, prices=table)
@@ -117,7 +154,9 @@ def run(
         if long is None and is_sorted:
             long = not as_json
         if is_sorted:
-            rows = sorted_by_figure(store, aside, figures, filters, sort, reverse=reverse, limit=most)
+            rows = sorted_by_figure(
+                store, aside, figures, filters, sort, reverse=reverse, limit=most
+            )
         else:
             rows = select_rows(store, filters, aside)
         if long is None and not as_json:
@@ -129,8 +168,16 @@ def run(
 
             terminal.emit_list(ListDocument(db=existing_db(db), conversations=streamed(described)))
             return
-        if not print_conversations(store, described, sort, is_tree=not is_sorted, in_full=bool(long)):
-            show_none(db, store, limit, ends_of_leases(store) if to_be_resumed else None, pairs(attributes or ()))
+        if not print_conversations(
+            store, described, sort, is_tree=not is_sorted, in_full=bool(long)
+        ):
+            show_none(
+                db,
+                store,
+                limit,
+                ends_of_leases(store) if to_be_resumed else None,
+                pairs(attributes or ()),
+            )
         if is_cut and (total := aside.total(_SHOWN, rows)):
             terminal.note(f"{_SHOWN:,} of {total} are shown: {_MORE}")
     aside.say(sort, with_costs=bool(long) or sort == "cost")

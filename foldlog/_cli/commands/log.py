@@ -32,24 +32,41 @@ _SLOW = 10
 
 def run(
     conversation: ConversationId,
-    start: Annotated[int, typer.Option("--start", metavar="N", min=0, help="First event to show.")] = 0,
+    start: Annotated[
+        int, typer.Option("--start", metavar="N", min=0, help="First event to show.")
+    ] = 0,
     stop: Annotated[
-        int | None, typer.Option("--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end")
+        int | None,
+        typer.Option(
+            "--stop", metavar="N", min=0, help="Event to stop before.", show_default="the end"
+        ),
     ] = None,
     tail: Annotated[
         int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events.")
     ] = None,
     slow: Annotated[
         bool,
-        typer.Option("--slow", help=f"The {_SLOW} events that a model or a tool took longest for, and how long."),
+        typer.Option(
+            "--slow",
+            help=f"The {_SLOW} events that a model or a tool took longest for, and how long.",
+        ),
     ] = False,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Show new events as they come, until Ctrl-C.")
+    ] = False,
     kinds: Kinds = None,
     since: Since = None,
     until: Until = None,
-    full: Annotated[bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")] = False,
+    full: Annotated[
+        bool, typer.Option("--full", help="Each event in full, as 'foldlog show' shows it.")
+    ] = False,
     every: Annotated[
-        bool, typer.Option("--all", "-a", help="Also changes of documents and attributes, as with --kind and --json.")
+        bool,
+        typer.Option(
+            "--all",
+            "-a",
+            help="Also changes of documents and attributes, as with --kind and --json.",
+        ),
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
@@ -59,9 +76,14 @@ def run(
     Example: foldlog log tidewatch --tail 20 --kind action
     """
     if slow and (follow or full):
-        raise Refused("--slow chooses events of what is there, a line each: without --follow and --full")
+        raise Refused(
+            "--slow chooses events of what is there, a line each: without --follow and --full"
+        )
     if stop is not None and stop < start:
-        raise Refused(f"--stop {stop} is before --start {start}; --stop is the event after the last one to show")
+        raise Refused(
+            f"--stop {stop} is before --start {start}; --stop is the event after the last one to"
+            " show"
+        )
     wanted = selection(kinds, since=since, until=until)
     if not (kinds or every or as_json):
         wanted = wanted._replace(kinds=SAID)
@@ -75,7 +97,8 @@ def run(
         if slow:
             slowest = reading.slowest(_SLOW if tail is None else tail, start, stop)
             waits = {one.event.id: seconds for seconds, one in slowest}
-            events, lineage = iter([one for _, one in slowest]), ()
+            events = iter([one for _, one in slowest])
+            lineage = ()
         elif tail is None:
             events = reading.events(start, stop)
         else:
@@ -85,19 +108,34 @@ def run(
         if follow:
             events = chain(events, reading.coming(stop))
         if as_json:
-            borders = tuple(BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage)
+            borders = tuple(
+                BorderDocument(parent=one.parent, parent_version=one.version) for one in lineage
+            )
             documents = streamed(
-                shown_document(event, recorded_at) | _beside(event, reading, waits) for recorded_at, event in events
+                shown_document(event, recorded_at) | _beside(event, reading, waits)
+                for recorded_at, event in events
             )
             document = LogDocument(
-                conversation=conversation, version=reading.version, borders=borders or UNSET, events=documents
+                conversation=conversation,
+                version=reading.version,
+                borders=borders or UNSET,
+                events=documents,
             )
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with suppress(KeyboardInterrupt) if follow else paged():
-                _show(events, [each for each in lineage if each.version >= start], reading, stop, waits, full=full)
+                _show(
+                    events,
+                    [each for each in lineage if each.version >= start],
+                    reading,
+                    stop,
+                    waits,
+                    full=full,
+                )
     if reading.documents:
-        terminal.note(f"{count(reading.documents, 'change')} of documents and attributes: --all shows them")
+        terminal.note(
+            f"{count(reading.documents, 'change')} of documents and attributes: --all shows them"
+        )
     for finding in reading.findings:
         terminal.warn(finding)
 
@@ -117,11 +155,12 @@ def _show(
     *,
     full: bool,
 ) -> None:
-    """Print the events, with a line where each fork begins: before its first event, or after the last shared one; with
-    ``waits`` how long each was waited for.
+    """Print the events, with a line where each fork begins: before its first event, or after the
+    last shared one; with ``waits`` how long each was waited for.
     """
     lines = terminal.PrintedLines()
-    write, width = lines.write, lines.width
+    write = lines.write
+    width = lines.width
 
     def pass_borders(version: int) -> None:
         while borders and borders[0].version <= version:
@@ -135,7 +174,10 @@ def _show(
             show_event(event, recorded_at, is_uncounted=uncounted)
             continue
         kind = label(event)
-        style = "" if (event.shown or is_structural(event)) and not uncounted else "dim "
+        if (event.shown or is_structural(event)) and not uncounted:
+            style = ""
+        else:
+            style = "dim "
         back = _UNCOUNTED if uncounted else ""
         write(
             (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),

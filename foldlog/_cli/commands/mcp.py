@@ -12,17 +12,20 @@ from foldlog.eventstore.inside import install_command
 
 
 def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
-    """Serve five tools over stdio, for a coding agent: dropped, why, recall, sessions, knew. They only read.
+    """Serve five tools over stdio, for a coding agent: dropped, why, recall, sessions, knew. They
+    only read.
 
-    A program starts it: see 'foldlog setup'. Each call imports the transcript of the program first. Needs the extra
-    'mcp'.
+    A program starts it: see 'foldlog setup'. Each call imports the transcript of the program first.
+    Needs the extra 'mcp'.
 
     Example: foldlog mcp --db agents.db
     """
     try:
         from foldlog._programs.server import server, well_formed_lines
     except ImportError as error:
-        raise Refused(f"the tools need {error.name}, which is not installed: {install_command('mcp')}") from error
+        raise Refused(
+            f"the tools need {error.name}, which is not installed: {install_command('mcp')}"
+        ) from error
     from foldlog._programs.answers import Answers
     from foldlog._programs.asking import Asking
     from foldlog._secrets import secret_finder
@@ -30,6 +33,8 @@ def run(redact_secrets: RedactSecrets = False, db: Db = DEFAULT_DB) -> None:
     is_secret = secret_finder() if redact_secrets else None
     with program_store(db) as store:
         folder = os.environ.get("CLAUDE_PROJECT_DIR") or os.getcwd()
-        answers = Answers(store, Asking(store, os.environ, folder, may_import=True, is_secret=is_secret))
+        answers = Answers(
+            store, Asking(store, os.environ, folder, may_import=True, is_secret=is_secret)
+        )
         sys.stdin = well_formed_lines(sys.stdin.buffer)
         server(answers).run("stdio")

@@ -8,7 +8,16 @@ from typing import Annotated
 
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, named_model
-from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, Force, PricesFile, check_output, output_option
+from foldlog._cli.options import (
+    DEFAULT_DB,
+    AsJson,
+    ConversationId,
+    Db,
+    Force,
+    PricesFile,
+    check_output,
+    output_option,
+)
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ReportDocument
 from foldlog._figures.prices import Prices
@@ -28,7 +37,8 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Write a conversation as a page: what the model was shown at each version, what was forgotten, and why.
+    """Write a conversation as a page: what the model was shown at each version, what was forgotten,
+    and why.
 
     It needs no network and holds all texts. For a table of all conversations: foldlog list --long
 
@@ -41,16 +51,26 @@ def run(
         version = store.conversation(conversation).version
         update(total=version)
         limit = None if model is None else model.max_input_tokens
-        write = partial(write_report, store, conversation, path, limit=limit, model=model, prices=Prices(prices))
+        write = partial(
+            write_report, store, conversation, path, limit=limit, model=model, prices=Prices(prices)
+        )
         with noted(store, "report", path, conversation):
             size = write(progress=lambda done: update(completed=done))
-    told = f"{size / 1e6:,.2f} MB" if path.is_file() else "written"  # a device has no size
-    document = ReportDocument(conversation=conversation, version=version, file=str(path), bytes=size)
+    # a device has no size
+    if path.is_file():
+        told = f"{size / 1e6:,.2f} MB"
+    else:
+        told = "written"
+    document = ReportDocument(
+        conversation=conversation, version=version, file=str(path), bytes=size
+    )
     terminal.answer(document, f"{path}: {told}")
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:
-    """Return a file named by the id: its letters, digits and ``-_.``, in 100 bytes, since systems count these."""
+    """Return a file named by the id: its letters, digits and ``-_.``, in 100 bytes, since systems
+    count these.
+    """
     kept = "".join(c if c.isalnum() or c in "-_." else "_" for c in conversation).encode()[:100]
     path = Path(f"{kept.decode(errors='ignore').lstrip('.') or 'report'}.html")
     check_output(path, force=force)

@@ -19,8 +19,12 @@ from foldlog._words.gist import count
 
 def run(
     conversation: ConversationId,
-    to: Annotated[int, typer.Option("--to", metavar="V", help="The version that the View returns to.")],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")] = "",
+    to: Annotated[
+        int, typer.Option("--to", metavar="V", help="The version that the View returns to.")
+    ],
+    reason: Annotated[
+        str, typer.Option("--reason", metavar="TEXT", help="Why; the log keeps it.")
+    ] = "",
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
@@ -34,15 +38,17 @@ def run(
         version = store.conversation(whole(store, conversation)).version
         if not 0 <= to < version:
             raise Refused(
-                f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing back "
-                f"(use 0 to {version - 1})"
+                f"conversation {conversation!r} has {version:,} events; --to {to} takes nothing"
+                f" back (use 0 to {version - 1})"
             )
         history = Histories(store)[conversation]
         history.at(version)  # where no View can be made, nothing is taken back
         recorded = history.retract(to, reason, expected_version=version)
         shown = len(history.view())
         gone = version - to - changes_of_documents(store, conversation, to, version)
-    done = RetractedDocument(conversation=conversation, event=recorded.id, to=to, taken_back=gone, shown=shown)
+    done = RetractedDocument(
+        conversation=conversation, event=recorded.id, to=to, taken_back=gone, shown=shown
+    )
     name = terminal.typed_id(conversation)
     told = (
         f"{name}: took back {count(gone, 'event')}, the View shows {count(shown, 'event')}; "

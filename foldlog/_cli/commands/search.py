@@ -24,36 +24,48 @@ _SECONDS = 5.0
 def run(
     words: Annotated[
         list[str] | None,
-        typer.Argument(metavar="WORDS", help='Words that an event has all of; "in quotes" together.'),
+        typer.Argument(
+            metavar="WORDS", help='Words that an event has all of; "in quotes" together.'
+        ),
     ] = None,
     within: Annotated[
         str | None,
-        typer.Option("--in", metavar="ID", help="Only in this conversation.", autocompletion=completed),
+        typer.Option(
+            "--in", metavar="ID", help="Only in this conversation.", autocompletion=completed
+        ),
     ] = None,
     kinds: Kinds = None,
     since: Since = None,
     until: Until = None,
     limit: Annotated[
-        int, typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events, the newest first.")
+        int,
+        typer.Option(
+            "--limit", "-n", metavar="N", min=1, help="Show at most N events, the newest first."
+        ),
     ] = 20,
-    every: Annotated[bool, typer.Option("--all", help="Read the whole store, however long it takes.")] = False,
+    every: Annotated[
+        bool, typer.Option("--all", help="Read the whole store, however long it takes.")
+    ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Search the texts of all conversations, the newest first.
 
-    An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not 'prune'. The page of
-    a conversation finds parts of words too. Without words, --kind error finds all errors. Exit status 1 if no event is
-    found.
+    An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not
+    'prune'. The page of a conversation finds parts of words too. Without words, --kind error finds
+    all errors. Exit status 1 if no event is found.
 
-    There is no index: the stored records and events are read, some 400 MB a second, until there are enough hits, and
-    without --all for at most some seconds.
+    There is no index: the stored records and events are read, some 400 MB a second, until there are
+    enough hits, and without --all for at most some seconds.
 
     Example: foldlog search "flaky test" --kind observation
     """
     wanted = selection(kinds, since=since, until=until)
     if not words and not kinds:
-        raise Refused("name the words to search for, such as 'foldlog search \"flaky test\"', or a kind: --kind error")
+        raise Refused(
+            "name the words to search for, such as 'foldlog search \"flaky test\"', or a kind:"
+            " --kind error"
+        )
     words = words or []
     line = _line(words)
     with open_existing(db) as store, terminal.working("searching"):
@@ -74,7 +86,10 @@ def run(
         short = ShortIds(store)
         names = {hit.conversation: short(hit.conversation) for hit in found.hits[:limit]}
     filtered = bool(within or kinds or since or until)
-    terminal.answer(hits_document(line, found, limit), lambda: _show(found.hits[:limit], names, filtered=filtered))
+    terminal.answer(
+        hits_document(line, found, limit),
+        lambda: _show(found.hits[:limit], names, filtered=filtered),
+    )
     if not found.hits:
         terminal.matched_nothing()
     if not as_json:
@@ -90,7 +105,10 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if len(found.hits) > limit:
         terminal.note(f"the {limit:,} newest are shown, and there are more: -n N shows more")
     elif found.read < found.conversations:
-        terminal.note(f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the others")
+        terminal.note(
+            f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the"
+            " others"
+        )
 
 
 def _line(words: Sequence[str]) -> str:
@@ -100,12 +118,17 @@ def _line(words: Sequence[str]) -> str:
 
 def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:
     if not hits:
-        which = "No event within --in, --kind, --since and --until" if filtered else "No event"
+        if filtered:
+            which = "No event within --in, --kind, --since and --until"
+        else:
+            which = "No event"
         terminal.say(f"{which} has all these words.", wraps=True)
     for hit in hits:
         name = terminal.typed_id(names[hit.conversation])
         at = "" if hit.timestamp is None else f"  {time_words(hit.timestamp)}"
-        terminal.say((name, "bold"), f" {id_words(hit.id)}  ", (hit.kind, STYLES[hit.kind]), (at, "dim"))
+        terminal.say(
+            (name, "bold"), f" {id_words(hit.id)}  ", (hit.kind, STYLES[hit.kind]), (at, "dim")
+        )
         terminal.print_indented(4, *_highlighted(hit))
 
 

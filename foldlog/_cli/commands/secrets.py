@@ -10,17 +10,20 @@ from foldlog._secrets import kinds_in, secrets_in
 from foldlog._words.gist import count
 
 
-def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or Slack. Their ids and
-    kinds are printed, never their values.
+def run(
+    conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: AsJson = False
+) -> None:
+    """Find events with keys and tokens of known shapes, such as keys of AWS, tokens of GitHub or
+    Slack. Their ids and kinds are printed, never their values.
 
-    'foldlog store redact --secrets' redacts them; 'foldlog import --redact-secrets' keeps them out. Exit status 1 if
-    there is one. Needs the extra 'secrets'.
+    'foldlog store redact --secrets' redacts them; 'foldlog import --redact-secrets' keeps them out.
+    Exit status 1 if there is one. Needs the extra 'secrets'.
 
     Example: foldlog secrets tidewatch
     """
     kinds_in("")  # the extra is asked for before the work
-    unread, found = list[str](), list[SecretDocument]()
+    unread = list[str]()
+    found = list[SecretDocument]()
     with open_existing(db) as store, terminal.working("searching"):
         for name in chosen(store, conversations):
             for event, kinds in secrets_in(store, name, unread):
@@ -35,6 +38,11 @@ def run(conversations: SomeConversations = None, db: Db = DEFAULT_DB, as_json: A
 
 def _show(document: SecretsDocument) -> None:
     for secret in document.secrets:
-        terminal.say(f"{terminal.typed_id(secret.conversation)} {secret.event}: {', '.join(secret.kinds)}")
+        terminal.say(
+            f"{terminal.typed_id(secret.conversation)} {secret.event}: {', '.join(secret.kinds)}"
+        )
     names = {secret.conversation for secret in document.secrets}
-    terminal.say(f"{count(len(document.secrets), 'event')} of {count(len(names), 'conversation')} with secrets")
+    terminal.say(
+        f"{count(len(document.secrets), 'event')} of {count(len(names), 'conversation')} with"
+        " secrets"
+    )

@@ -31,10 +31,14 @@ _EVERYWHERE = ("0.0.0.0", "::")
 
 def run(
     port: Annotated[
-        int, typer.Option("--port", metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free port.")
+        int,
+        typer.Option(
+            "--port", metavar="PORT", min=0, max=65535, help="The port; 0 chooses a free port."
+        ),
     ] = 8765,
     host: Annotated[
-        str, typer.Option("--host", metavar="ADDRESS", help="The address that the server listens at.")
+        str,
+        typer.Option("--host", metavar="ADDRESS", help="The address that the server listens at."),
     ] = "127.0.0.1",
     token: Annotated[
         str | None,
@@ -50,39 +54,50 @@ def run(
         bool,
         typer.Option(
             "--no-token",
-            help="Require no token. Only at localhost; every user of the machine can then read all conversations.",
+            help=(
+                "Require no token. Only at localhost; every user of the machine can then read all"
+                " conversations."
+            ),
         ),
     ] = False,
     allow_host: Annotated[
         list[str] | None,
-        typer.Option("--allow-host", metavar="NAME", help="A host name of this server, besides localhost."),
+        typer.Option(
+            "--allow-host", metavar="NAME", help="A host name of this server, besides localhost."
+        ),
     ] = None,
     agent: AgentModelName = None,
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Serve the pages of all conversations, with new events as they come. The server writes only the events of an
-    import at its first use.
+    """Serve the pages of all conversations, with new events as they come. The server writes only
+    the events of an import at its first use.
 
-    Open the address that it prints: it has the token. Needs the extra 'web'. With the extra 'mcp', a coding agent can
-    call the tools of 'foldlog mcp' at /mcp, with the token as a bearer.
+    Open the address that it prints: it has the token. Needs the extra 'web'. With the extra 'mcp',
+    a coding agent can call the tools of 'foldlog mcp' at /mcp, with the token as a bearer.
 
     Example: foldlog serve --port 8080
     """
     if no_token and host not in _LOCAL:
         raise Refused(f"--no-token is for localhost only; at {host} a token is required")
     if token is not None and len(token) < 8:
-        raise Refused(f"the token has {len(token)} characters; give at least 8, or leave --token out for a new one")
+        raise Refused(
+            f"the token has {len(token)} characters; give at least 8, or leave --token out for a"
+            " new one"
+        )
     try:
         import starlette  # noqa: F401 - asked for before a store is opened
         import uvicorn
     except ImportError as error:
-        raise Refused(f"the server needs {error.name}, which is not installed: {install_command('web')}") from error
+        raise Refused(
+            f"the server needs {error.name}, which is not installed: {install_command('web')}"
+        ) from error
     from foldlog._figures.prices import Prices
     from foldlog._web.app import application
 
     secret = None if no_token else token or secrets.token_urlsafe(24)
-    model, names = named_model(agent), allow_host or []
+    model = named_model(agent)
+    names = allow_host or []
     with open_existing(db) as store, _listening(host, port) as listener:
         port = listener.getsockname()[1]
         app = application(
@@ -104,9 +119,16 @@ def run(
         sys.stdout.flush()
         note("open this address in a browser; Ctrl-C ends the server")
         if everywhere and not names:
-            note("other machines need the name or address of this one: add it with --allow-host NAME")
+            note(
+                "other machines need the name or address of this one: add it with --allow-host NAME"
+            )
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, timeout_graceful_shutdown=1, server_header=False, lifespan="on"
+            app,
+            log_level="warning",
+            access_log=False,
+            timeout_graceful_shutdown=1,
+            server_header=False,
+            lifespan="on",
         )
         server = uvicorn.Server(config)
         with suppress(KeyboardInterrupt):  # which is how a server ends
@@ -114,8 +136,8 @@ def run(
 
 
 def _tools(store: Store) -> MountedTools | None:
-    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import transcripts that have
-    grown, where the store can be written.
+    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import
+    transcripts that have grown, where the store can be written.
     """
     if find_spec("mcp") is None:
         return None
@@ -137,4 +159,6 @@ def _listening(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family)
     except OSError as error:
         wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
-        raise Refused(f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}") from error
+        raise Refused(
+            f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}"
+        ) from error

@@ -23,27 +23,40 @@ from foldlog.eventstore.inside import install_command, without_password
 def run(
     program: Annotated[
         str,
-        typer.Argument(metavar="PROGRAM", help=f"One of {', '.join(PROGRAMS)}.", autocompletion=lambda: [*PROGRAMS]),
+        typer.Argument(
+            metavar="PROGRAM",
+            help=f"One of {', '.join(PROGRAMS)}.",
+            autocompletion=lambda: [*PROGRAMS],
+        ),
     ],
     show: Annotated[bool, typer.Option("--print", help="Only print the settings.")] = False,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the hooks and the server out again.")] = False,
+    remove: Annotated[
+        bool, typer.Option("--remove", help="Take the hooks and the server out again.")
+    ] = False,
     redact_secrets: RedactSecrets = False,
     db: Db = DEFAULT_DB,
 ) -> None:
-    """Write hooks and the MCP server into the settings of a coding agent: it then imports its transcripts as they grow,
-    and its model can ask what a compaction dropped.
+    """Write hooks and the MCP server into the settings of a coding agent: it then imports its
+    transcripts as they grow, and its model can ask what a compaction dropped.
 
-    Other settings stay as they are. The store is ~/.local/share/foldlog/foldlog.db, unless --db or FOLDLOG_DB names
-    another. Its conversations stay when the program deletes its transcripts.
+    Other settings stay as they are. The store is ~/.local/share/foldlog/foldlog.db, unless --db or
+    FOLDLOG_DB names another. Its conversations stay when the program deletes its transcripts.
 
     Example: foldlog setup claude-code
     """
     if program not in PROGRAMS:
-        raise Refused(f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}")
-    chosen, store, folder = PROGRAMS[program], program_db(db), Path(home_folder())
+        raise Refused(
+            f"{program!r} is not a program that foldlog knows; give one of {', '.join(PROGRAMS)}"
+        )
+    chosen = PROGRAMS[program]
+    store = program_db(db)
+    folder = Path(home_folder())
     if store != without_password(store) and not remove:
         where = "give the URL without it, and the password in ~/.pgpass"
-        raise Refused(f"the password of {without_password(store)} would stand in the settings of {program}; {where}")
+        raise Refused(
+            f"the password of {without_password(store)} would stand in the settings of {program};"
+            f" {where}"
+        )
     options = [] if store == home_db() else ["--db", _absolute(store)]
     options += ["--redact-secrets"] if redact_secrets else []
     try:
@@ -72,11 +85,13 @@ def run(
 
 
 def _command() -> list[str]:
-    """Return the command of this environment: the program is started in another one, and in folders whose files Python
-    must not import (``-P``).
+    """Return the command of this environment: the program is started in another one, and in folders
+    whose files Python must not import (``-P``).
     """
     script = os.path.join(sysconfig.get_path("scripts"), "foldlog")
-    return [script] if os.path.isfile(script) else [sys.executable, "-P", "-m", "foldlog"]
+    if os.path.isfile(script):
+        return [script]
+    return [sys.executable, "-P", "-m", "foldlog"]
 
 
 def _absolute(store: str) -> str:

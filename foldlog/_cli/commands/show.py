@@ -30,19 +30,26 @@ def run(
     event: Annotated[
         str | None,
         typer.Argument(
-            metavar="EVENT", help="Its id, such as 17, or S260 for the summary of condensation 260.", show_default=False
+            metavar="EVENT",
+            help="Its id, such as 17, or S260 for the summary of condensation 260.",
+            show_default=False,
         ),
     ] = None,
     documents: Annotated[
-        bool, typer.Option("--documents", help="Show the named values that an agent keeps beside its events.")
+        bool,
+        typer.Option(
+            "--documents", help="Show the named values that an agent keeps beside its events."
+        ),
     ] = False,
     at: Annotated[
-        int | None, typer.Option("--at", metavar="V", min=0, help="With --documents: at this version.")
+        int | None,
+        typer.Option("--at", metavar="V", min=0, help="With --documents: at this version."),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show one event in full: all its fields, its arguments formatted, its text with its line breaks.
+    """Show one event in full: all its fields, its arguments formatted, its text with its line
+    breaks.
 
     Example: foldlog show tidewatch 17
     """
@@ -51,11 +58,15 @@ def run(
         if documents and event is None:
             _show_documents(store, conversation, at)
         elif event is None or documents or at is not None:
-            raise Refused("name an event: foldlog show ID EVENT; or show the documents: --documents [--at V]")
+            raise Refused(
+                "name an event: foldlog show ID EVENT; or show the documents: --documents [--at V]"
+            )
         else:
             event_id = event_id_in(event)
             if event_id is None:
-                raise Refused(f"{event!r} is not the id of an event; give a number, or S260 for a summary")
+                raise Refused(
+                    f"{event!r} is not the id of an event; give a number, or S260 for a summary"
+                )
             _show_event(store, conversation, event_id)
 
 
@@ -64,16 +75,20 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
     wanted = -event - 2 if event < -1 else event
     if not 0 <= wanted < version:
         raise Refused(
-            f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to {version - 1}, and the "
-            f"summary of condensation 5 is S5"
+            f"conversation {conversation!r} has no event {id_words(event)}; its events are 0 to"
+            f" {version - 1}, and the summary of condensation 5 is S5"
         )
     ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
     told = in_own_ids(store, conversation)(found)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
-            hint = f"'{command('log', conversation, '--kind', 'condensation')}' lists its condensations"
+            hint = (
+                f"'{command('log', conversation, '--kind', 'condensation')}' lists its"
+                " condensations"
+            )
             raise Refused(
-                f"conversation {conversation!r} has no event {id_words(event)}: event {wanted} has no summary; {hint}"
+                f"conversation {conversation!r} has no event {id_words(event)}: event {wanted} has"
+                f" no summary; {hint}"
             )
         told = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))
@@ -85,11 +100,15 @@ def _show_documents(store: Store, conversation: str, at: int | None) -> None:
     version = present if at is None else at
     if version > present:
         raise Refused(
-            f"conversation {conversation!r} has {present:,} events; --at {at} is past its end (use 0 to {present})"
+            f"conversation {conversation!r} has {present:,} events; --at {at} is past its end (use"
+            f" 0 to {present})"
         )
     documents = Documents(store).all(conversation, version=version)
     documents.pop(ATTRIBUTES, None)
-    values = {name: json.dumps(value, ensure_ascii=False, default=said) for name, value in documents.items()}
+    values = {
+        name: json.dumps(value, ensure_ascii=False, default=said)
+        for name, value in documents.items()
+    }
     none = f"{terminal.typed_id(conversation)} has no documents at version {version}."
     document = DocumentsDocument(conversation=conversation, version=version, documents=documents)
     terminal.answer(document, partial(terminal.print_values, values) if values else none)

@@ -30,23 +30,31 @@ from foldlog.projections import Views
 def run(
     conversations: SomeConversations = None,
     by: Annotated[
-        By | None, typer.Option("--by", help="Tokens and cost by day or by model, or calls and errors by tool.")
+        By | None,
+        typer.Option(
+            "--by", help="Tokens and cost by day or by model, or calls and errors by tool."
+        ),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option("--since", metavar="TIME", help="With --by day or model: calls since that day: 2026-03-01, 7d."),
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="With --by day or model: calls since that day: 2026-03-01, 7d.",
+        ),
     ] = None,
     prices: PricesFile = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by strategy.
+    """Count events by kind and tool, errors, tokens and cost by model and day, and condensations by
+    strategy.
 
-    For one conversation, draw the size of its View. Days are in UTC, or without a zone.
-    A total is the sum of what is known, and says of how many conversations a figure is not known. A reply
-    counts once, by its ids; a fork counts what it did itself. Of an import that was not used yet, records are counted
-    as events, and what its condensations forgot and saved is not known. Where a call tells no cost, the price of its
-    tokens stands for it (≈).
+    For one conversation, draw the size of its View. Days are in UTC, or without a zone. A total is
+    the sum of what is known, and says of how many conversations a figure is not known. A reply
+    counts once, by its ids; a fork counts what it did itself. Of an import that was not used yet,
+    records are counted as events, and what its condensations forgot and saved is not known. Where a
+    call tells no cost, the price of its tokens stands for it (≈).
 
     Example: foldlog stats --by model --since 7d
     """
@@ -56,7 +64,11 @@ def run(
         names = first if conversations or len(first) == 1 else None
         update(total=None if names is None else events_total(store, names))
         collect = partial(
-            collect_stats, store, on_events=lambda n: update(advance=n), views=Views(store), prices=Prices(prices)
+            collect_stats,
+            store,
+            on_events=lambda n: update(advance=n),
+            views=Views(store),
+            prices=Prices(prices),
         )
         try:
             stats = collect(names)
@@ -66,7 +78,10 @@ def run(
         grouped = _grouped(stats, by, first_day)
         terminal.answer(grouped, lambda: show_grouped(grouped, stats, first_day))
     else:
-        title = names[0] if names and len(names) == 1 else count(stats.conversations, "conversation")
+        if names and len(names) == 1:
+            title = names[0]
+        else:
+            title = count(stats.conversations, "conversation")
         document = stats.document(names[0] if names and len(names) == 1 else UNSET)
         terminal.answer(document, lambda: show_stats(stats, title))
     for finding in stats.findings:
@@ -78,7 +93,9 @@ def _first_day(since: str | None, by: By | None) -> str:
     if moment is None:
         return ""
     if by not in (By.DAY, By.MODEL):
-        raise Refused("--since is for '--by day' and '--by model': other figures are not kept by day")
+        raise Refused(
+            "--since is for '--by day' and '--by model': other figures are not kept by day"
+        )
     return moment.astimezone(UTC).date().isoformat()
 
 

@@ -28,19 +28,25 @@ def run(
     conversation: ConversationId,
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="V", min=0, help="As it was at this version.", show_default="now"),
+        typer.Option(
+            "--at", metavar="V", min=0, help="As it was at this version.", show_default="now"
+        ),
     ] = None,
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", metavar="N", min=0, help="Only the last N events and summaries.")
+        int | None,
+        typer.Option(
+            "--tail", "-n", metavar="N", min=0, help="Only the last N events and summaries."
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Show the View of a conversation, now or at any version: the events and summaries that the model is shown.
+    """Show the View of a conversation, now or at any version: the events and summaries that the
+    model is shown.
 
-    S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260).
-    An event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events. An event that is
-    damaged is named in its place, and the View is made of the others.
+    S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260). An
+    event that is not sent whole is marked: 'why' says why. --tail cuts only the list of events. An
+    event that is damaged is named in its place, and the View is made of the others.
 
     Example: foldlog view tidewatch --at 120 --tail 20
     """
@@ -51,7 +57,10 @@ def run(
         views = Views(store)
         problems: dict[int, str] = {}
         try:
-            view = views.current(conversation) if at is None else views.at(conversation, version=at)
+            if at is None:
+                view = views.current(conversation)
+            else:
+                view = views.at(conversation, version=at)
             found = sent(store, conversation, view)
         except CorruptEvent:
             view = sound_view(store, conversation, at, problems)
@@ -65,19 +74,28 @@ def run(
             terminal.warn(f"conversation {conversation!r}, event {event_id}: {problem}")
 
 
-def _document(conversation: str, found: Sent, start: int, problems: Mapping[int, str]) -> ViewDocument:
-    """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat message, None if no
-    message has the event.
+def _document(
+    conversation: str, found: Sent, start: int, problems: Mapping[int, str]
+) -> ViewDocument:
+    """Return the View for programs, with its events from ``start`` on. ``role`` is that of the chat
+    message, None if no message has the event.
     """
     view = found.view
-    roles = {found.sent[place].id: message["role"] for message, places in found.sent.rendered() for place in places}
+    roles = {
+        found.sent[place].id: message["role"]
+        for message, places in found.sent.rendered()
+        for place in places
+    }
     states, (events, summaries) = states_of(found), sent_of(found)
     return ViewDocument(
         conversation=conversation,
         version=view.version,
         ids=tuple(event.id for event in view),
         unhandled_condensation_request=view.unhandled_condensation_request,
-        damaged=tuple(UnreadEventDocument(event=event_id, problem=problem) for event_id, problem in problems.items()),
+        damaged=tuple(
+            UnreadEventDocument(event=event_id, problem=problem)
+            for event_id, problem in problems.items()
+        ),
         sent_events=events if found.known else None,
         sent_summaries=summaries if found.known else None,
         summaries=tuple(
@@ -94,8 +112,13 @@ def _document(conversation: str, found: Sent, start: int, problems: Mapping[int,
 
 def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> None:
     """Print the View from ``start`` on for people: one line for each event, summaries whole."""
-    view, states, amount = found.view, states_of(found), events_and_summaries(*sent_of(found))
-    said = f"the model is sent {amount or 'no events'}" if found.known else "what the model is sent is not known"
+    view = found.view
+    states = states_of(found)
+    amount = events_and_summaries(*sent_of(found))
+    if found.known:
+        said = f"the model is sent {amount or 'no events'}"
+    else:
+        said = "what the model is sent is not known"
     title = f"{name} at version {view.version:,}: {said}"
     for state in ("masked", "shortened", "hidden", "pending", "unsent"):
         of = "more" if state in {"hidden", "pending", "unsent"} else "of them"
@@ -111,7 +134,10 @@ def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> No
                 _write_damaged(lines, damaged.pop(0), problems)
             mark = ("" if state == "sent" else f"{state}: ", "dim")
             if isinstance(event, CondensationSummary):
-                by = f"condensation {summary_of(event.id)} forgot" if event.id < 0 else "was forgotten"
+                if event.id < 0:
+                    by = f"condensation {summary_of(event.id)} forgot"
+                else:
+                    by = "was forgotten"
                 lines.write(*event_spans(event), mark, (f"replaces what {by}:", "dim"))
                 terminal.print_summary(event.content, LABEL_COLUMNS + 8)
             else:
@@ -120,5 +146,7 @@ def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> No
             _write_damaged(lines, event_id, problems)
 
 
-def _write_damaged(lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]) -> None:
+def _write_damaged(
+    lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]
+) -> None:
     lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], DAMAGED_STYLE))

@@ -42,21 +42,32 @@ def run(
         str,
         typer.Argument(
             metavar="EVENT",
-            help="Its id, such as 17, or S260 for the summary of condensation 260; or some words of it.",
+            help=(
+                "Its id, such as 17, or S260 for the summary of condensation 260; or some words"
+                " of it."
+            ),
             show_default=False,
         ),
     ],
     at: Annotated[
         int | None,
-        typer.Option("--at", metavar="V", min=0, help="Explain the View of this version.", show_default="the newest"),
+        typer.Option(
+            "--at",
+            metavar="V",
+            min=0,
+            help="Explain the View of this version.",
+            show_default="the newest",
+        ),
     ] = None,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Explain why an event is shown to the model or not: what forgot it, when, and which summary replaces it.
+    """Explain why an event is shown to the model or not: what forgot it, when, and which summary
+    replaces it.
 
-    Of words it says whether the agent knows them: by which event or summary that a model is sent, or what forgot them.
-    S260 is the summary of condensation 260; in JSON its id is -262, which is minus (2 + 260).
+    Of words it says whether the agent knows them: by which event or summary that a model is sent,
+    or what forgot them. S260 is the summary of condensation 260; in JSON its id is -262, which is
+    minus (2 + 260).
 
     Example: foldlog why tidewatch 17
     """
@@ -71,15 +82,20 @@ def run(
         answer = why_sent(store, views, conversation, event_id, at)
         answer = replace(answer, event=in_own_ids(store, conversation)(answer.event))
         by = answer.by
-        requests = requests_before(store, conversation, by.id) if isinstance(by, CondensationAction) else ()
+        if isinstance(by, CondensationAction):
+            requests = requests_before(store, conversation, by.id)
+        else:
+            requests = ()
         dropped = _dropped(store, views, conversation, answer)
-    document = replace_fields(_document(conversation, answer, requests, dropped, found), compacting=missing)
+    document = replace_fields(
+        _document(conversation, answer, requests, dropped, found), compacting=missing
+    )
     terminal.answer(document, lambda: show_why(document, answer, requests))
 
 
 def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
-    """Import again the file of a conversation, if it is there and has grown. Return the conversation, and when a
-    compaction began that its program has not written yet.
+    """Import again the file of a conversation, if it is there and has grown. Return the
+    conversation, and when a compaction began that its program has not written yet.
     """
     conversation, problem = refreshed(store, conversation)
     if problem:
@@ -90,24 +106,38 @@ def _refreshed(store: Store, conversation: str) -> tuple[str, str | None]:
 
 def _fact(store: Store, views: Views, conversation: str, words: str, at: int | None) -> Fact:
     if words.startswith("-"):
-        raise Refused(f"{words!r} is neither an option nor an event; give the id of an event, or words of it")
+        raise Refused(
+            f"{words!r} is neither an option nor an event; give the id of an event, or words of it"
+        )
     found = fact(store, views, conversation, words, at)
     if not found.events and not found.others:
-        raise Refused(f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all events")
+        raise Refused(
+            f"no event of {conversation!r} has the words {words!r}; 'foldlog log ID' shows all"
+            " events"
+        )
     return found
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that tells most of a fact: the first by which it is known, else the last that had it."""
+    """Return the event that tells most of a fact: the first by which it is known, else the last
+    that had it.
+    """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 
 
-def _dropped(store: Store, views: Views, conversation: str, answer: Why) -> tuple[DroppedTermDocument, ...]:
-    """Return the terms of a forgotten event that no event had that the View showed when it was forgotten."""
+def _dropped(
+    store: Store, views: Views, conversation: str, answer: Why
+) -> tuple[DroppedTermDocument, ...]:
+    """Return the terms of a forgotten event that no event had that the View showed when it was
+    forgotten.
+    """
     if answer.fate != "forgotten" or not isinstance(answer.by, CondensationAction):
         return ()
-    of_event, found = event_terms(answer.event), dropped_by(store, views, conversation, answer.by.id)
-    return tuple(term_document(each) for each in found.terms if each.term in of_event) if found else ()
+    of_event = event_terms(answer.event)
+    found = dropped_by(store, views, conversation, answer.by.id)
+    if found:
+        return tuple(term_document(each) for each in found.terms if each.term in of_event)
+    return ()
 
 
 def _document(
@@ -123,7 +153,9 @@ def _document(
         conversation=conversation,
         event=answer.event.id,
         by=None if answer.by is None else answer.by.id,
-        requests=tuple(RequestDocument(event=request.id, reason=request.reason) for request in requests),
+        requests=tuple(
+            RequestDocument(event=request.id, reason=request.reason) for request in requests
+        ),
         summary=_summary(answer.summary),
         stands_in=_summary(answer.stands_in),
         lines=tuple(summary_lines(answer)),
@@ -133,4 +165,6 @@ def _document(
 
 
 def _summary(summary: CondensationSummary | None) -> SummaryDocument | None:
-    return None if summary is None else SummaryDocument(event=summary.id, text=summary.content)
+    if summary is None:
+        return None
+    return SummaryDocument(event=summary.id, text=summary.content)

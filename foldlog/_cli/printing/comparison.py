@@ -83,14 +83,20 @@ _ALWAYS = {
 
 
 def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LLM | None) -> None:
-    name, rows = terminal.typed_id(document.conversation), document.strategies
+    name = terminal.typed_id(document.conversation)
+    rows = document.strategies
     calls = count(rows[0].turns, "call")
-    terminal.say((f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold"), wraps=True)
+    terminal.say(
+        (f"{name}: {count(document.version, 'event')}, {calls} of the agent's model", "bold"),
+        wraps=True,
+    )
     for line in document.verdict:
         terminal.say(line, wraps=True)
     terminal.say()
     names = (row.strategy for row in rows)
-    columns = (Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names))
+    columns = (
+        Column(name, "right", least=12, may_go=place > 0) for place, name in enumerate(names)
+    )
     print_rows((Column(""), *columns), figure_rows(rows, counter)[1:])
     for row in rows:
         if row.missing:
@@ -98,36 +104,49 @@ def show_comparison(document: ComparisonDocument, model: LLM | None, counter: LL
     for found in document.dropped:
         terminal.say(f"{RECORDED}, {dropped_words(found)}", wraps=True)
     if counter is None:
-        terminal.say(f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True)
+        terminal.say(
+            f"Tokens are estimated: ≈. To count them: {install_command('llm')}", wraps=True
+        )
         return
     terminal.say(f"Tokens {counted_words(counter)}. No history was changed.", wraps=True)
     if model is None:
-        terminal.say("Limits of condensers are estimated, as for an agent without agent_llm.", wraps=True)
+        terminal.say(
+            "Limits of condensers are estimated, as for an agent without agent_llm.", wraps=True
+        )
     else:
         counted_so = f"agent_llm=LLM(LLMConfig(model={model.model!r}))"
         terminal.say(f"An agent counts its limits so only with {counted_so}.", wraps=True)
 
 
 def figure_rows(rows: Sequence[StrategyFiguresDocument], counter: LLM | None) -> list[list[str]]:
-    """Return the figures as a table of texts: first the headings, one column for each strategy. Without a ``counter``
-    tokens are estimated.
+    """Return the figures as a table of texts: first the headings, one column for each strategy.
+    Without a ``counter`` tokens are estimated.
     """
     table = [["", *(row.strategy for row in rows)]]
     for heading, key, form in _FIGURES:
-        missing, values = "unknown" if key in _COSTS else "–", [getattr(row, key) for row in rows]
+        missing = "unknown" if key in _COSTS else "–"
+        values = [getattr(row, key) for row in rows]
         values = [len(value) if isinstance(value, tuple) else value for value in values]
         words = form if callable(form) else form.format
-        about = "≈ " if counter is None and (key.startswith("tokens_") or key == "cost") else ""
+        if counter is None and (key.startswith("tokens_") or key == "cost"):
+            about = "≈ "
+        else:
+            about = ""
         if key in _ALWAYS or any(values) or (key in _COSTS and None in values):
-            table.append([heading, *(missing if value is None else about + words(value) for value in values)])
+            table.append(
+                [heading, *(missing if value is None else about + words(value) for value in values)]
+            )
     return table
 
 
 def _missing(row: StrategyFiguresDocument) -> str:
-    """Return the terms that were missing most often, each with the last event that used it and the one that had it."""
+    """Return the terms that were missing most often, each with the last event that used it and the
+    one that had it.
+    """
     often = Counter(each.term for each in row.missing).most_common(_MISSING_SHOWN)
     last = {each.term: each for each in row.missing}
     return "; ".join(
-        f"{term} ({count(times, 'time')}; event {last[term].used} used it, {last[term].occurred[0]} has it)"
+        f"{term} ({count(times, 'time')}; event {last[term].used} used it, {last[term].occurred[0]}"
+        " has it)"
         for term, times in often
     )

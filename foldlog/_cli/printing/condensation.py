@@ -19,7 +19,12 @@ from foldlog.condensers import (
     on_a_model,
     reports_of,
 )
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, summary_id
+from foldlog.eventstore import (
+    CondensationAction,
+    CondensationRequest,
+    CondensationSummary,
+    summary_id,
+)
 from foldlog.eventstore.inside import install_command
 from foldlog.projections import View, normalize
 
@@ -45,7 +50,8 @@ class Made(NamedTuple):
 
 
 def spending_of(reports: Sequence[Report]) -> SpendingDocument:
-    asked, used = on_a_model(reports), Usage.of(reports)
+    asked = on_a_model(reports)
+    used = Usage.of(reports)
     return SpendingDocument(
         models=tuple(dict.fromkeys(map(model_of, asked))),
         calls=used.attempts,
@@ -59,10 +65,14 @@ def spending_of(reports: Sequence[Report]) -> SpendingDocument:
 def _tokens(tokens: Sizes, counter: LLM | None) -> str:
     if counter is None:
         return f"not counted; for that: {install_command('llm')}"
-    return "could not be counted" if None in tokens else f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
+    if None in tokens:
+        return "could not be counted"
+    return f"{tokens[0]:,} → {tokens[1]:,}, {counted_words(counter)}"
 
 
-def show_condensation(conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None) -> None:
+def show_condensation(
+    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
+) -> None:
     action, before, after, requests = made
     condenser = action.metadata.get("condenser", "one without a name")
     name = terminal.typed_id(conversation)
@@ -79,13 +89,14 @@ def show_condensation(conversation: str, dry_run: bool, made: Made, tokens: Size
         ("cost", _cost(spending_of(reports_of(action)))),
     ]
     found = made.summary
-    instead = (
-        f"summary {id_words(found[1].id)}, at index {found[0]} of the View:"
-        if found
-        else "nothing; the log keeps it all"
-    )
+    if found:
+        instead = f"summary {id_words(found[1].id)}, at index {found[0]} of the View:"
+    else:
+        instead = "nothing; the log keeps it all"
     rows.append(("instead", instead))
-    head = f"{name}: " + ("a condensation that was not appended" if dry_run else f"condensation {action.id}")
+    head = f"{name}: " + (
+        "a condensation that was not appended" if dry_run else f"condensation {action.id}"
+    )
     terminal.say((f"{head}, by the condenser {condenser}", "bold"), wraps=True)
     terminal.print_grid(([(f"  {heading}", "dim")], [text]) for heading, text in rows)
     if found is not None:

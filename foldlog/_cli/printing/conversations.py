@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 _TITLE_MAX = 160
 """Characters of a format and a title. ``--json`` has the whole title."""
 _PAGE = 1_000
-"""A list of fewer conversations has each fork under its parent; a longer one is printed while it is read."""
+"""A list of fewer conversations has each fork under its parent; a longer one is printed while it is
+read.
+"""
 _OF_PLACE = ("program", "cwd", "branch", "model")
 """Attributes of an import that a list for people does not show."""
 _Line = tuple["ConversationDocument", int]
@@ -34,9 +36,16 @@ _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
 
 
 def print_conversations(
-    store: Store, described: Iterator[ConversationDocument], sort: str, *, is_tree: bool, in_full: bool
+    store: Store,
+    described: Iterator[ConversationDocument],
+    sort: str,
+    *,
+    is_tree: bool,
+    in_full: bool,
 ) -> bool:
-    """Print the lines while they are read, a short list as a tree if asked. Return whether there are any."""
+    """Print the lines while they are read, a short list as a tree if asked. Return whether there
+    are any.
+    """
     lines = ((one, 0) for one in described)
     if not (page := list(islice(lines, _PAGE))):
         return False
@@ -48,7 +57,8 @@ def print_conversations(
         column, words = _FIGURES[sort]
         figures.insert(0, (column._replace(may_go=False), words))
     room = terminal.columns()
-    name, title = Column("conversation", least=min(40, room // 3)), Column("title", least=min(32, room // 3))
+    name = Column("conversation", least=min(40, room // 3))
+    title = Column("title", least=min(32, room // 3))
     columns = [name, *(column for column, _ in figures), title]
     cells = partial(_cells, ShortIds(store), figures)
     with paged():
@@ -57,15 +67,19 @@ def print_conversations(
 
 
 def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
-    """Return the lines with each fork under its parent, where the parent is one of them. A conversation that is newer
-    than the fork has the id of the erased parent.
+    """Return the lines with each fork under its parent, where the parent is one of them. A
+    conversation that is newer than the fork has the id of the erased parent.
     """
     created = {one.conversation: one.created_at for one in listed}
     forks: dict[str | None, list[ConversationDocument]] = {}
     for one in reversed(listed):
-        parent = one.parent if one.parent in created and created[one.parent] <= one.created_at else None
+        if one.parent in created and created[one.parent] <= one.created_at:
+            parent = one.parent
+        else:
+            parent = None
         forks.setdefault(parent, []).append(one)
-    ordered, stack = list[_Line](), [(one, 0) for one in forks.pop(None, [])]
+    ordered = list[_Line]()
+    stack = [(one, 0) for one in forks.pop(None, [])]
     while stack:
         one, depth = line = stack.pop()
         ordered.append(line)
@@ -77,11 +91,17 @@ def _as_tree(listed: Sequence[ConversationDocument]) -> list[_Line]:
 def _cells(short: ShortIds, figures: Sequence[_Figure], line: _Line) -> list[str]:
     one, depth = line
     name = "  " * depth + terminal.typed_id(short(one.conversation))
-    return [name, *(words(one) for _, words in figures), terminal.cut(_title(short, one), _TITLE_MAX)]
+    return [
+        name,
+        *(words(one) for _, words in figures),
+        terminal.cut(_title(short, one), _TITLE_MAX),
+    ]
 
 
 def _title(short: ShortIds, one: ConversationDocument) -> str:
-    """Return the format and the title; for a conversation that cannot be read, why its figures are missing."""
+    """Return the format and the title; for a conversation that cannot be read, why its figures are
+    missing.
+    """
     if one.erased_at is not None:
         return f"erased {time_words(one.erased_at)}"
     from foldlog._formats.record import INCOMPLETE
@@ -90,17 +110,24 @@ def _title(short: ShortIds, one: ConversationDocument) -> str:
     incomplete = attributes.pop(INCOMPLETE, "")
     problem = "encrypted" if one.needs_key else one.problem
     parts = [
-        "" if one.parent is None else f"fork of {terminal.typed_id(short(one.parent))} at {one.parent_version}",
+        (
+            ""
+            if one.parent is None
+            else f"fork of {terminal.typed_id(short(one.parent))} at {one.parent_version}"
+        ),
         one.format or "",
         f"({compact(incomplete)})" if incomplete else "",
         one.title or "",
         f"({problem})" if problem else "",
     ]
-    named = [f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE]
+    named = [
+        f"{name}={compact(value)}" for name, value in attributes.items() if name not in _OF_PLACE
+    ]
     return "  ".join([": ".join(part for part in parts if part), *named])
 
 
-# -- figures, each by the name that --sort has for it -----------------------------------------------
+# -- figures, each by the name that --sort has for it
+# -----------------------------------------------
 
 
 def _events(one: ConversationDocument) -> str:
@@ -119,7 +146,9 @@ def _duration(one: ConversationDocument) -> str:
     if not (one.first_event_at and one.last_event_at):
         return ""
     first, last = map(datetime.fromisoformat, (one.first_event_at, one.last_event_at))
-    return "" if (first.tzinfo is None) != (last.tzinfo is None) else duration_words((last - first).total_seconds())
+    if (first.tzinfo is None) != (last.tzinfo is None):
+        return ""
+    return duration_words((last - first).total_seconds())
 
 
 def _number(number: int | UnsetType | None) -> str:
@@ -127,25 +156,35 @@ def _number(number: int | UnsetType | None) -> str:
 
 
 def _known(one: ConversationDocument, number: int | UnsetType | None) -> str:
-    """Return a number, ``unknown`` where the source does not have it, and nothing where no event could be read."""
+    """Return a number, ``unknown`` where the source does not have it, and nothing where no event
+    could be read.
+    """
     if not one.spent:
         return ""
     return number_words(number if isinstance(number, int) else None)
 
 
-def _figure(heading: str, words: Callable[[ConversationDocument], str], *, is_text: bool = False) -> _Figure:
+def _figure(
+    heading: str, words: Callable[[ConversationDocument], str], *, is_text: bool = False
+) -> _Figure:
     return Column(heading, "left" if is_text else "right", may_go=True), words
 
 
 _FIGURES: dict[str, _Figure] = {
-    "recorded": _figure("last recorded", lambda one: time_words(one.last_recorded_at), is_text=True),
-    "activity": _figure("last activity", lambda one: time_words(one.last_event_at or ""), is_text=True),
+    "recorded": _figure(
+        "last recorded", lambda one: time_words(one.last_recorded_at), is_text=True
+    ),
+    "activity": _figure(
+        "last activity", lambda one: time_words(one.last_event_at or ""), is_text=True
+    ),
     "started": _figure("started", lambda one: time_words(one.first_event_at or ""), is_text=True),
     "duration": _figure("duration", _duration),
     "state": _figure("ends with", lambda one: (one.state or "").replace("_", " "), is_text=True),
     "events": _figure("events", _events),
     "errors": _figure("errors", lambda one: _known(one, one.errors)),
-    "wait": _figure("longest wait", lambda one: duration_words(one.longest_wait_s) if one.longest_wait_s else ""),
+    "wait": _figure(
+        "longest wait", lambda one: duration_words(one.longest_wait_s) if one.longest_wait_s else ""
+    ),
     "sent": _figure("sent+sum.", _sent),
     "view": _figure("≈ tokens", lambda one: _number(one.tokens)),
     "prompt": _figure("last prompt", lambda one: _number(one.last_prompt_tokens)),
@@ -159,17 +198,26 @@ _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view"
 
 
 def show_none(
-    db: str, store: Store, limit: int | None, leased: Sequence[datetime] | None, attributes: Iterable[str]
+    db: str,
+    store: Store,
+    limit: int | None,
+    leased: Sequence[datetime] | None,
+    attributes: Iterable[str],
 ) -> None:
-    """Say why a list is empty. ``leased`` are the ends of leases, where only conversations without a worker were
-    asked for.
+    """Say why a list is empty. ``leased`` are the ends of leases, where only conversations without
+    a worker were asked for.
     """
     there = sum(1 for _ in listed(store))
     if not there:
-        terminal.say(f"No conversations in {store_name(db)}. Import some: {command('import', 'PATH')}")
+        terminal.say(
+            f"No conversations in {store_name(db)}. Import some: {command('import', 'PATH')}"
+        )
         return
     why = "matches" if leased is None else "waits for a worker"
-    said = f"None of {count(there, 'conversation')} {'is listed: --limit is 0' if limit == 0 else why}."
+    said = (
+        f"None of {count(there, 'conversation')}"
+        f" {'is listed: --limit is 0' if limit == 0 else why}."
+    )
     if leased:
         ends = time_words(leased[0])
         workers = "Still leased, perhaps by workers that were killed"
@@ -177,7 +225,10 @@ def show_none(
     if unknown := _attributes_of_none(store, attributes):
         how = command("attributes", "ID", "--set", "NAME=VALUE")
         named = ", ".join(sorted(unknown))
-        said += f" None has an attribute {named}: an application sets it, or '{how}'. --match finds titles and formats."
+        said += (
+            f" None has an attribute {named}: an application sets it, or '{how}'. --match finds"
+            " titles and formats."
+        )
     terminal.say(said)
 
 

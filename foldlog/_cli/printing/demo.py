@@ -33,28 +33,42 @@ def _rounded(estimate: int) -> str:
 
 
 def show_demo(db: str, histories: Histories, *, added: bool) -> None:
-    history, store = histories[LIVE], histories.store
-    view, events, imported = history.view(), list(history.events()), list(store.events(IMPORTED))
-    condensations = [(one, because(one, requests_before(store, LIVE, one.id))) for one in view.condensations]
-    replaced = sum(map(is_structural, imported))  # imported condensations and requests are not recorded again
-    what, where = "imported into" if added else "already in", without_password(db)
+    history = histories[LIVE]
+    store = histories.store
+    view = history.view()
+    events = list(history.events())
+    imported = list(store.events(IMPORTED))
+    condensations = [
+        (one, because(one, requests_before(store, LIVE, one.id))) for one in view.condensations
+    ]
+    # imported condensations and requests are not recorded again
+    replaced = sum(map(is_structural, imported))
+    what = "imported into" if added else "already in"
+    where = without_password(db)
     terminal.print_heading("A history")
     terminal.say(
-        f"{len(imported):,} events {what} {where}: an agent fixes a flaky test of an invented project, then adds one "
-        f"feature after another. Below, foldlog records the same work again as {LIVE} and condenses every View of more "
-        f"than 80 events. This log has {len(events):,} events: {len(condensations)} condensations of foldlog take the "
-        f"place of {replaced} imported condensations and requests.",
+        f"{len(imported):,} events {what} {where}: an agent fixes a flaky test of an invented"
+        " project, then adds one feature after another. Below, foldlog records the same work again"
+        f" as {LIVE} and condenses every View of more than 80 events. This log has {len(events):,}"
+        f" events: {len(condensations)} condensations of foldlog take the place of {replaced}"
+        " imported condensations and requests.",
         wraps=True,
     )
     lifetimes = history.lifetimes()
     logged = sum(one.tokens for one in lifetimes.events)
-    with_it, without = (replay(events, condenser, ESTIMATE) for condenser in (None, NoOpCondenser()))
+    with_it, without = (
+        replay(events, condenser, ESTIMATE) for condenser in (None, NoOpCondenser())
+    )
     terminal.print_heading("Before and after")
     print_rows(
         (Column(""), Column("events", "right"), Column("≈ tokens", "right")),
         [
             ("the log, where nothing is lost", f"{len(events):,}", _rounded(logged)),
-            ("the View: what the model is shown now", f"{len(view):,}", _rounded(lifetimes.sizes[-1])),
+            (
+                "the View: what the model is shown now",
+                f"{len(view):,}",
+                _rounded(lifetimes.sizes[-1]),
+            ),
             *(
                 (f"sent in {len(each.turns):,} calls {how}", "", _rounded(each.tokens_sent or 0))
                 for how, each in (("without condensing", without), ("with it", with_it))
@@ -66,10 +80,18 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
         forgotten = sum(last - first + 1 for first, last in action.forgotten.intervals)
         terminal.say(f"  {action.id:>4}  forgot {forgotten} events: {why}", wraps=True)
     first, last = condensations[0][0].forgotten.intervals[-1]
-    answer = history.why(next(event.id for event in events[first : last + 1] if isinstance(event, Observation)))
+    answer = history.why(
+        next(event.id for event in events[first : last + 1] if isinstance(event, Observation))
+    )
     terminal.say()
-    terminal.say((f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan"), wraps=True)
-    terminal.say(f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}", wraps=True)
+    terminal.say(
+        (f"event {answer.event.id} ({label(answer.event)}: {gist(answer.event, 60)})", "cyan"),
+        wraps=True,
+    )
+    terminal.say(
+        f"is {answer.fate} at version {answer.version:,}: {answer.reason}, {condensations[0][1]}",
+        wraps=True,
+    )
     if answer.summary is not None:
         told = " ".join(answer.summary.content.split())
         terminal.say((f"In its place: {told[:160]}…", "magenta"), wraps=True)
@@ -82,13 +104,22 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
         (("search", "flaky test"), "who mentioned it"),
         (("compare", IMPORTED), "what a condenser would save"),
         (("stats", LIVE), "figures"),
-        *([(("serve",), "the page: open the link that it prints")] if find_spec("starlette") else []),
+        *(
+            [(("serve",), "the page: open the link that it prints")]
+            if find_spec("starlette")
+            else []
+        ),
     )
     # the command as the shell that this was started from finds it
-    program = "foldlog" if shutil.which("foldlog") else shlex.quote(os.path.relpath(sys.argv[0]))
+    if shutil.which("foldlog"):
+        program = "foldlog"
+    else:
+        program = shlex.quote(os.path.relpath(sys.argv[0]))
     typed = [f"{program}{command(*words).removeprefix('foldlog')}" for words, _ in commands]
     room = max(map(len, typed))
-    narrow = terminal.has_edge() and terminal.columns() < 2 + room + 2 + max(len(what) for _, what in commands)
+    narrow = terminal.has_edge() and terminal.columns() < 2 + room + 2 + max(
+        len(what) for _, what in commands
+    )
     for shown, (_, what) in zip(typed, commands, strict=True):
         if narrow:
             terminal.say(f"  {shown}")

@@ -21,9 +21,12 @@ def show_difference(
     dropped: Sequence[DroppedDocument],
 ) -> None:
     name = terminal.typed_id(conversation)
-    entered, left = count(len(difference.entered), "event"), count(len(difference.left), "event")
+    entered = count(len(difference.entered), "event")
+    left = count(len(difference.left), "event")
     versions = f"from version {difference.before:,} to {difference.after:,}"
-    terminal.say((f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True)
+    terminal.say(
+        (f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True
+    )
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
@@ -31,7 +34,10 @@ def show_difference(
     for one in difference.summarized:
         gone = count(len(one.events), "event")
         why = because(one.condensation, requests.get(one.condensation.id, ()))
-        said = f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the place of {gone}:"
+        said = (
+            f"condensation {one.condensation.id}{f', {why},' if why else ''} put a summary in the"
+            f" place of {gone}:"
+        )
         terminal.say((said, "dim"), wraps=True)
         terminal.print_summary(one.summary.content, 8)
     for found in dropped:

@@ -28,11 +28,14 @@ _LINE = re.compile(r"^- (.*) \[(\d+)\]$", re.MULTILINE)
 
 
 def summary_lines(answer: Why) -> Iterator[SummaryLineDocument]:
-    """Yield the lines of a digest with their events: all lines of an explained summary; for any other event, the lines
-    about it in the summary that stands in for it.
+    """Yield the lines of a digest with their events: all lines of an explained summary; for any
+    other event, the lines about it in the summary that stands in for it.
     """
     event = answer.event
-    text = event.content if isinstance(event, CondensationSummary) else getattr(answer.stands_in, "content", "")
+    if isinstance(event, CondensationSummary):
+        text = event.content
+    else:
+        text = getattr(answer.stands_in, "content", "")
     for line, event_id in _LINE.findall(text):
         if event.id < 0 or int(event_id) == event.id:
             yield SummaryLineDocument(int(event_id), line)
@@ -47,31 +50,51 @@ def _reason(answer: Why, requests: Sequence[CondensationRequest]) -> str:
 
 
 def show_why(document: WhyDocument, answer: Why, requests: Sequence[CondensationRequest]) -> None:
-    conversation, found = document.conversation, document.fact
+    conversation = document.conversation
+    found = document.fact
     words = "" if found is None else " ".join(found.words.casefold().split())
     before = "" if document.compacting is None else "before this compaction: "
     if before:
         when = f"a compaction began at {document.compacting}"
-        terminal.say(f"{when}, and its program has not written it yet: what it dropped is missing here", wraps=True)
+        terminal.say(
+            f"{when}, and its program has not written it yet: what it dropped is missing here",
+            wraps=True,
+        )
     if found is not None:
         terminal.say((f"{before}{terminal.printable(found.reason)}", "bold"), wraps=True)
     colour = {"shown": "bold green", "never shown": "dim"}.get(answer.fate, "bold yellow")
     reason = completed(_reason(answer, requests))
-    terminal.say(before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True)
+    terminal.say(
+        before, (answer.fate, colour), f" at version {answer.version:,}: {reason}", wraps=True
+    )
     lines = terminal.PrintedLines()
     shown = gist(answer.event, min(lines.width, _EVENT_LENGTH))
     lines.write(*event_spans(answer.event), (shown, ""))
-    if words not in shown.casefold():  # the gist does not reach to the words, or they are in the model's thinking
+    # the gist does not reach to the words, or they are in the model's thinking
+    if words not in shown.casefold():
         text = " ".join(text_of(answer.event).split())
         start = max(0, text.casefold().find(words) - _BEFORE)
         around = text[start : start + _EVENT_LENGTH]
-        lines.write((f"        {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}", "dim"))
-    still = "" if answer.stands_in != answer.summary else ", which replaces it still"
+        lines.write(
+            (
+                (
+                    "       "
+                    f" {'…' if start else ''}{around}{'…' if text[start + _EVENT_LENGTH :] else ''}"
+                ),
+                "dim",
+            )
+        )
+    if answer.stands_in != answer.summary:
+        still = ""
+    else:
+        still = ", which replaces it still"
     _show_summary(f"it was summarized as{{}}{still}:", answer.summary, conversation)
     if answer.stands_in != answer.summary:
         _show_summary("what replaces it now{}:", answer.stands_in, conversation)
     for line in summary_lines(answer) if answer.stands_in else ():
-        terminal.say("what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True)
+        terminal.say(
+            "what it says of the event: ", (terminal.printable(line.line), "dim"), wraps=True
+        )
     if document.dropped:
         gone = f"{count(len(document.dropped), 'term')} of it stood nowhere in the View then"
         needed = needed_words(document.dropped)
@@ -86,4 +109,6 @@ def _show_summary(words: str, summary: CondensationSummary | None, conversation:
         terminal.print_summary("\n".join(lines if left <= 1 else lines[:_SUMMARY_LINES]), 8)
         if left > 1:
             name = terminal.typed_id(conversation)
-            terminal.say((f"        ({left} more lines: {command('show', name, summary.id)})", "dim"))
+            terminal.say(
+                (f"        ({left} more lines: {command('show', name, summary.id)})", "dim")
+            )

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def list_followers(db: str) -> None:
-    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them back."""
+    """Show how far the followers of a PostgreSQL store lag, and which transaction holds them
+    back.
+    """
     from foldlog._documents import FollowerDocument, FollowersDocument, HolderDocument
     from foldlog._written_files import is_a_copy
     from foldlog.eventstore import follower_status
@@ -36,16 +38,23 @@ def list_followers(db: str) -> None:
 def _show_followers(status: FollowersDocument) -> None:
     holder = status.held_by
     standbys = status.synchronous_standby_names or "no standby"
-    terminal.say(f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})", wraps=True)
+    terminal.say(
+        f"a commit waits for: {standbys} (synchronous_commit {status.synchronous_commit})",
+        wraps=True,
+    )
     held = (
-        f"{count(status.held_back, 'event')} held back by a transaction {count(status.horizon_age, 'transaction')} old"
+        f"{count(status.held_back, 'event')} held back by a transaction"
+        f" {count(status.horizon_age, 'transaction')} old"
     )
     terminal.say(held if status.horizon_age else "nothing is held back", wraps=True)
     if holder is not None:
         terminal.say(
-            f"  it is of {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state}, and began "
-            f"{holder.age_s:,.1f} s ago",
+            f"  it is of {holder.application or '?'}, pid {holder.pid or '-'}, {holder.state}, and"
+            f" began {holder.age_s:,.1f} s ago",
             wraps=True,
         )
     for lag in status.followers:
-        terminal.say(f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s", wraps=True)
+        terminal.say(
+            f"follower {lag.follower}: {count(lag.events, 'event')} behind, {lag.seconds:,.1f} s",
+            wraps=True,
+        )

@@ -26,23 +26,35 @@ from foldlog.eventstore import ATTRIBUTES, CondensationAction, Event, Store
 from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 _LISTED_MAX = 20
-_IN_SOURCE = "its source holds the text beside the records, in its title or around them: both go as a whole"
+_IN_SOURCE = (
+    "its source holds the text beside the records, in its title or around them: both go as a whole"
+)
 
 
 def what_words(events: int, sources: int) -> str:
     """Return how many events there are, and how many texts beside the records of sources."""
-    beside = f" and what {count(sources, 'source')} held beside the records" if sources else ""
+    if sources:
+        beside = f" and what {count(sources, 'source')} held beside the records"
+    else:
+        beside = ""
     return f"{count(events, 'event')}{beside}"
 
 
 def result_words(redacting: Redacting, chosen: Chosen, done: str, *, is_left: bool) -> str:
     """Return what was searched, what of it holds the text, and what was not searched."""
     several = count(len(redacting.rows) - len(redacting.problems), "conversation")
-    found = "the places named above hold the text" if chosen.goes or chosen.beside else "none of these holds the text"
+    if chosen.goes or chosen.beside:
+        found = "the places named above hold the text"
+    else:
+        found = "none of these holds the text"
     if done:
-        found = "the places named above still hold the text" if is_left else "none of these holds the text now"
-    left = f" {count(len(redacting.problems), 'conversation')} could not be searched: see above." * bool(
-        redacting.problems
+        if is_left:
+            found = "the places named above still hold the text"
+        else:
+            found = "none of these holds the text now"
+    left = (
+        f" {count(len(redacting.problems), 'conversation')} could not be searched: see above."
+        * bool(redacting.problems)
     )
     return f"{done}Searched: {SEARCHED} of {several}; {found}.{left} Not searched: {NOT_SEARCHED}"
 
@@ -55,7 +67,10 @@ def show_found(chosen: Chosen) -> None:
     for name in chosen.beside:
         terminal.say(f"{terminal.typed_id(name)}: {_IN_SOURCE}", wraps=True)
     total = sum(map(len, chosen.goes.values()))
-    terminal.say(f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact", wraps=True)
+    terminal.say(
+        f"{count(total, 'event')} of {count(len(chosen.goes), 'conversation')} to redact",
+        wraps=True,
+    )
 
 
 def _named_event(name: str, event: Event, quotes: Container[tuple[str, int]]) -> str:
@@ -78,12 +93,19 @@ def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
     shown = [f"{terminal.typed_id(name)}: {_IN_SOURCE}" for name in beside]
     for name, event in each[:_LISTED_MAX]:
         is_quote = (name, event.id) in chosen.quotes
-        said = _named_event(name, event, chosen.quotes) if is_quote else f"event {event.id}"
+        if is_quote:
+            said = _named_event(name, event, chosen.quotes)
+        else:
+            said = f"event {event.id}"
         shown.append(f"{terminal.typed_id(name)}, {said}: {gist(event, erasing.WORDS_MAX)}")
     if len(each) > _LISTED_MAX:
         shown.append(f"… and {len(each) - _LISTED_MAX:,} more")
     terminal.confirm(
-        "redact", "redacted", [] if listed else shown, "Erase this content for good? Nothing brings it back.", of
+        "redact",
+        "redacted",
+        [] if listed else shown,
+        "Erase this content for good? Nothing brings it back.",
+        of,
     )
 
 
@@ -102,7 +124,9 @@ def redactions_document(
         ),
         beside=tuple(chosen.beside),
         receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
-        stay=tuple(ProblemDocument(conversation=one.conversation, problem=one.problem) for one in stay),
+        stay=tuple(
+            ProblemDocument(conversation=one.conversation, problem=one.problem) for one in stay
+        ),
         holders=tuple(unconfirmed),
         searched=SEARCHED,
         not_searched=NOT_SEARCHED,
@@ -111,7 +135,9 @@ def redactions_document(
 
 def _document(receipt: RedactionReceipt, *, is_pending: bool) -> RedactedDocument:
     quotes = tuple(QuoteDocument.of(quote, event=quote.event_id) for quote in receipt.quotes)
-    return RedactedDocument.of(receipt, at=receipt.at.isoformat(), quotes=quotes, bytes_pending=is_pending)
+    return RedactedDocument.of(
+        receipt, at=receipt.at.isoformat(), quotes=quotes, bytes_pending=is_pending
+    )
 
 
 def show_receipts(
@@ -119,21 +145,31 @@ def show_receipts(
     receipts: Sequence[RedactionReceipt],
     taken: dict[tuple[str, int], RedactionReceipt],
 ) -> None:
-    """Show who redacted each event, when, and which documents lost their values: one that was redacted before keeps its
-    receipt. Then name each summary that may quote an event, and each fork, once.
+    """Show who redacted each event, when, and which documents lost their values: one that was
+    redacted before keeps its receipt. Then name each summary that may quote an event, and each
+    fork, once.
     """
     for (conversation, event_id), receipt in taken.items():
         (event,) = store.events(conversation, event_id, event_id + 1)
         its = event.redacted or receipt
-        hashed = "" if event.redacted is None else f", hash {event.redacted.hash}"
+        if event.redacted is None:
+            hashed = ""
+        else:
+            hashed = f", hash {event.redacted.hash}"
         said = f"event {id_words(event_id)} redacted at {time_words(its.at)} by {its.by}{hashed}"
         if receipt.documents_lost and (lost := documents_lost(store, conversation, [event_id])):
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
         terminal.say(f"{terminal.typed_id(conversation)}: {said}")
-    it, them = ("it", "it") if sum(len(each.event_ids) for each in receipts) == 1 else ("redacted events", "them")
+    it, them = (
+        ("it", "it")
+        if sum(len(each.event_ids) for each in receipts) == 1
+        else ("redacted events", "them")
+    )
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
-    for conversation, event_id in dict.fromkeys((quote.conversation, quote.event_id) for quote in quotes):
+    for conversation, event_id in dict.fromkeys(
+        (quote.conversation, quote.event_id) for quote in quotes
+    ):
         if (conversation, event_id) not in taken:
             where = terminal.typed_id(conversation)
             said = f"{where}: summary S{event_id} replaces {it} and may quote {them}"

@@ -23,15 +23,27 @@ _TOOLS_MAX = 10
 
 
 def show_divergence(store: Store, found: DivergenceDocument) -> None:
-    """Print the divergence for people, and the events of each conversation from the first divergent one on."""
-    first, names = found.first_divergent_event, (found.conversation, found.other)
+    """Print the divergence for people, and the events of each conversation from the first divergent
+    one on.
+    """
+    first = found.first_divergent_event
+    names = (found.conversation, found.other)
     one, other = map(terminal.typed_id, names)
-    said = f"{one} and {other} share {count(found.common_past, 'event') if found.common_past else 'no stored event'}"
+    said = (
+        f"{one} and {other} share"
+        f" {count(found.common_past, 'event') if found.common_past else 'no stored event'}"
+    )
     if first is None:
-        equal, end = found.version - found.common_past, "neither has another event"
+        equal = found.version - found.common_past
+        end = "neither has another event"
     else:
-        equal, end = first - found.common_past, f"the first divergent event is {first:,}"
-    said += f", {'then' if found.common_past else 'but'} have {count(equal, 'equal event')} each" if equal else ""
+        equal = first - found.common_past
+        end = f"the first divergent event is {first:,}"
+    said += (
+        f", {'then' if found.common_past else 'but'} have {count(equal, 'equal event')} each"
+        if equal
+        else ""
+    )
     terminal.say((f"{said}; {end}", "bold"))
     if first is None:
         return
@@ -39,7 +51,12 @@ def show_divergence(store: Store, found: DivergenceDocument) -> None:
     terminal.print_heading("the events that differ")
     lines = terminal.PrintedLines()
     for sign, name, shown, stop, colour in zip(
-        "-+", names, (one, other), (found.version, found.other_version), ("red", "green"), strict=True
+        "-+",
+        names,
+        (one, other),
+        (found.version, found.other_version),
+        ("red", "green"),
+        strict=True,
     ):
         lines.write((f"{sign} {shown}: {count(stop - first, 'event')} from there on", "bold"))
         for _, event in store.log(name, first, stop):
@@ -47,8 +64,8 @@ def show_divergence(store: Store, found: DivergenceDocument) -> None:
 
 
 def show_runs(found: RunsDocument) -> None:
-    """Print two runs side by side, then the first difference, what each model was shown then, and the steps from there
-    on.
+    """Print two runs side by side, then the first difference, what each model was shown then, and
+    the steps from there on.
     """
     one, other = (terminal.typed_id(run.conversation) for run in found.runs)
     terminal.say((f"{one} and {other} share no past; {_same_words(found)}", "bold"))
@@ -58,13 +75,20 @@ def show_runs(found: RunsDocument) -> None:
         lines.write(("no request and no call differs", ""))
         return
     terminal.print_heading("the first difference")
-    for sign, name, line, colour in zip("-+", (one, other), found.first_difference, _COLOURS, strict=True):
+    for sign, name, line, colour in zip(
+        "-+", (one, other), found.first_difference, _COLOURS, strict=True
+    ):
         told = f" {name} ends" if line is None else _line(line)
         lines.write((f"{sign}{told}", colour))
-    for sign, name, without, knew, colour in zip("-+", (one, other), (other, one), found.knew, _COLOURS, strict=True):
+    for sign, name, without, knew, colour in zip(
+        "-+", (one, other), (other, one), found.knew, _COLOURS, strict=True
+    ):
         if not knew.events:
             continue
-        alone = f", {without} was not shown {len(knew.alone):,} of these:" if knew.alone else ""
+        if knew.alone:
+            alone = f", {without} was not shown {len(knew.alone):,} of these:"
+        else:
+            alone = ""
         shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
         terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{alone}")
         for line in knew.alone:
@@ -77,7 +101,9 @@ def show_runs(found: RunsDocument) -> None:
     same = 0
     for step in found.steps:
         ids = step.event, step.other_event
-        if not any(each is not None and each >= first for each, first in zip(ids, firsts, strict=True)):
+        if not any(
+            each is not None and each >= first for each, first in zip(ids, firsts, strict=True)
+        ):
             continue
         if None not in ids:
             same += 1
@@ -105,7 +131,9 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
         rows.append((name.replace("_", " "), *tokens))
     costs = [run.spent or SpentDocument() for run in runs]
     if any(each.condenser_calls for each in costs):
-        rows.insert(2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs)))
+        rows.insert(
+            2, ("replies of condensers' models", *(f"{each.condenser_calls:,}" for each in costs))
+        )
     rows.append(("cost", *map(spent_words, costs)))
     names = (terminal.typed_id(run.conversation) for run in runs)
     print_rows((Column(""), *(Column(name, "right", 12, COST.marks) for name in names)), rows)
@@ -116,19 +144,30 @@ def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) ->
 
 
 def _same_words(found: RunsDocument) -> str:
-    """Say how many of the first requests and calls of two runs say the same, and of how many nothing is known."""
-    same, redacted = found.same_first, found.redacted_first
+    """Say how many of the first requests and calls of two runs say the same, and of how many
+    nothing is known.
+    """
+    same = found.same_first
+    redacted = found.redacted_first
     if not same:
-        return f"their first requests differ; {count(found.same, 'request or call', 'requests and calls')} in both"
+        return (
+            "their first requests differ;"
+            f" {count(found.same, 'request or call', 'requests and calls')} in both"
+        )
     if redacted:
         first = f"{same - redacted:,} of their first {same:,} requests and calls say the same"
         return f"{first}; nothing is known of those that are redacted: {redacted:,}"
-    return f"their first {f'{same:,} requests and calls say' if same > 1 else 'request or call says'} the same"
+    return (
+        f"their first {f'{same:,} requests and calls say' if same > 1 else 'request or call says'}"
+        " the same"
+    )
 
 
 def _write_same(lines: terminal.PrintedLines, number: int) -> None:
     if number:
-        lines.write((f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim"))
+        lines.write(
+            (f"{'':>17}{count(number, 'request or call', 'requests and calls')} in both", "dim")
+        )
 
 
 def _line(line: LineDocument) -> str:

@@ -34,12 +34,16 @@ def show_grouped(grouped: GroupedDocument, stats: Stats, first_day: str) -> None
     if grouped.by == By.TOOL:
         rows = sorted(grouped.tools.items(), key=lambda item: -item[1].calls)
         columns = (Column("tool", least=12), Column("calls", "right"), Column("errors", "right"))
-        print_rows(columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows])
+        print_rows(
+            columns, [(tool, f"{one.calls:,}", number_words(one.errors)) for tool, one in rows]
+        )
         return
     if not grouped.models:
         terminal.say(f"no call of a model{f' since {first_day}' if first_day else ''}")
         return
-    _show_calls([((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=30),))
+    _show_calls(
+        [((one.day or one.model,), one) for one in grouped.models], (Column(grouped.by, least=30),)
+    )
     _show_unknown(stats)
 
 
@@ -86,7 +90,9 @@ def _errors(one: Stats | ToolDocument) -> str:
     return count(one.errors, "error") if one.errors else ""
 
 
-def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0) -> None:
+def _show_bars(
+    heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, str]], left_out: int = 0
+) -> None:
     """Print a line for each row: name, number, a bar, and the rest of the row."""
     if not rows:
         return
@@ -96,7 +102,10 @@ def _show_bars(heading: str, rows: Sequence[tuple[str, int] | tuple[str, int, st
     columns = (Column(heading, least=20), Column("", "right"), Column("", least=4), Column(""))
     print_rows(
         columns,
-        [(f"  {name}", f"{number:,}", bar(number, largest, room), *(more or [""])) for name, number, *more in rows],
+        [
+            (f"  {name}", f"{number:,}", bar(number, largest, room), *(more or [""]))
+            for name, number, *more in rows
+        ],
     )
     if left_out > 0:
         terminal.PrintedLines().write((f"  and {left_out:,} more; --json has all", "dim"))
@@ -111,7 +120,9 @@ def _show_models(stats: Stats) -> None:
     _show_unknown(stats)
 
 
-def _show_calls(groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]) -> None:
+def _show_calls(
+    groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: Sequence[Column]
+) -> None:
     """Print calls of models with their tokens and cost, a line for each group, and the total."""
     rows = [
         (
@@ -131,7 +142,9 @@ def _show_calls(groups: Sequence[tuple[tuple[str, ...], ModelDocument]], named: 
     if len(rows) > 1:
         total = spent(one for _, one in groups)
         empty = [""] * (len(named) - 1)
-        rows.append(("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total)))
+        rows.append(
+            ("in all", *empty, calls_words(total), *[""] * len(_TOKENS), spent_words(total))
+        )
     print_rows(columns, rows)
 
 
@@ -170,7 +183,9 @@ def _show_view(stats: Stats) -> None:
 
 
 def bar(value: float, largest: float, columns: int) -> str:
-    """Return a bar whose length is the value's part of the largest value. A value above 0 is always visible."""
+    """Return a bar whose length is the value's part of the largest value. A value above 0 is always
+    visible.
+    """
     if value <= 0 or largest <= 0:
         return ""
     eighths = max(1, round(8 * columns * value / largest))
@@ -179,12 +194,23 @@ def bar(value: float, largest: float, columns: int) -> str:
 
 
 def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
-    """Return lines that draw values from left to right, each column the largest of those that fall on it."""
+    """Return lines that draw values from left to right, each column the largest of those that fall
+    on it.
+    """
     if not values or columns < 1:
         return []
     columns = min(columns, len(values))
-    peaks = [max(values[n * len(values) // columns : (n + 1) * len(values) // columns]) for n in range(columns)]
+    peaks = [
+        max(values[n * len(values) // columns : (n + 1) * len(values) // columns])
+        for n in range(columns)
+    ]
     largest = max(peaks)
-    heights = [0 if largest <= 0 else max(round(8 * rows * peak / largest), 1 if peak > 0 else 0) for peak in peaks]
-    steps = [[_STEPS[max(0, min(8, height - 8 * row))] for height in heights] for row in reversed(range(rows))]
+    heights = [
+        0 if largest <= 0 else max(round(8 * rows * peak / largest), 1 if peak > 0 else 0)
+        for peak in peaks
+    ]
+    steps = [
+        [_STEPS[max(0, min(8, height - 8 * row))] for height in heights]
+        for row in reversed(range(rows))
+    ]
     return ["".join(row).rstrip() for row in steps]

@@ -2,23 +2,26 @@
 
 The lines, and the events that they become:
 
-    user                      Message; from the environment where ``isMeta`` says that no human wrote it
+    user                      Message; from the environment where ``isMeta`` says that no human
+                              wrote it
     user, a tool's result     Observation, one a result
-    user, isCompactSummary CondensationAction: forgets the shown events, except those that the boundary before it keeps
+    user, isCompactSummary    CondensationAction: forgets the shown events, except those that the
+                              boundary before it keeps
     assistant, a text         Message
     assistant, a tool's use   Action, one a use; a text before it in the same line is its thought
     every other type, known or not, and what only thinks   Annotation
 
-A model's response is several lines with one ``message.id``, which is the ``response_id`` of its actions. The model's
-thinking is a separate line. It is kept as an Annotation and goes with the next action, because it has to be sent to a
-model again.
+A model's response is several lines with one ``message.id``, which is the ``response_id`` of its
+actions. The model's thinking is a separate line. It is kept as an Annotation and goes with the next
+action, because it has to be sent to a model again.
 
-Where a line leaves a branch and continues from an earlier line, a Retraction takes the branch back; a return to that
-branch is a Retraction too. So a session can grow, and the View is the branch that ends in its newest line. Side chains
-of sub-agents are kept and not shown, unless the log has no main chain.
+Where a line leaves a branch and continues from an earlier line, a Retraction takes the branch back;
+a return to that branch is a Retraction too. So a session can grow, and the View is the branch that
+ends in its newest line. Side chains of sub-agents are kept and not shown, unless the log has no
+main chain.
 
-``reading.py`` makes the events, ``skeleton.py`` counts lines without them, ``remains.py`` writes what stays of a
-redacted one, ``lines.py`` is parts of lines, ``branches.py`` the tree.
+``reading.py`` makes the events, ``skeleton.py`` counts lines without them, ``remains.py`` writes
+what stays of a redacted one, ``lines.py`` is parts of lines, ``branches.py`` the tree.
 """
 
 from __future__ import annotations
@@ -33,13 +36,27 @@ from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import member, text_or_none, within
 
-_TYPES = frozenset(("user", "assistant", "system", "progress", "summary", "file-history-snapshot", "queue-operation"))
+_TYPES = frozenset(
+    (
+        "user",
+        "assistant",
+        "system",
+        "progress",
+        "summary",
+        "file-history-snapshot",
+        "queue-operation",
+    )
+)
 _KEYS = ("sessionId", "uuid", "leafUuid", "messageId")
 
 
 def _matches(record: Any) -> bool:
     """Return whether ``record`` has a type and a field that only Claude Code's lines have."""
-    if not accepts(record) or record["type"] not in _TYPES or not any(key in record for key in _KEYS):
+    if (
+        not accepts(record)
+        or record["type"] not in _TYPES
+        or not any(key in record for key in _KEYS)
+    ):
         return False
     if "session_id" in record and "sessionId" not in record:  # what the program prints for others
         return False
@@ -50,7 +67,9 @@ def _matches(record: Any) -> bool:
 
 
 def _session(record: Any) -> str | None:
-    """Return the session that a line names, with the sub-agent if the line belongs to one; empty if that is unknown."""
+    """Return the session that a line names, with the sub-agent if the line belongs to one; empty if
+    that is unknown.
+    """
     session = text_or_none(within(record, "sessionId")) or None
     if session is None or record.get("isSidechain") is not True:
         return session

@@ -1,12 +1,12 @@
 """Follow a session that leaves a branch and continues from an earlier line.
 
-Lines are read in order, so a session may grow: a line that does not follow the newest one is a *switch*. Before its
-events there is a retraction to the version at which its parent line was the newest. The View at that version is the
-branch of the parent line, because each line was the newest at its time. A return to an earlier branch works the same
-way.
+Lines are read in order, so a session may grow: a line that does not follow the newest one is a
+*switch*. Before its events there is a retraction to the version at which its parent line was the
+newest. The View at that version is the branch of the parent line, because each line was the newest
+at its time. A return to an earlier branch works the same way.
 
-Lines that belong together are one group: the lines of one model response, and the results of its calls, in any order.
-Every line of a group stands for the end of the group.
+Lines that belong together are one group: the lines of one model response, and the results of its
+calls, in any order. Every line of a group stands for the end of the group.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from foldlog._formats.claude_code.lines import Kept, is_boundary, is_summary
 from foldlog._formats.record import dicts_in, text_or_none, within
 
 SAID = ("user", "assistant")
-"""Types of lines that form a branch. All other lines are bookkeeping, which may stand between them in the tree."""
+"""Types of lines that form a branch. All other lines are bookkeeping, which may stand between them
+in the tree.
+"""
 
 
 def accepts(record: Any) -> bool:
@@ -39,10 +41,13 @@ PREVIOUS = object()
 
 
 def parent_of(record: dict[str, Any]) -> Any:
-    """Return the id of the line before this one, or ``PREVIOUS``; None if the line begins a new tree."""
+    """Return the id of the line before this one, or ``PREVIOUS``; None if the line begins a new
+    tree.
+    """
     parent = record.get("parentUuid", PREVIOUS)
     if type(parent) is not str and (is_boundary(record) or is_summary(record)):
-        parent = record.get("logicalParentUuid")  # a compaction begins a tree and follows what it sums up
+        # a compaction begins a tree and follows what it sums up
+        parent = record.get("logicalParentUuid")
         return parent if type(parent) is str else PREVIOUS
     return parent if type(parent) is str or parent is PREVIOUS else None
 
@@ -58,11 +63,15 @@ def calls_of(record: dict[str, Any]) -> frozenset[Any]:
     """Return the ids of the calls in a line."""
     if record.get("type") != "assistant":
         return _NO_CALLS
-    return frozenset([str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use"])
+    return frozenset(
+        [str(block.get("id")) for block in _blocks(record) if kind_of(block) == "tool_use"]
+    )
 
 
 def is_result(record: dict[str, Any]) -> bool:
-    return record.get("type") == "user" and "tool_result" in [kind_of(block) for block in _blocks(record)]
+    return record.get("type") == "user" and "tool_result" in [
+        kind_of(block) for block in _blocks(record)
+    ]
 
 
 class _Group:
@@ -71,7 +80,8 @@ class _Group:
     __slots__ = ("above", "version")
 
     def __init__(self, above: _Group | None, version: int = 0) -> None:
-        self.above, self.version = above, version
+        self.above = above
+        self.version = version
 
 
 class Switches:
@@ -94,26 +104,40 @@ class Switches:
         return is_side(record) == self.is_of_side and type(record.get("uuid")) is str
 
     def follow(self, record: dict[str, Any]) -> int | None:
-        """Return the version to return to before the events of the next line, or None if it follows the newest line.
+        """Return the version to return to before the events of the next line, or None if it follows
+        the newest line.
 
         That is 0 for a line that begins a new tree.
         """
-        left, self.is_copy = None, False
+        left = None
+        self.is_copy = False
         if not self._is_ours(record):
             return None
         uuid = record["uuid"]
         if not is_of_branch(record):
             self._groups[uuid] = self._followed(record)
             return None
-        calls, newest, response = calls_of(record), self._newest, _response(record)
-        earlier = self._groups.get(uuid) if self._calls.get(uuid) == calls else None
+        calls = calls_of(record)
+        newest = self._newest
+        response = _response(record)
+        if self._calls.get(uuid) == calls:
+            earlier = self._groups.get(uuid)
+        else:
+            earlier = None
         joins = self.is_copy = earlier is not None and self._is_on_branch(earlier)
         if newest is not None and not self.is_copy:
             above = self._followed(record)
-            is_of_group = is_result(record) or (response is not None and self._responses.get(response) is above)
+            is_of_group = is_result(record) or (
+                response is not None and self._responses.get(response) is above
+            )
             joins = is_of_group and above is not None and self._is_on_branch(above)
             if not joins:
-                left = None if above is newest else 0 if above is None else above.version
+                if above is newest:
+                    left = None
+                elif above is None:
+                    left = 0
+                else:
+                    left = above.version
                 newest = above
         if self._newest is None or not joins:
             self._newest = _Group(newest)
@@ -138,12 +162,18 @@ class Switches:
         if parent is PREVIOUS:
             return self._newest
         self._names_parents = True
-        if self._boundary is not None and self._kept.continues_from(parent) and not self._came_again(parent):
+        if (
+            self._boundary is not None
+            and self._kept.continues_from(parent)
+            and not self._came_again(parent)
+        ):
             return self._groups.get(self._kept.anchor or "", self._boundary)
         return self._groups.get(parent, self._newest)  # a lost line hides no other line
 
     def _came_again(self, kept: str) -> bool:
-        """Return whether a line that the compaction keeps was written again behind it, as a fork of a session does."""
+        """Return whether a line that the compaction keeps was written again behind it, as a fork of
+        a session does.
+        """
         group = self._groups.get(kept)
         return group is not self._boundary and _is_below(group, self._boundary)
 
@@ -159,4 +189,6 @@ def _is_below(place: _Group | None, group: _Group | None) -> bool:
 
 
 def _response(record: dict[str, Any]) -> str | None:
-    return text_or_none(within(record, "message", "id")) if record.get("type") == "assistant" else None
+    if record.get("type") == "assistant":
+        return text_or_none(within(record, "message", "id"))
+    return None

@@ -1,12 +1,13 @@
 """Parts of Claude Code's lines: compactions, attachments and titles.
 
-A compaction is a boundary line, then a line with a summary. After it a model is shown the summary and later lines.
-Newer releases keep some messages, which the boundary names: all by their ids, or the first and the last. They are
-placed after their *anchor*: the summary, or the boundary, if the messages are a beginning that the summary follows.
+A compaction is a boundary line, then a line with a summary. After it a model is shown the summary
+and later lines. Newer releases keep some messages, which the boundary names: all by their ids, or
+the first and the last. They are placed after their *anchor*: the summary, or the boundary, if the
+messages are a beginning that the summary follows.
 
-Attachments are context that Claude Code gives its model besides the messages. Since 2026 a line has its exact words:
-``rendered``, the words that the model was shown (environment, skills, dates, changed files), and ``prompt_snapshot``,
-the system prompt and the tools, when they are new.
+Attachments are context that Claude Code gives its model besides the messages. Since 2026 a line has
+its exact words: ``rendered``, the words that the model was shown (environment, skills, dates,
+changed files), and ``prompt_snapshot``, the system prompt and the tools, when they are new.
 
 The title of a session is by its user, by a model, or from the summary of its conversation.
 """
@@ -21,7 +22,17 @@ from foldlog._formats.record import dict_or_empty, dicts_in, strings_in, text_or
 from foldlog.eventstore import Content
 
 NAME = "claude-code"
-ENVELOPE = ("isSidechain", "userType", "entrypoint", "cwd", "sessionId", "version", "gitBranch", "slug", "agentId")
+ENVELOPE = (
+    "isSidechain",
+    "userType",
+    "entrypoint",
+    "cwd",
+    "sessionId",
+    "version",
+    "gitBranch",
+    "slug",
+    "agentId",
+)
 """Fields that each line repeats."""
 
 
@@ -30,7 +41,9 @@ def is_boundary(record: dict[str, Any]) -> bool:
 
 
 def cleared_by(record: dict[str, Any]) -> list[str]:
-    """Return the ids of the calls whose results a microcompaction cleared: their model sees a placeholder instead."""
+    """Return the ids of the calls whose results a microcompaction cleared: their model sees a
+    placeholder instead.
+    """
     if record.get("type") != "system" or record.get("subtype") != "microcompact_boundary":
         return []
     return strings_in(within(record, "microcompactMetadata", "compactedToolIds"))
@@ -46,8 +59,8 @@ _TOKENS = {"preTokens": "tokens_before", "postTokens": "tokens_after"}
 
 
 def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
-    """Return the metadata of a condensation from its boundary: the source's own metadata, and the same in the words of
-    our condensers.
+    """Return the metadata of a condensation from its boundary: the source's own metadata, and the
+    same in the words of our condensers.
     """
     metadata = {
         key: value
@@ -62,7 +75,9 @@ def metadata_of(boundary: dict[str, Any]) -> dict[str, Any]:
 
 
 class Kept(NamedTuple):
-    """The messages that a compaction keeps: those with these ids, or those from ``first`` to ``last``."""
+    """The messages that a compaction keeps: those with these ids, or those from ``first`` to
+    ``last``.
+    """
 
     ids: frozenset[str] = frozenset()
     first: str | None = None
@@ -73,17 +88,22 @@ class Kept(NamedTuple):
     def by(cls, boundary: dict[str, Any]) -> Kept:
         """Read the kept messages from the boundary's metadata."""
         metadata = dict_or_empty(boundary.get("compactMetadata"))
-        messages, segment = metadata.get("preservedMessages"), metadata.get("preservedSegment")
+        messages = metadata.get("preservedMessages")
+        segment = metadata.get("preservedSegment")
         if type(messages) is dict:
             names = strings_in(messages.get("allUuids", messages.get("uuids")))
             return cls(ids=frozenset(names), anchor=text_or_none(messages.get("anchorUuid")))
         if type(segment) is dict:
-            first, last, anchor = (text_or_none(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid"))
+            first, last, anchor = (
+                text_or_none(segment.get(key)) for key in ("headUuid", "tailUuid", "anchorUuid")
+            )
             return cls(first=first, last=last, anchor=anchor)
         return cls()
 
     def continues_from(self, parent: str) -> bool:
-        """Return whether a line that follows the line ``parent`` continues the kept messages, and so the compaction."""
+        """Return whether a line that follows the line ``parent`` continues the kept messages, and
+        so the compaction.
+        """
         return parent in self.ids or parent == self.last
 
     def among(self, names: list[str | None]) -> set[str | None]:
@@ -108,19 +128,23 @@ def words_of(record: dict[str, Any]) -> Content:
 
 
 def prompt_of(record: dict[str, Any]) -> tuple[str, tuple[dict[str, Any], ...]] | None:
-    """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other line, or if both are
-    empty.
+    """Return the system prompt and the tools of a snapshot, in OpenAI's shape; None for any other
+    line, or if both are empty.
     """
     attachment = record.get("attachment")
     if record.get("type") != "attachment" or type(attachment) is not dict:
         return None
-    prompt, tools = attachment.get("systemPrompt"), attachment.get("tools")
+    prompt = attachment.get("systemPrompt")
+    tools = attachment.get("tools")
     if attachment.get("type") != "prompt_snapshot" or type(prompt) is not list:
         return None
     text = "\n".join(strings_in(prompt))
     given = dicts_in(tools)
     is_known = given == tools and all(tuple(tool) == tuple(TOOL) for tool in given)
-    named = [{TOOL[key]: value for key, value in tool.items()} for tool in given] if is_known else []
+    if is_known:
+        named = [{TOOL[key]: value for key, value in tool.items()} for tool in given]
+    else:
+        named = []
     shaped = tuple({"type": "function", "function": tool} for tool in named)
     return (text, shaped) if text.strip() or shaped else None
 
@@ -131,11 +155,12 @@ _RANKS = {kind: rank for rank, kind in enumerate(TITLES)}
 
 
 class Titles:
-    """Finds the lines that give the log a title: those with a title at least as strong as all earlier titles.
+    """Finds the lines that give the log a title: those with a title at least as strong as all
+    earlier titles.
 
-    A log may begin with summaries of other sessions: a summary is of this session if the line that it names is in it.
-    If that line comes later, it gives the title. So the title of a line depends only on earlier lines, and a log that
-    grows is read in the same way.
+    A log may begin with summaries of other sessions: a summary is of this session if the line that
+    it names is in it. If that line comes later, it gives the title. So the title of a line depends
+    only on earlier lines, and a log that grows is read in the same way.
     """
 
     def __init__(self) -> None:
@@ -145,7 +170,8 @@ class Titles:
 
     def of(self, record: dict[str, Any]) -> str | None:
         """Return the title that the next line gives."""
-        kind, uuid = record.get("type"), record.get("uuid")
+        kind = record.get("type")
+        uuid = record.get("uuid")
         awaited = None
         if type(uuid) is str:
             self._lines.add(uuid)

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.blocks import THINKING, content_of, is_blank, kind_of, part_of, said_in, texts_of
+from foldlog._formats.blocks import (
+    THINKING,
+    content_of,
+    is_blank,
+    kind_of,
+    part_of,
+    said_in,
+    texts_of,
+)
 from foldlog._formats.calls import Recent
 from foldlog._formats.claude_code.branches import SAID, Switches, is_side
 from foldlog._formats.claude_code.lines import (
@@ -25,7 +33,9 @@ from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
 Shown = tuple[str | None, bool]
-"""A member of the View: the id of its line, and whether it is a system prompt, which is sent before all messages."""
+"""A member of the View: the id of its line, and whether it is a system prompt, which is sent before
+all messages.
+"""
 _RESPONSES_MAX = 100
 """Side chains run at the same time, so that the lines of several responses alternate."""
 _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
@@ -33,14 +43,17 @@ _TAKEN = frozenset(("type", "uuid", "parentUuid", "timestamp", *ENVELOPE))
 
 _NAMED_MAX = 5
 _CLEARED = (
-    "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can clear a result"
+    "a microcompaction cleared {} results for the model ({}), and the View shows them: no event can"
+    " clear a result"
 )
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Lines of one history to events, of which those of one chain are shown. Of what is shown it knows the line.
+    """Lines of one history to events, of which those of one chain are shown. Of what is shown it
+    knows the line.
 
-    The first line that says something decides which chain that is: the session's, or that of a sub-agent.
+    The first line that says something decides which chain that is: the session's, or that of a
+    sub-agent.
     """
 
     def __init__(self, options: Options) -> None:
@@ -69,7 +82,8 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return super().begun(record, told)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, message = record["type"], record.get("message")
+        kind = record["type"]
+        message = record.get("message")
         left = self._switches.follow(record)
         if left is not None:
             read.add(Retraction, version=left)
@@ -78,10 +92,16 @@ class ClaudeCodeDecoder(FollowingDecoder):
         if read.shown and kind == "system" and is_boundary(record):
             self._boundary = record
         if read.shown and kind == "system" and (cleared := cleared_by(record)):
-            self.options.findings.append(_CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX])))
+            self.options.findings.append(
+                _CLEARED.format(len(cleared), ", ".join(cleared[:_NAMED_MAX]))
+            )
         self._tell(read, record)
         content = message.get("content") if type(message) is dict else None
-        if read.shown and is_summary(record) and (summary := "\n".join(texts_of(content_of(content)))):
+        if (
+            read.shown
+            and is_summary(record)
+            and (summary := "\n".join(texts_of(content_of(content))))
+        ):
             self._condense(read, summary)
         elif kind == "attachment":
             self._read_attachment(read, record)
@@ -95,7 +115,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._name_session(record.get("sessionId"), begins=left == 0)
 
     def _name_session(self, session: Any, *, begins: bool) -> None:
-        """Keep the session of a shown line. A line that begins another one hides the lines before it."""
+        """Keep the session of a shown line. A line that begins another one hides the lines before
+        it.
+        """
         if begins and session != self._session:
             self.options.findings.append(
                 f"begins the session {session!r}: from here on the View shows it, and the lines of "
@@ -105,20 +127,29 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _read_attachment(self, read: RecordEvents, record: dict[str, Any]) -> None:
         """Read further context of the model: words in a message, or a new system prompt."""
-        words, prompt = words_of(record), prompt_of(record)
+        words = words_of(record)
+        prompt = prompt_of(record)
         if not is_blank(words):
             read.add(Message, content=words, source="environment")
         elif prompt is not None:
-            before, self._prompt = self._prompt, prompt
+            before = self._prompt
+            self._prompt = prompt
             text, tools = prompt
-            read.add(SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before)  # may be repeated
+            # may be repeated
+            read.add(
+                SystemMessage, content=text, tools=tools, shown=read.shown and prompt != before
+            )
 
     def _read_said(self, read: RecordEvents, record: dict[str, Any], content: Any) -> None:
         """Read the text or the blocks of a message: a text before a call is the call's thought."""
         is_agent = record["type"] == "assistant"
         is_for_sub_agent = is_side(record) and not self._side  # the agent wrote it
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
-        told = {"shown": False} if record.get("isApiErrorMessage") is True else {}  # no model wrote it
+        # no model wrote it
+        if record.get("isApiErrorMessage") is True:
+            told = {"shown": False}
+        else:
+            told = {}
         if is_agent and type(content) is list:
             self._begin_response(read, record["message"])
         thinks = False
@@ -127,7 +158,9 @@ class ClaudeCodeDecoder(FollowingDecoder):
             if kind == "tool_result" and not is_agent:
                 read.say(user, **told)
                 failed = block.get("is_error") is True
-                read.answer(block.get("tool_use_id"), content_of(block.get("content")), is_error=failed)
+                read.answer(
+                    block.get("tool_use_id"), content_of(block.get("content")), is_error=failed
+                )
             elif kind == "tool_use" and is_agent:
                 read.call(block.get("name"), block.get("input"), block.get("id"))
             elif kind in THINKING and is_agent:
@@ -146,16 +179,18 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Find the thinking of earlier lines of a response."""
-        response, line = message.get("id"), read.origin.id if type(read.origin.id) is str else None
+        response = message.get("id")
+        line = read.origin.id if type(read.origin.id) is str else None
         read.response = response if type(response) is str else line
         if read.response is not None:
             read.thinking = [*self._thinking.get(read.response, ())]
 
     def _tell(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Keep the title of the session and the usage of the response, and with the first event the call that started
-        the sub-agent.
+        """Keep the title of the session and the usage of the response, and with the first event the
+        call that started the sub-agent.
         """
-        title, read.meta = self._titles.of(record), self._usage_in(record.get("message"), record.get("requestId"))
+        title = self._titles.of(record)
+        read.meta = self._usage_in(record.get("message"), record.get("requestId"))
         if title is not None:
             read.meta["title"] = title
         if self._side and read.version == 0 and (session := text_or_none(record.get("sessionId"))):
@@ -171,8 +206,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
         return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
-        """Forget all present events except those that the boundary keeps. A summary without text is a message."""
-        boundary, self._boundary = self._boundary, {}
+        """Forget all present events except those that the boundary keeps. A summary without text is
+        a message.
+        """
+        boundary = self._boundary
+        self._boundary = {}
         kept = Kept.by(boundary)
         comes_last = kept.anchor is not None and kept.anchor == boundary.get("uuid")
         shown = [each for _, each in self.shown.all()]
@@ -183,9 +221,11 @@ class ClaudeCodeDecoder(FollowingDecoder):
 
 
 def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
-    """Return the usage of a response as events have it, and its id: each of its lines has the usage up to it.
+    """Return the usage of a response as events have it, and its id: each of its lines has the usage
+    up to it.
 
-    The id is that of the message with that of its ``request``: some servers give the same one to many messages.
+    The id is that of the message with that of its ``request``: some servers give the same one to
+    many messages.
     """
     if type(message) is dict and message.get("model") == OF_NO_MODEL:
         return {"model": OF_NO_MODEL}

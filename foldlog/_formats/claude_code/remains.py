@@ -14,7 +14,9 @@ from foldlog.eventstore import Action, Annotation, CondensationAction, Event, Me
 
 
 class RemainsEncoder(RecordEncoder):
-    """Writes lines of events that were lines, in their place. Other events have no line: Claude Code writes its own."""
+    """Writes lines of events that were lines, in their place. Other events have no line: Claude
+    Code writes its own.
+    """
 
     def __init__(self) -> None:
         self._last_line: Any = None
@@ -23,14 +25,20 @@ class RemainsEncoder(RecordEncoder):
     def records(self, event: Event) -> list[Any] | None:
         if event.origin is None:
             return None
-        line = {**self._envelope, "parentUuid": self._last_line, "uuid": id_of_source(event), **stamp_of(event)}
+        line = {
+            **self._envelope,
+            "parentUuid": self._last_line,
+            "uuid": id_of_source(event),
+            **stamp_of(event),
+        }
         line |= _content(event)
         self._remember(line)
         return [line]
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
         line = record or {}
-        if not is_side(line) or any(event.shown for event in events):  # added events are not a sub-agent's
+        # added events are not a sub-agent's
+        if not is_side(line) or any(event.shown for event in events):
             self._remember(line)
 
     def _remember(self, line: dict[str, Any]) -> None:
@@ -43,12 +51,18 @@ def _content(event: Event) -> dict[str, Any]:
     """Return the fields of the line of ``event`` that hold its content."""
     match event:
         case Annotation(name="user" | "assistant" as role):
-            content = event.data if isinstance(event.data, list) else blocks_of(REDACTED)
+            if isinstance(event.data, list):
+                content = event.data
+            else:
+                content = blocks_of(REDACTED)
             return {"type": role, "message": {"role": role, "content": content}}
         case Annotation(name=name, data=data):
             return {"type": name, **(data if isinstance(data, dict) else {"value": data})}
         case CondensationAction():
-            summary = {"type": "user", "message": {"role": "user", "content": event.summary or REDACTED}}
+            summary = {
+                "type": "user",
+                "message": {"role": "user", "content": event.summary or REDACTED},
+            }
             return {**summary, "isVisibleInTranscriptOnly": True, "isCompactSummary": True}
         case Action():
             return _response(event, [*blocks_of(event.thought), use_of(event)], event.response_id)
@@ -58,11 +72,24 @@ def _content(event: Event) -> dict[str, Any]:
             return _response(event, blocks_of(event.content), None)
         case Message():
             is_meta = {"isMeta": True} if event.source == "environment" else {}
-            return {"type": "user", "message": {"role": "user", "content": given(event.content)}, **is_meta}
+            return {
+                "type": "user",
+                "message": {"role": "user", "content": given(event.content)},
+                **is_meta,
+            }
     return {"type": "system", "content": REDACTED}
 
 
-def _response(event: Action | Message, blocks: list[Any], response_id: str | None) -> dict[str, Any]:
+def _response(
+    event: Action | Message, blocks: list[Any], response_id: str | None
+) -> dict[str, Any]:
     thinking = [block for block in event.thinking if block.get("signature") or "data" in block]
-    message: dict[str, Any] = {"type": "message", "role": "assistant", "content": [*thinking, *blocks]}
-    return {"type": "assistant", "message": message if response_id is None else {**message, "id": response_id}}
+    message: dict[str, Any] = {
+        "type": "message",
+        "role": "assistant",
+        "content": [*thinking, *blocks],
+    }
+    return {
+        "type": "assistant",
+        "message": message if response_id is None else {**message, "id": response_id},
+    }

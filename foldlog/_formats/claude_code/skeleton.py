@@ -103,15 +103,21 @@ class ClaudeCodeSkeleton(Skeleton):
 
     record: ClassVar[type[Struct]] = _Line
 
-    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
+    def __init__(
+        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
+    ) -> None:
         super().__init__(state, hashes, left_out)
         extra = self.state.extra
         self._lines = deque(array("I", extra.get("lines", b"")), _LINES_MAX)
-        """Checksums of the ids of the last lines: a summary that comes later names one of these, which is rare."""
+        """Checksums of the ids of the last lines: a summary that comes later names one of these,
+        which is rare.
+        """
         self._awaiting: dict[str, str] = extra.setdefault("awaiting", {})
         """Titles by the ids of lines that have not come."""
         self._told: dict[str, Any] | None = None
-        """What the last line of a reply tells of its usage, and that usage: the lines of a reply tell the same."""
+        """What the last line of a reply tells of its usage, and that usage: the lines of a reply
+        tell the same.
+        """
         self._usage: dict[str, int] = {}
 
     def encoded(self) -> bytes:
@@ -122,9 +128,13 @@ class ClaudeCodeSkeleton(Skeleton):
         return skeleton.uuid, skeleton.timestamp
 
     def count(self, skeleton: _Line) -> None:
-        state, kind, message = self.state, skeleton.type, skeleton.message
+        state = self.state
+        kind = skeleton.type
+        message = skeleton.message
         is_answer = message is not None and _is_answer(message)
-        self.happened(skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer)
+        self.happened(
+            skeleton.timestamp, is_activity=not skeleton.isCompactSummary, is_answer=is_answer
+        )
         if state.conversation is None and skeleton.sessionId:
             self._name(skeleton)
         if skeleton.uuid:
@@ -134,7 +144,10 @@ class ClaudeCodeSkeleton(Skeleton):
         if kind in TITLES:
             self._entitle(skeleton)
         if skeleton.cwd:
-            model = None if message is None or message.model == OF_NO_MODEL else message.model
+            if message is None or message.model == OF_NO_MODEL:
+                model = None
+            else:
+                model = message.model
             self.located(skeleton.cwd, skeleton.gitBranch, model)
         if skeleton.isCompactSummary:
             state.compactions += 1
@@ -157,21 +170,29 @@ class ClaudeCodeSkeleton(Skeleton):
 
     def error_in(self, record: bytes) -> str:
         blocks = _decode_errors(record).message.content
-        failed = next((block for block in blocks if block.type == "tool_result" and block.is_error), _Error())
+        failed = next(
+            (block for block in blocks if block.type == "tool_result" and block.is_error), _Error()
+        )
         return words_of(content_of(failed.content))
 
     def _name(self, line: _Line) -> None:
         """Take the session that a line names, with the sub-agent if the line belongs to one."""
         session = line.sessionId
         if line.isSidechain:
-            self.state.conversation = f"{session}/agent-{line.agentId}" if line.agentId else ""
+            if line.agentId:
+                self.state.conversation = f"{session}/agent-{line.agentId}"
+            else:
+                self.state.conversation = ""
             self.state.parent = session if line.agentId else None
         else:
             self.state.conversation = session
 
     def _entitle(self, line: _Line) -> None:
-        """Take a title that is at least as strong as earlier ones; that of a summary once its line is here."""
-        extra, rank = self.state.extra, _RANKS[line.type]
+        """Take a title that is at least as strong as earlier ones; that of a summary once its line
+        is here.
+        """
+        extra = self.state.extra
+        rank = _RANKS[line.type]
         title = getattr(line, TITLES[line.type])
         if rank < extra.get("rank", 0) or not title or not title.strip():
             return
@@ -207,7 +228,10 @@ class ClaudeCodeSkeleton(Skeleton):
         if not uses:
             says = any(block.type == "text" for block in blocks) or type(message.content) is str
             self.part("agent" if says else "annotation")
-        both = f"{message.id} {line.requestId}" if message.id and line.requestId else None
+        if message.id and line.requestId:
+            both = f"{message.id} {line.requestId}"
+        else:
+            both = None
         reply = both or message.id or line.uuid or ""
         if message.usage != self._told:
             self._told = message.usage

@@ -2,27 +2,34 @@
 
 The records, and the events that they become:
 
-    response_item                what the model was shown and what it answered, by the payload's type:
-        message                      Message, of the user, the agent or, where Codex itself speaks as user, the
+    response_item                what the model was shown and what it answered, by the payload's
+                                 type:
+        message                      Message, of the user, the agent or, where Codex itself speaks
+                                     as user, the
                                      environment; a developer's or the system's is a SystemMessage
         function_call, custom_tool_call, local_shell_call     Action
         function_call_output, custom_tool_call_output         Observation
-        agent_message                                         Message: one agent says it to another, as a user does
+        agent_message                                         Message: one agent says it to another
         reasoning, every other type                           Annotation
     inter_agent_communication    the same, outside of the items
-    session_meta, turn_context   SystemMessage where they bring instructions that were not said before, else Annotation
-        with a history_base          after a Retraction of what it does not go on from, if there is any
-    compacted                    CondensationAction; the items of a replacement history are events before it
+    session_meta, turn_context   SystemMessage where they bring instructions that were not said
+                                 before, else Annotation
+        with a history_base          after a Retraction of what it does not go on from, if there is
+                                     any
+    compacted                    CondensationAction; the items of a replacement history are events
+                                 before it
     event_msg                    Annotation: it repeats what is said elsewhere, or is bookkeeping
-        thread_rolled_back           Retraction of the last turns; CondensationAction where some began before a
+        thread_rolled_back           Retraction of the last turns; CondensationAction where some
+                                     began before a
                                      compaction
     every other type             Annotation
 
 ``reading.py`` makes the events, ``lines.py`` is lines, their contents and failures.
 ``skeleton.py`` reads what lists and figures need, ``usage.py`` the calls of models in the events.
 
-Records do not tell which calls are of one response: calls are, up to a result or the words of others, since Codex
-writes the results of a response after all of its calls. An observation is for the newest open call with its id.
+Records do not tell which calls are of one response: calls are, up to a result or the words of
+others, since Codex writes the results of a response after all of its calls. An observation is for
+the newest open call with its id.
 """
 
 from __future__ import annotations
@@ -41,7 +48,9 @@ NAME = "codex"
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts have."""
+    """Return whether ``record`` is a line of Codex with a payload, or a line that only old rollouts
+    have.
+    """
     if type(record) is not dict:
         return False
     kind = record.get("type")
@@ -56,7 +65,10 @@ def _accepts(record: Any) -> bool:
 
 def _session(record: Any) -> str | None:
     line = line_of(record) if type(record) is dict else None
-    about = line.payload if line is not None and line.type == "session_meta" else None
+    if line is not None and line.type == "session_meta":
+        about = line.payload
+    else:
+        about = None
     return text_or_none(within(about, "id")) or None
 
 

@@ -1,10 +1,12 @@
 """Read the lines of a rollout, of today and of the first releases.
 
-Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the payload itself: first
-the session, which has no type, then items of the model's API one after the other, and between them ``{"record_type":
-"state"}``. Such a *bare* line is read like the line that holds it today.
+Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the
+payload itself: first the session, which has no type, then items of the model's API one after the
+other, and between them ``{"record_type": "state"}``. Such a *bare* line is read like the line that
+holds it today.
 
-Content has typed parts; an event has a text or OpenAI's parts. Whether a command failed is found out from its output.
+Content has typed parts; an event has a text or OpenAI's parts. Whether a command failed is found
+out from its output.
 """
 
 from __future__ import annotations
@@ -38,7 +40,9 @@ def line_of(record: dict[str, Any]) -> Line | None:
     kind = record.get("type")
     if type(kind) is str:
         is_bare = "payload" not in record and kind not in ENVELOPES
-        return Line("response_item", record) if is_bare else Line(kind, record.get("payload"))
+        if is_bare:
+            return Line("response_item", record)
+        return Line(kind, record.get("payload"))
     if is_session(record):
         return Line("session_meta", record)
     state = record.get("record_type")
@@ -63,7 +67,9 @@ def parent_of(session: Any) -> str | None:
 
 
 def ordinal_of(record: Any) -> int:
-    """Return the number of a record among those of its thread; -1 in a rollout that does not number them."""
+    """Return the number of a record among those of its thread; -1 in a rollout that does not number
+    them.
+    """
     ordinal = within(record, "ordinal")
     return ordinal if type(ordinal) is int else -1
 
@@ -74,7 +80,9 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of the record before which a thread goes on in another rollout: this is the line of that."""
+    """Return the number of the record before which a thread goes on in another rollout: this is the
+    line of that.
+    """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
 
@@ -90,8 +98,8 @@ def texts_in(parts: Any) -> list[str]:
 
 
 def place_of_summary(history: list[Any], message: str) -> int | None:
-    """Return the index of the summary in a replacement history: the last message with one text that ends with
-    ``message``.
+    """Return the index of the summary in a replacement history: the last message with one text that
+    ends with ``message``.
     """
     if not message:
         return None
@@ -99,7 +107,11 @@ def place_of_summary(history: list[Any], message: str) -> int | None:
         item = history[place]
         if type(item) is dict and item.get("type") == "message":
             content = item.get("content")
-            if type(content) is list and len(content) == 1 and "".join(texts_in(content)).endswith(message):
+            if (
+                type(content) is list
+                and len(content) == 1
+                and "".join(texts_in(content)).endswith(message)
+            ):
                 return place
     return None
 
@@ -120,14 +132,17 @@ FAILED = "Exit code: 1\nOutput:\n"
 ABORTED = "aborted"
 """The result of a call whose turn was aborted."""
 _ABORTED = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
-_REFUSED = re.compile(rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL)
+_REFUSED = re.compile(
+    rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL
+)
 
 
 def has_failed(output: Any) -> bool:
-    """Return whether an output says that a call could not be made, was interrupted, or ended with another code than 0.
+    """Return whether an output says that a call could not be made, was interrupted, or ended with
+    another code than 0.
 
-    It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``, or an object that
-    says ``success``.
+    It may be JSON text with ``metadata.exit_code``, a text with a header before a line ``Output:``,
+    or an object that says ``success``.
     """
     if type(output) is dict:
         return output.get("success") is False or _says_failed(output.get("content"))
@@ -150,11 +165,17 @@ def _says_failed(output: Any) -> bool:
         return _exit_code(output) != 0
     header, found, _ = output[:_HEADER_MAX].partition("\nOutput:")
     code = _CODE.search(header) if found else None
-    return int(code[1]) != 0 if code is not None else _REFUSED.match(output) is not None
+    if code is not None:
+        return int(code[1]) != 0
+    return _REFUSED.match(output) is not None
 
 
 def _exit_code(output: str) -> int:
     try:
         return _shell_output.decode(output).metadata.exit_code
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):  # another tool's JSON, or none
+    except (
+        msgspec.DecodeError,
+        UnicodeEncodeError,
+        RecursionError,
+    ):  # another tool's JSON, or none
         return 0

@@ -26,11 +26,23 @@ from foldlog._formats.format import Options
 from foldlog._formats.messages import READER
 from foldlog._formats.record import NotAnEvent, text_or_empty, within
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog.eventstore import Annotation, CondensationAction, Event, Message, Observation, Retraction, SystemMessage
+from foldlog.eventstore import (
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
 
 _ITEMS = ("response_item", "event_msg")
 """Types of records whose payloads have types of their own."""
-_REPEATS = {"user_message": ("message", "images"), "agent_message": ("message",), "agent_reasoning": ("text",)}
+_REPEATS = {
+    "user_message": ("message", "images"),
+    "agent_message": ("message",),
+    "agent_reasoning": ("text",),
+}
 """Fields of bookkeeping that repeat what other records say: only the record holds them."""
 _INSTRUCTIONS = {
     "session_meta": ("base_instructions", "instructions"),
@@ -39,32 +51,38 @@ _INSTRUCTIONS = {
 """The keys under which a record may have instructions."""
 
 _OTHER, _TURN, _INSTRUCTED, _BASE = range(4)
-"""What a member of the View is: a message of the user begins a turn; base instructions are never forgotten, because
-they are part of every request.
+"""What a member of the View is: a message of the user begins a turn; base instructions are never
+forgotten, because they are part of every request.
 """
 _IS_BASE = {"instructions": "base"}
 """What ``meta`` says of the base instructions of a session."""
 _AGENTS = frozenset(("author", "recipient"))
 _SAYS = "agent_message"
-"""The fields of what one agent says to another, and its type. A turn begins with it, as with a message of the user."""
+"""The fields of what one agent says to another, and its type. A turn begins with it, as with a
+message of the user.
+"""
 _SHOWN = ("response_item", "inter_agent_communication")
 _SECRET = "encrypted_content"
 _SAID_MAX = 20
 """The number of the last texts that are searched for instructions."""
 
 _NO_SESSION = (
-    "begins without the session_meta line that names the session, so an earlier import of this session is not found"
+    "begins without the session_meta line that names the session, so an earlier import of this"
+    " session is not found"
 )
 
 
 _NOT_HERE = (
-    "goes on from the rollout {}, of which the last record is not here: import the file of that name too; if it is of "
-    "another session, after that import this file again, with --conversation and another name"
+    "goes on from the rollout {}, of which the last record is not here: import the file of that"
+    " name too; if it is of another session, after that import this file again, with --conversation"
+    " and another name"
 )
 
 
 class _Known(NamedTuple):
-    """What is known of a member of the View: its role, and the texts that a user, a developer or a context said."""
+    """What is known of a member of the View: its role, and the texts that a user, a developer or a
+    context said.
+    """
 
     role: int
     texts: list[str]
@@ -78,7 +96,9 @@ class CodexDecoder(FollowingDecoder):
         self._numbered: list[tuple[int, int]] = []
         """The numbers of the records that have one, and the versions after them."""
         self._returns_to = 0
-        """The first version to which a rollback can return, without taking others' events or instructions back."""
+        """The first version to which a rollback can return, without taking others' events or
+        instructions back.
+        """
 
     def skip_to(self, next_id: int) -> None:
         if next_id > self.next_id:
@@ -94,17 +114,22 @@ class CodexDecoder(FollowingDecoder):
         return _Known(_OTHER, [])
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        """Add the event of a record, after those of the items of a compaction's history, or of calls that it aborts:
-        the first of them has its id.
+        """Add the event of a record, after those of the items of a compaction's history, or of
+        calls that it aborts: the first of them has its id.
         """
         line, payload = line_of(record) or Line("", None)
-        read.response, own = None, read.timestamp
+        read.response = None
+        own = read.timestamp
         if read.version == 0 and line != "session_meta":
             self.options.findings.append(_NO_SESSION)
         if line == "compacted" and type(payload) is dict:
             self._compact(read, payload)
         else:
-            if line == "event_msg" and type(payload) is dict and payload.get("type") == "turn_aborted":
+            if (
+                line == "event_msg"
+                and type(payload) is dict
+                and payload.get("type") == "turn_aborted"
+            ):
                 read.timestamp = None
                 for call in self.calls.all():
                     read.answer(call, ABORTED, is_error=True)
@@ -120,12 +145,16 @@ class CodexDecoder(FollowingDecoder):
             self._numbered.append((number, read.version))
 
     def _go_on_from(self, read: RecordEvents, end: int, session: Any) -> None:
-        """Take back what came after the last record with a number below ``end``: the newest one of such a number."""
+        """Take back what came after the last record with a number below ``end``: the newest one of
+        such a number.
+        """
         records = reversed(self._numbered)
         newest = next(records, (-1, 0))
         last, version = next((each for each in chain((newest,), records) if each[0] < end), (-1, 0))
         if last != end - 1:
-            self.options.findings.append(_NOT_HERE.format(within(session, "history_base", "thread_id")))
+            self.options.findings.append(
+                _NOT_HERE.format(within(session, "history_base", "thread_id"))
+            )
         if newest[0] >= end:
             self.calls.forget(range(version, read.version))
             read.add(Retraction, version=version)
@@ -139,35 +168,57 @@ class CodexDecoder(FollowingDecoder):
         if line in _SHOWN and _read_item(read, payload):
             return
         if line in _INSTRUCTIONS and (texts := self._unsaid(line, payload)):
-            model = {"model": payload["model"]} if type(payload.get("model")) is str else {}
+            if type(payload.get("model")) is str:
+                model = {"model": payload["model"]}
+            else:
+                model = {}
             read.meta = model | (_IS_BASE if line == "session_meta" else {}) | read.meta
-            content = texts[0] if len(texts) == 1 else tuple({"type": "text", "text": text} for text in texts)
+            content = (
+                texts[0]
+                if len(texts) == 1
+                else tuple({"type": "text", "text": text} for text in texts)
+            )
             read.add(SystemMessage, content=content)
         elif line == "event_msg" and name == "thread_rolled_back" and (turns := _turns(payload)):
             self._roll_back(read, turns)
         else:
-            taken = ("id", "type", *_REPEATS.get(name, ())) if line in _ITEMS else ("id",)
-            read.add(Annotation, name=name, data={key: payload[key] for key in payload if key not in taken})
+            if line in _ITEMS:
+                taken = ("id", "type", *_REPEATS.get(name, ()))
+            else:
+                taken = ("id",)
+            read.add(
+                Annotation,
+                name=name,
+                data={key: payload[key] for key in payload if key not in taken},
+            )
 
     def _roll_back(self, read: RecordEvents, turns: int) -> None:
-        """Take the last turns back. A turn begins with a message of the user. Where some of them began before the
-        newest compaction, before a line that names the session again, or before events of others, they are forgotten.
+        """Take the last turns back. A turn begins with a message of the user. Where some of them
+        began before the newest compaction, before a line that names the session again, or before
+        events of others, they are forgotten.
         """
         members = self.shown.all()
         begins = [place for place, (_, known) in enumerate(members) if known.role == _TURN][-turns:]
         last = members[begins[0] :] if begins else []
         forgotten = tuple(event_id for event_id, known in last if known.role < _BASE)
         self.calls.forget(frozenset(forgotten))
-        is_return = len(begins) == turns and forgotten[0] >= max(self.shown.condensed_at, self._returns_to)
+        is_return = len(begins) == turns and forgotten[0] >= max(
+            self.shown.condensed_at, self._returns_to
+        )
         if is_return:
-            read.change([event_id for event_id, _ in members if event_id not in forgotten], "return")
+            read.change(
+                [event_id for event_id, _ in members if event_id not in forgotten], "return"
+            )
         else:
             read.add(CondensationAction, forgotten_event_ids=forgotten)
 
     def _unsaid(self, line: str, payload: dict[str, Any]) -> list[str]:
         """Return the instructions of a payload that no text of the View holds."""
         given = [payload.get(key) for key in _INSTRUCTIONS[line]]  # a text, or an object with one
-        texts = filter(None, (text_or_empty(each.get("text") if type(each) is dict else each) for each in given))
+        texts = filter(
+            None,
+            (text_or_empty(each.get("text") if type(each) is dict else each) for each in given),
+        )
         unsaid = [text for text in texts if not self._is_said(text)]
         return unsaid[:1] if line == "session_meta" else unsaid
 
@@ -181,28 +232,39 @@ class CodexDecoder(FollowingDecoder):
         return False
 
     def _compact(self, read: RecordEvents, payload: dict[str, Any]) -> None:
-        """Add the condensation, after the events of the items of its history other than the summary."""
-        said, history = payload.get("message"), payload.get("replacement_history")
+        """Add the condensation, after the events of the items of its history other than the
+        summary.
+        """
+        said = payload.get("message")
+        history = payload.get("replacement_history")
         summary = text_or_empty(said)
-        members, kept = self.shown.all(), _BASE if type(history) is list else _INSTRUCTED
+        members = self.shown.all()
+        kept = _BASE if type(history) is list else _INSTRUCTED
         after: list[int | str] = [event_id for event_id, known in members if known.role >= kept]
         gone = {event_id for event_id, _ in members}.difference(after)
         self.calls.forget(gone)
         offset = len(after)
         if type(history) is list:
             self.calls = OpenCalls()
-            place, own, read.timestamp = place_of_summary(history, summary), read.timestamp, None
+            place = place_of_summary(history, summary)
+            own = read.timestamp
+            read.timestamp = None
             for number, item in enumerate(history):
                 if number == place:
                     continue
                 try:
                     self._read_payload(read, "response_item", item)
                 except NotAnEvent as error:
-                    self.options.findings.append(f"is a compaction of which item {number} is not shown: {error}")
+                    self.options.findings.append(
+                        f"is a compaction of which item {number} is not shown: {error}"
+                    )
                     read.add(Annotation, name="message", data=item)
                 offset += read.events[-1].shown and number < (place or 0)
             read.timestamp = own
-            summary = "" if place is None else texts_in(history[place]["content"])[0]
+            if place is None:
+                summary = ""
+            else:
+                summary = texts_in(history[place]["content"])[0]
         after = [event_id for event_id, _ in self.shown.all() if event_id not in gone]
         if summary:
             after.insert(offset, summary)
@@ -216,14 +278,19 @@ def _read_item(read: RecordEvents, payload: dict[str, Any]) -> bool:
         told = payload.get("content") or [{"type": _SECRET, _SECRET: payload.get(_SECRET)}]
         read.take(Message(source="user", content=READER.content(told, "what an agent says")))
         return True
-    output, extras = payload.get("output"), {}
+    output = payload.get("output")
+    extras = {}
     if type(output) is dict and type(output.get("content")) is str:
         extras = {key: value for key, value in output.items() if key != "content"}
         payload = {**payload, "output": output["content"]}
     elif output is not None:
         payload = {**payload, "output": unmarked(output)}
     event = READER.item(payload)
-    if isinstance(event, Message) and (texts := texts_in(payload.get("content"))) and all(map(CONTEXT.match, texts)):
+    if (
+        isinstance(event, Message)
+        and (texts := texts_in(payload.get("content")))
+        and all(map(CONTEXT.match, texts))
+    ):
         event = replace(event, source=event.source if event.source == "agent" else "environment")
     if isinstance(event, Observation):
         event = replace(event, is_error=has_failed(output), extras=extras)

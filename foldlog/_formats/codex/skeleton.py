@@ -44,7 +44,9 @@ class _Payload(Struct, omit_defaults=True):
 
 
 class _Line(Struct, omit_defaults=True):
-    """A line, with the fields of its payload for the first releases, which wrote the payload alone."""
+    """A line, with the fields of its payload for the first releases, which wrote the payload
+    alone.
+    """
 
     type: str = ""
     timestamp: str | None = None
@@ -68,7 +70,9 @@ class CodexSkeleton(Skeleton):
     record: ClassVar[type[Struct]] = _Line
     have_ids = False
 
-    def __init__(self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()) -> None:
+    def __init__(
+        self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
+    ) -> None:
         super().__init__(state, hashes, left_out)
         self._totals = msgspec.convert(self.state.extra.get("totals", {}), Totals)
 
@@ -80,7 +84,8 @@ class CodexSkeleton(Skeleton):
         return (skeleton.payload or skeleton).id, skeleton.timestamp
 
     def count(self, skeleton: _Line) -> None:
-        kind, payload = _kind_of(skeleton), skeleton.payload or skeleton
+        kind = _kind_of(skeleton)
+        payload = skeleton.payload or skeleton
         turns = self.state.extra.get("turns", 0)
         rolled_back = _rolled_back(kind, payload)
         is_condensed = kind == "compacted" or rolled_back > turns
@@ -96,7 +101,10 @@ class CodexSkeleton(Skeleton):
             self._count_item(payload)
             return
         if kind == "session_meta":
-            base = None if skeleton.payload is None else _base_of(skeleton.payload)
+            if skeleton.payload is None:
+                base = None
+            else:
+                base = _base_of(skeleton.payload)
             if base is not None and self.state.conversation is None:
                 extra["follows"] = base
             self.state.conversation = self.state.conversation or payload.id
@@ -146,11 +154,14 @@ class CodexSkeleton(Skeleton):
     def _count_item(self, item: _Payload | _Line) -> None:
         """Count an item of the model's API."""
         if item.type in _CALLS:
-            self.called(item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None))
+            self.called(
+                item.call_id or item.id, item.name or (_SHELL if "shell" in item.type else None)
+            )
         elif item.type in _OUTPUTS:
             self.answered(item.call_id, failed=has_failed(item.output))
         elif item.type == "message":
-            words, is_context = "\n".join(texts_in(item.content)), _is_context(item)
+            words = "\n".join(texts_in(item.content))
+            is_context = _is_context(item)
             labels = {"assistant": "agent", "developer": "system", "system": "system"}
             user = "environment" if is_context else "user"
             self.part(labels.get(item.role or "", user))
@@ -161,8 +172,10 @@ class CodexSkeleton(Skeleton):
 
     def _spend(self, at: str | None, payload: _Payload | None) -> None:
         """Count the usage of the last call, unless the same count is written again."""
-        info, extra = dict_or_empty(payload and payload.info), self.state.extra
-        last, total = info.get("last_token_usage"), dict_or_empty(info.get("total_token_usage"))
+        info = dict_or_empty(payload and payload.info)
+        extra = self.state.extra
+        last = info.get("last_token_usage")
+        total = dict_or_empty(info.get("total_token_usage"))
         seen = extra.get("seen", {})
         if type(last) is not dict or total == seen:
             return
@@ -181,7 +194,8 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 def _base_of(session: _Payload) -> tuple[str, int] | None:
     """Return the thread from which a rollout goes on, and how many records of it come before."""
     base = dict_or_empty(session.history_base)
-    end, thread = base.get("end_ordinal_exclusive"), base.get("thread_id")
+    end = base.get("end_ordinal_exclusive")
+    thread = base.get("thread_id")
     if type(end) is not int or type(thread) is not str:
         return None
     is_fork = session.forked_from_id and session.forked_from_ordinal_exclusive == end
@@ -191,15 +205,21 @@ def _base_of(session: _Payload) -> tuple[str, int] | None:
 def _rolled_back(kind: str, payload: _Payload | _Line) -> int:
     """Return the number of the last turns that a record takes back."""
     is_rolled_back = kind == "event_msg" and payload.type == "thread_rolled_back"
-    return max(getattr(payload, "num_turns", None) or 0, 0) if is_rolled_back else 0
+    if is_rolled_back:
+        return max(getattr(payload, "num_turns", None) or 0, 0)
+    return 0
 
 
 def _begins_turn(kind: str, payload: _Payload | _Line) -> bool:
-    """Return whether a turn begins with a record: a message of the user, or what another agent says."""
+    """Return whether a turn begins with a record: a message of the user, or what another agent
+    says.
+    """
     if kind == "response_item" and payload.type == "message":
         return payload.role == "user" and not _is_context(payload)
     is_told = isinstance(payload, _Payload) and UNSET not in (payload.author, payload.recipient)
-    says = kind == "inter_agent_communication" or (kind == "response_item" and payload.type == "agent_message")
+    says = kind == "inter_agent_communication" or (
+        kind == "response_item" and payload.type == "agent_message"
+    )
     return is_told and says
 
 
@@ -209,7 +229,9 @@ def _is_context(payload: _Payload | _Line) -> bool:
 
 
 def _kind_of(line: _Line) -> str:
-    """Return the type of a line; of a line of the first releases that of the line that would hold it today."""
+    """Return the type of a line; of a line of the first releases that of the line that would hold
+    it today.
+    """
     if line.payload is not None:
         return line.type
     if line.type:

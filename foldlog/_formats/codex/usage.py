@@ -9,22 +9,37 @@ from msgspec import Struct
 
 from foldlog._formats.event_fields import id_of_source
 from foldlog._formats.record import within
-from foldlog._formats.usage import UNNAMED, ModelCall, at_total, call_told_by, inner, model_named, tokens_of
+from foldlog._formats.usage import (
+    UNNAMED,
+    ModelCall,
+    at_total,
+    call_told_by,
+    inner,
+    model_named,
+    tokens_of,
+)
 from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Event, SystemMessage
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model. A log that
-    was edited has the same totals again, and one that was forked
-    from it, at other times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
+    """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model.
+    A log that was edited has the same totals again, and one that was forked from it, at other
+    times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
     """
-    model, seen, ancestor, totals = UNNAMED, inner(None), None, Totals()
+    model = UNNAMED
+    seen = inner(None)
+    ancestor = None
+    totals = Totals()
     for event in events:
         if isinstance(event, SystemMessage):
             model = event.meta.get("model", model)
         if getattr(event, "name", "") == "session_meta" or event.meta.get("instructions") == "base":
-            ancestor = within(getattr(event, "data", None), "forked_from_id") or id_of_source(event) or ancestor
+            ancestor = (
+                within(getattr(event, "data", None), "forked_from_id")
+                or id_of_source(event)
+                or ancestor
+            )
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
         if event.name == "turn_context":
@@ -39,8 +54,8 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
 
 
 class Totals(Struct):
-    """Names calls by their totals, which copies of a log have too. Totals rise, unless their count began again: it has
-    fallen ``falls`` times, the last one is ``tokens``.
+    """Names calls by their totals, which copies of a log have too. Totals rise, unless their count
+    began again: it has fallen ``falls`` times, the last one is ``tokens``.
     """
 
     tokens: float = -1
@@ -51,4 +66,6 @@ class Totals(Struct):
         tokens = tokens_of(total)
         self.falls += tokens <= self.tokens
         self.tokens = tokens
-        return call._replace(reply=f"{ancestor} {tokens} {self.falls}") if ancestor else at_total(call, total)
+        if ancestor:
+            return call._replace(reply=f"{ancestor} {tokens} {self.falls}")
+        return at_total(call, total)

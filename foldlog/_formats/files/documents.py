@@ -1,4 +1,5 @@
-"""JSON documents: values with the text in which they stand, so that the bytes of a document can be kept.
+"""JSON documents: values with the text in which they stand, so that the bytes of a document can be
+kept.
 
 A document is read whole, and refused where it is not whole JSON.
 """
@@ -23,11 +24,13 @@ _space = re.compile(r"[ \t\n\r\0\ufeff]*")
 class DocumentRecords:
     """The records of one history, and the text of the document that holds them.
 
-    A record with a ``text`` stands in the document at its ``offset``; any other was made of what the document holds.
+    A record with a ``text`` stands in the document at its ``offset``; any other was made of what
+    the document holds.
     """
 
     def __init__(self, text: str, records: Sequence[Located]) -> None:
-        self.text, self._records = text, records
+        self.text = text
+        self._records = records
 
     @property
     def size_bytes(self) -> int:
@@ -38,12 +41,16 @@ class DocumentRecords:
 
 
 def read_document(path: Path) -> Located:
-    """Return the value of a file, with the file's text. Raises ``UnreadableJson`` with the line, ``OSError``."""
+    """Return the value of a file, with the file's text. Raises ``UnreadableJson`` with the line,
+    ``OSError``.
+    """
     return document_in(path.read_bytes(), str(path))
 
 
 def document_in(data: bytes, source: str, line: int = 1) -> Located:
-    """Return the value of a text, which begins in this line of a source. Raises ``UnreadableJson`` with the line."""
+    """Return the value of a text, which begins in this line of a source. Raises ``UnreadableJson``
+    with the line.
+    """
     text = text_of(data)
     value, end = _value(text, _skip(text, 0))
     if (rest := _skip(text, end)) < len(text):
@@ -60,10 +67,11 @@ def text_of(data: bytes) -> str:
 
 
 def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[Located]:
-    """Yield the elements of the array that begins at ``start``, each with its text, up to where it breaks off: there it
-    raises ``UnreadableJson``.
+    """Yield the elements of the array that begins at ``start``, each with its text, up to where it
+    breaks off: there it raises ``UnreadableJson``.
     """
-    counted, place = 0, _skip(text, _skip(text, start) + 1)
+    counted = 0
+    place = _skip(text, _skip(text, start) + 1)
     while not text.startswith("]", place):
         value, end = _value(text, place)
         line += text.count("\n", counted, place)
@@ -77,7 +85,9 @@ def elements(text: str, source: str, start: int = 0, line: int = 1) -> Iterator[
 
 
 def array_in(path: Path) -> tuple[str, list[Located]]:
-    """Return the text of a file, and the elements of the array that it is. Raises ``UnreadableJson`` with the line."""
+    """Return the text of a file, and the elements of the array that it is. Raises
+    ``UnreadableJson`` with the line.
+    """
     document = read_document(path)
     if type(document.value) is not list:
         raise UnreadableJson(f"expected an array, found {described(document.value)}")
@@ -86,8 +96,11 @@ def array_in(path: Path) -> tuple[str, list[Located]]:
 
 
 def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRecords:
-    """Return records as those of a document: of the array under ``key`` of an object, or made of what it holds."""
-    text, array = text_of(holder.text), holder.value.get(key)
+    """Return records as those of a document: of the array under ``key`` of an object, or made of
+    what it holds.
+    """
+    text = text_of(holder.text)
+    array = holder.value.get(key)
     places = dict[int, Located]()
     if type(array) is list:
         pieces = elements(text, holder.source, _start_of(text, key), holder.line)
@@ -97,8 +110,11 @@ def document_of(holder: Located, key: str, records: Iterable[Any]) -> DocumentRe
 
 
 def _start_of(text: str, key: str) -> int:
-    """Return where the value under a key of an object begins; of a key that comes twice, the second one."""
-    place, start = _skip(text, _skip(text, 0) + 1), 0
+    """Return where the value under a key of an object begins; of a key that comes twice, the second
+    one.
+    """
+    place = _skip(text, _skip(text, 0) + 1)
+    start = 0
     while not text.startswith("}", place):
         name, end = _value(text, place)
         begin = _skip(text, _skip(text, end) + 1)
@@ -133,4 +149,6 @@ def _value(text: str, start: int) -> tuple[Any, int]:
 
 def _unreadable(text: str, place: int, problem: str) -> UnreadableJson:
     is_cut = problem.startswith("Unterminated string") or place >= len(text.rstrip())
-    return UnreadableJson(f"line {text.count(chr(10), 0, place) + 1}: not JSON: {_CUT if is_cut else problem}")
+    return UnreadableJson(
+        f"line {text.count(chr(10), 0, place) + 1}: not JSON: {_CUT if is_cut else problem}"
+    )

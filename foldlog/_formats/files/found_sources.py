@@ -17,8 +17,8 @@ from foldlog.eventstore import EventStoreError
 class Found(NamedTuple):
     """One history at a path: its name, its format, and the place of its records.
 
-    ``usage`` is what the container tells of calls of models: see ``Format.beside``. ``others`` are files that were read
-    beside those at ``path``, with ``findings``. ``title``: see ``Contained``.
+    ``usage`` is what the container tells of calls of models: see ``Format.beside``. ``others`` are
+    files that were read beside those at ``path``, with ``findings``. ``title``: see ``Contained``.
     """
 
     name: str
@@ -32,8 +32,8 @@ class Found(NamedTuple):
 
 
 class LeftOut(NamedTuple):
-    """A file in a folder that is sound, and holds no history of a known format; or one that was not opened, because its
-    name is that of no history.
+    """A file in a folder that is sound, and holds no history of a known format; or one that was not
+    opened, because its name is that of no history.
     """
 
     path: Path
@@ -41,8 +41,8 @@ class LeftOut(NamedTuple):
 
 
 def state_of(path: str) -> tuple[int, ...]:
-    """Return what differs when a file was changed, replaced, or written to a log beside it, as by SQLite; empty where
-    there is none. Cost: the status of both.
+    """Return what differs when a file was changed, replaced, or written to a log beside it, as by
+    SQLite; empty where there is none. Cost: the status of both.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):
@@ -53,8 +53,11 @@ def state_of(path: str) -> tuple[int, ...]:
 
 
 def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[str]) -> bool:
-    """Return whether a folder is to be read, once: if not ``seen``, nor a link to one above or below the root."""
-    real, top = os.path.realpath(folder), os.path.realpath(root)
+    """Return whether a folder is to be read, once: if not ``seen``, nor a link to one above or
+    below the root.
+    """
+    real = os.path.realpath(folder)
+    top = os.path.realpath(root)
     if real in seen or (os.path.islink(folder) and os.path.commonpath((real, top)) in (real, top)):
         return False
     seen.add(real)
@@ -62,7 +65,9 @@ def leads_on(root: str | PathLike[str], folder: str | PathLike[str], seen: set[s
 
 
 def files_below(path: str | PathLike[str]) -> Iterator[str]:
-    """Yield the file at a path, or the files in a folder and in those below it, also behind links: each folder once."""
+    """Yield the file at a path, or the files in a folder and in those below it, also behind links:
+    each folder once.
+    """
     if os.path.isfile(path):
         yield str(path)
     seen = set[str]()
@@ -84,10 +89,15 @@ class SourceRefused(EventStoreError):
 class NotAHistory(EventStoreError, ValueError):
     """This path holds no history, so nothing is imported from it.
 
-    ``why`` says what it is instead. ``foreign`` is true for sound JSON of another kind, which is harmless among other
-    files; ``repeats`` for a list of what the histories beside it say.
+    ``why`` says what it is instead. ``foreign`` is true for sound JSON of another kind, which is
+    harmless among other files; ``repeats`` for a list of what the histories beside it say.
     """
 
-    def __init__(self, path: Path, why: str, *, foreign: bool = False, repeats: bool = False) -> None:
+    def __init__(
+        self, path: Path, why: str, *, foreign: bool = False, repeats: bool = False
+    ) -> None:
         super().__init__(f"{path!s:.1000}: {why}")
-        self.path, self.why, self.foreign, self.repeats = path, why, foreign, repeats
+        self.path = path
+        self.why = why
+        self.foreign = foreign
+        self.repeats = repeats

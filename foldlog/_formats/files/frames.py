@@ -1,7 +1,8 @@
-"""What a document holds between its records: with it, the document is put together again byte for byte.
+"""What a document holds between its records: with it, the document is put together again byte for
+byte.
 
-A frame is replaced at each import, makes no event and proves nothing. It may repeat what a record says, so it goes with
-the first record that is redacted: what is left is exported as an array.
+A frame is replaced at each import, makes no event and proves nothing. It may repeat what a record
+says, so it goes with the first record that is redacted: what is left is exported as an array.
 """
 
 from __future__ import annotations
@@ -18,16 +19,22 @@ from foldlog._formats.json_text import UnreadableJson, parse
 KEY = "frame"
 """The name of the frame in what is stored about a source."""
 TITLE = "title"
-"""The name of the title that a program keeps beside the records of a source. It is replaced, and goes, as a frame."""
+"""The name of the title that a program keeps beside the records of a source. It is replaced, and
+goes, as a frame.
+"""
 WHERE = "where"
-"""The name of what its records say of where a source was written: the folder, the branch, the model."""
+"""The name of what its records say of where a source was written: the folder, the branch, the
+model.
+"""
 REDACTED = "redacted"
-"""The mark of a source whose frame and title were redacted: no later import of its family brings them back."""
+"""The mark of a source whose frame and title were redacted: no later import of its family brings
+them back.
+"""
 
 
 class Frame(msgspec.Struct, frozen=True):
-    """The texts ``between`` the records, and the numbers of the records in their ``order`` in the document. ``records``
-    is how many the source had; some may stand nowhere in it.
+    """The texts ``between`` the records, and the numbers of the records in their ``order`` in the
+    document. ``records`` is how many the source had; some may stand nowhere in it.
     """
 
     between: Sequence[str] = ()
@@ -36,17 +43,25 @@ class Frame(msgspec.Struct, frozen=True):
 
 
 def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> Frame:
-    """Return the frame of a document, in which records stand: ``places`` has of each number its start and end."""
+    """Return the frame of a document, in which records stand: ``places`` has of each number its
+    start and end.
+    """
     order = sorted(places, key=lambda number: places[number])
     edges = [0, *chain.from_iterable(places[number] for number in order), len(text)]
-    return Frame([text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)], order, records)
+    return Frame(
+        [text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True)],
+        order,
+        records,
+    )
 
 
 def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
     """Return a document with these records: an array, where they are not those of the frame."""
     if frame.records != len(records):
         return b"[%b]\n" % b",\n".join(records)
-    parts = zip_longest(map(str.encode, frame.between), (records[number] for number in frame.order), fillvalue=b"")
+    parts = zip_longest(
+        map(str.encode, frame.between), (records[number] for number in frame.order), fillvalue=b""
+    )
     return b"".join(chain.from_iterable(parts))
 
 
@@ -56,10 +71,11 @@ def frame_in(told: Mapping[str, Any]) -> Frame | None:
 
 
 def texts_beside(told: Mapping[str, Any]) -> list[Any]:
-    """Return the title of a source, where it was written, and what its document holds between the records: the values,
-    and their text.
+    """Return the title of a source, where it was written, and what its document holds between the
+    records: the values, and their text.
     """
-    found, frame = [told.get(TITLE), told.get(WHERE)], frame_in(told)
+    found = [told.get(TITLE), told.get(WHERE)]
+    frame = frame_in(told)
     if frame is not None:
         found += frame.between
         with suppress(UnreadableJson):  # its text is searched
@@ -68,8 +84,8 @@ def texts_beside(told: Mapping[str, Any]) -> list[Any]:
 
 
 def without_words(about: bytes) -> bytes:
-    """Return what is stored about a source without its title, where it was written, and what its document holds between
-    the records.
+    """Return what is stored about a source without its title, where it was written, and what its
+    document holds between the records.
     """
     if not about:  # a runtime recorded its records: there is nothing beside them
         return about

@@ -1,12 +1,17 @@
-"""Find the histories below a path: the files that hold histories, and the place of each history in them.
+"""Find the histories below a path: the files that hold histories, and the place of each history in
+them.
 
-    a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an array of records, an
+    a file      JSON Lines of records, or of objects that hold a history each; a JSON document: an
+                array of records, an
                 object with such an array, an array of such objects
-    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``, ``messages/message_12.json``):
-                one history; any other: all histories in the files and folders below it, also behind links
+    a folder    with a record a file (``events/12.json``, ``events/event-00012-….json``,
+                ``messages/message_12.json``):
+                one history; any other: all histories in the files and folders below it, also behind
+                links
 
-A container holds more than its records (metrics, a task, a patch). That is not imported, except for the name of the
-history, its active branch, and what its format knows ``beside`` the records: an answer, what calls of models used.
+A container holds more than its records (metrics, a task, a patch). That is not imported, except for
+the name of the history, its active branch, and what its format knows ``beside`` the records: an
+answer, what calls of models used.
 """
 
 from __future__ import annotations
@@ -21,10 +26,24 @@ from pathlib import Path
 from typing import Any
 
 from foldlog._compressed import ZSTD
-from foldlog._formats.files.documents import DocumentRecords, array_in, document_in, document_of, elements, text_of
+from foldlog._formats.files.documents import (
+    DocumentRecords,
+    array_in,
+    document_in,
+    document_of,
+    elements,
+    text_of,
+)
 from foldlog._formats.files.found_sources import Found, LeftOut, NotAHistory, Unchanged, leads_on
 from foldlog._formats.files.naming import Names
-from foldlog._formats.files.readers import JsonLines, Placed, object_in, on_lines, record_in, rows_in
+from foldlog._formats.files.readers import (
+    JsonLines,
+    Placed,
+    object_in,
+    on_lines,
+    record_in,
+    rows_in,
+)
 from foldlog._formats.format import LOOK_AT, Contained, Format, Recognize
 from foldlog._formats.json_text import TOO_LONG, UnreadableJson
 from foldlog._formats.record import ImportFinding, Located, RecordReader, described, refused
@@ -48,17 +67,22 @@ _SIDECARS = frozenset(("metadata.json", "base_state.json"))
 _NO_HISTORIES = frozenset(("event_cache", ".git"))
 """Folders of copies of events, and of something else."""
 _EMPTY = "is empty; import it again when its program has written to it"
-_NOT_JSON = "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's program writes"
+_NOT_JSON = (
+    "holds neither a JSON object nor an array; import the JSON or JSON Lines that the agent's"
+    " program writes"
+)
 _REQUEST = {"system", "messages"}
 _IS_REQUEST = (
-    'holds a system prompt beside the messages; write it as the first message, {"role": "system", "content": …}, and '
-    "import the list"
+    'holds a system prompt beside the messages; write it as the first message, {"role": "system",'
+    ' "content": …}, and import the list'
 )
 _EVENT_FILE = re.compile(r"(?:event-|message_)?(\d{1,18})(?:-.*)?\.json")
 
 
 Look = Callable[[Path], Found | Unchanged | None]
-"""Looks at a file before it is opened: returns it unchanged, or with what it has beyond its last import, or None."""
+"""Looks at a file before it is opened: returns it unchanged, or with what it has beyond its last
+import, or None.
+"""
 
 
 def no_look(path: Path) -> None:
@@ -68,8 +92,8 @@ def no_look(path: Path) -> None:
 def histories(
     path: Path, recognize: Recognize, look: Look = no_look
 ) -> Iterator[Found | LeftOut | Unchanged | ImportFinding]:
-    """Yield the histories at ``path`` in a stable order, with the problems and the other files between them. No file is
-    opened before ``look`` was asked whether it need not be.
+    """Yield the histories at ``path`` in a stable order, with the problems and the other files
+    between them. No file is opened before ``look`` was asked whether it need not be.
 
     Raises ``NotAHistory`` for a file without a history, ``OSError`` if it cannot be read.
     """
@@ -80,21 +104,29 @@ def histories(
     elif path.is_file():
         yield from _File(path, path, recognize).histories()
     else:
-        raise NotAHistory(path, "is neither a file nor a folder" if path.exists() else "no such file or folder")
+        raise NotAHistory(
+            path, "is neither a file nor a folder" if path.exists() else "no such file or folder"
+        )
 
 
-def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"") -> Iterator[Found] | None:
-    """Return the histories of a file or folder that a format reads by itself; None where no format does, or where the
-    first records are of none, or of one for whose records they cannot pass. Raises ``NotAHistory`` for records of
-    another program.
+def _contained(
+    root: Path, path: Path, recognize: Recognize, begin: bytes = b""
+) -> Iterator[Found] | None:
+    """Return the histories of a file or folder that a format reads by itself; None where no format
+    does, or where the first records are of none, or of one for whose records they cannot pass.
+    Raises ``NotAHistory`` for records of another program.
     """
     format = recognize.reader_of(path, begin)
     if format is None or format.files is None:
         return None
-    held, passed, first = format.files.histories(path), list[Contained](), list[Any]()
+    held = format.files.histories(path)
+    passed = list[Contained]()
+    first = list[Any]()
     while len(first) < LOOK_AT and (one := next(held, None)) is not None:
         passed.append(one)
-        first += islice((it.value for it in one.records if it.problem is None), LOOK_AT - len(first))
+        first += islice(
+            (it.value for it in one.records if it.problem is None), LOOK_AT - len(first)
+        )
     is_one = 2 * sum(map(format.accepts, first)) >= len(first)
     if any(map(format.refuses, first)):
         raise NotAHistory(path, recognize.nothing(first), foreign=True)
@@ -115,19 +147,27 @@ def _contained(root: Path, path: Path, recognize: Recognize, begin: bytes = b"")
 
 
 def _beginning(path: Path) -> bytes:
-    return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8) if path.is_file() else b""
+    if path.is_file():
+        return next(parts_of(path, _BEGIN), b"").removeprefix(BOM_UTF8)
+    return b""
 
 
 def _database_at(path: Path) -> str:
     """Say which database a file is."""
     if is_store(path):
         return f"is a store; 'foldlog store copy {path} TO' copies its conversations"
-    tables = [name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    tables = [
+        name for (name,) in rows_in(path, "SELECT name FROM sqlite_schema WHERE type = 'table'")
+    ]
     named = f" with the tables {', '.join(tables):.200}" if tables else ""
-    return f"is a SQLite database{named}; docs/how-to/migrating.md says how to import what other libraries keep"
+    return (
+        f"is a SQLite database{named}; docs/how-to/migrating.md says how to import what other"
+        " libraries keep"
+    )
 
 
-# -- folders ----------------------------------------------------------------------------------------------------------
+# -- folders
+# --------------------------------------------------------------------------------------------------
 
 
 def _in_folder(
@@ -138,7 +178,9 @@ def _in_folder(
         yield from contained
         return
     # The files whose names say that each may be one record, in the order of the records.
-    steps = sorted((int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name)))
+    steps = sorted(
+        (int(match[1]), name) for name in names if (match := _EVENT_FILE.fullmatch(name))
+    )
     format = recognize.format_of(record_in(folder / name).value for _, name in steps[:LOOK_AT])
     taken: frozenset[str] = frozenset()
     if isinstance(format, Format):
@@ -151,64 +193,98 @@ def _in_folder(
                     yield from _in_folder(root, entry, recognize, look, seen)
             elif (known := look(entry)) is not None:
                 yield known
-            elif _may_hold_histories(entry) or recognize.reader_of(entry, begin := _beginning(entry)) is not None:
+            elif (
+                _may_hold_histories(entry)
+                or recognize.reader_of(entry, begin := _beginning(entry)) is not None
+            ):
                 yield from _File(root, entry, recognize).histories()
             elif begin and not _is_of_another(entry, begin):
                 yield LeftOut(entry, is_read=False)
             elif not entry.is_file() and not entry.name.startswith("."):
-                why = "is neither a file nor a folder" if entry.exists() else "is a link to what does not exist"
+                if entry.exists():
+                    why = "is neither a file nor a folder"
+                else:
+                    why = "is a link to what does not exist"
                 yield ImportFinding(str(entry), why)
         except NotAHistory as error:
-            yield LeftOut(entry) if error.foreign or error.repeats else ImportFinding(str(entry), error.why)
+            yield (
+                LeftOut(entry)
+                if error.foreign or error.repeats
+                else ImportFinding(str(entry), error.why)
+            )
         except OSError as error:
             yield ImportFinding(str(entry), f"cannot be read: {error.strerror}")
 
 
 def _may_hold_histories(entry: Path) -> bool:
-    suffix = Path(entry.stem).suffix if entry.suffix in _COMPRESSED else entry.suffix
+    if entry.suffix in _COMPRESSED:
+        suffix = Path(entry.stem).suffix
+    else:
+        suffix = entry.suffix
     return suffix in _SUFFIXES and entry.name not in _SIDECARS and entry.is_file()
 
 
 def _is_of_another(entry: Path, begin: bytes) -> bool:
-    """Return whether a file belongs to another one, or to the system, or is a database or beside one."""
+    """Return whether a file belongs to another one, or to the system, or is a database or beside
+    one.
+    """
     is_hidden = entry.name.startswith(".") or entry.name in _SIDECARS
     return is_hidden or begin.startswith(SQLITE) or "-" in entry.suffix  # .db-wal
 
 
 def _with_missing(steps: list[tuple[int, str]]) -> Iterator[str]:
-    """Yield the files of records, and a name for each number that is missing between them. If more are missing than are
-    there, the program does not number its records one by one.
+    """Yield the files of records, and a name for each number that is missing between them. If more
+    are missing than are there, the program does not number its records one by one.
     """
     is_row = steps[-1][0] - steps[0][0] < 2 * len(steps)
     for (before, _), (number, name) in pairwise((*steps[:1], *steps)):
         for missing in range(before + 1, number) if is_row else ():
-            yield f"event-{missing:05}.json" if name[0] == "e" else f"{'message_' * (name[0] == 'm')}{missing}.json"
+            yield (
+                f"event-{missing:05}.json"
+                if name[0] == "e"
+                else f"{'message_' * (name[0] == 'm')}{missing}.json"
+            )
         yield name
 
 
-def _of_event_files(root: Path, folder: Path, steps: list[tuple[int, str]], format: Format) -> Found:
-    home = folder.absolute().parent if folder.name in ("events", "messages") else folder.absolute()
+def _of_event_files(
+    root: Path, folder: Path, steps: list[tuple[int, str]], format: Format
+) -> Found:
+    if folder.name in ("events", "messages"):
+        home = folder.absolute().parent
+    else:
+        home = folder.absolute()
     beside = [home / "metadata.json", home / "base_state.json"]
     told = [record_in(path) for path in beside if path.exists()]
-    state = {key: each.value[key] for each in told if type(each.value) is dict for key in each.value}
+    state = {
+        key: each.value[key] for each in told if type(each.value) is dict for key in each.value
+    }
     torn = [
         ImportFinding(each.place, each.problem or str(refused("an object", each.value)))
         for each in told
         if type(each.value) is not dict
     ]
     files = [folder / each for each in _with_missing(steps)]
-    reader = Placed(sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files))
-    name = Names(root, home, folder=True).of(state, conversation=format.conversation(each.value for each in reader))
+    reader = Placed(
+        sum(file.stat().st_size for file in files if file.is_file()), partial(map, record_in, files)
+    )
+    name = Names(root, home, folder=True).of(
+        state, conversation=format.conversation(each.value for each in reader)
+    )
     _, usage = format.beside(state, ())
     return Found(name, format, folder, reader, usage=usage, others=beside, findings=torn)
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 def _first_of(lines: JsonLines) -> Iterator[Located]:
-    """Yield the first rows of a file that can be read, until they are many or long enough to tell its format."""
-    rows, size = (row for row in lines if row.problem in (None, TOO_LONG)), 0
+    """Yield the first rows of a file that can be read, until they are many or long enough to tell
+    its format.
+    """
+    rows = (row for row in lines if row.problem in (None, TOO_LONG))
+    size = 0
     for number, row in enumerate(islice(rows, LOOK_AT)):
         yield row
         size += len(row.text)
@@ -220,7 +296,8 @@ class _File:
     """One file, at the path that is imported or below it, and the histories in it."""
 
     def __init__(self, root: Path, path: Path, recognize: Recognize) -> None:
-        self._root, self._path = root, path
+        self._root = root
+        self._path = path
         self._recognize = recognize
         self._names = Names(root, path)
 
@@ -233,19 +310,29 @@ class _File:
         if begin.startswith(ZSTD):
             return self._in_rows(JsonLines(self._path, is_packed=True))
         if begin.startswith(_MAGIC):
-            raise NotAHistory(self._path, "is compressed; decompress it, then import what comes out")
+            raise NotAHistory(
+                self._path, "is compressed; decompress it, then import what comes out"
+            )
         if begin.startswith(SQLITE):
             raise NotAHistory(self._path, _database_at(self._path))
-        return self._in_rows(JsonLines(self._path)) if self._is_lines(begin) else self._in_document()
+        if self._is_lines(begin):
+            return self._in_rows(JsonLines(self._path))
+        return self._in_document()
 
     def _is_lines(self, begin: bytes) -> bool:
-        """Return whether the file is JSON Lines: by what it holds; by its name, if that may be either."""
+        """Return whether the file is JSON Lines: by what it holds; by its name, if that may be
+        either.
+        """
         is_named = self._path.suffix in _LINES_SUFFIXES
-        return (is_named and _DOCUMENT.match(begin) is None) or on_lines(self._path, 1 if is_named else 2)
+        return (is_named and _DOCUMENT.match(begin) is None) or on_lines(
+            self._path, 1 if is_named else 2
+        )
 
     def _in_rows(self, lines: JsonLines) -> Iterator[Found | ImportFinding]:
         """Yield the history whose records these lines are, or that in each line."""
-        format = self._recognize.format_of(row.value for row in _first_of(lines) if row.problem is None)
+        format = self._recognize.format_of(
+            row.value for row in _first_of(lines) if row.problem is None
+        )
         if format is not None:
             yield self._of_records(lines, format)
         elif self._are_histories(_first_of(lines)):
@@ -253,12 +340,20 @@ class _File:
         elif self._path.stat().st_size == 0:
             raise NotAHistory(self._path, _EMPTY)
         else:
-            problem = next((f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), "")
+            problem = next(
+                (f"line {it.line}: {it.problem}" for it in lines if it.problem is not None), ""
+            )
             first = (row.value for row in _first_of(lines))
-            raise NotAHistory(self._path, problem or self._recognize.nothing(first), foreign=not problem)
+            raise NotAHistory(
+                self._path, problem or self._recognize.nothing(first), foreign=not problem
+            )
 
     def _in_document(self) -> Iterator[Found | ImportFinding]:
-        begin = next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"").removeprefix(BOM_UTF8).lstrip()
+        begin = (
+            next(filter(None, map(bytes.strip, parts_of(self._path, _BEGIN))), b"")
+            .removeprefix(BOM_UTF8)
+            .lstrip()
+        )
         if begin.startswith(b"["):
             yield from self._in_array()
         elif begin.startswith(b"{"):
@@ -278,7 +373,10 @@ class _File:
         elif any(map(self._holds_history, first)):
             yield from (self._history_in(row, place) for place, row in enumerate(rows))
         else:
-            why = self._recognize.nothing(row.value for row in first) if rows else _EMPTY
+            if rows:
+                why = self._recognize.nothing(row.value for row in first)
+            else:
+                why = _EMPTY
             raise NotAHistory(self._path, why, repeats=not rows, foreign=bool(rows))
 
     def _of_records(self, reader: RecordReader, format: Format) -> Found:
@@ -298,8 +396,9 @@ class _File:
         raise NotAHistory(self._path, self._recognize.nothing((value,)), foreign=True)
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
-        """Return the history in an object that also holds other things: an answer, metrics, a task, a patch. None where
-        it holds none. Raises ``NotAHistory`` for a request to a model, which has its system prompt beside the messages.
+        """Return the history in an object that also holds other things: an answer, metrics, a task,
+        a patch. None where it holds none. Raises ``NotAHistory`` for a request to a model, which
+        has its system prompt beside the messages.
         """
         value = holder.value
         if value.keys() >= _REQUEST:
@@ -312,20 +411,30 @@ class _File:
             if format is None:
                 continue
             answer, usage = format.beside(value, records)
-            name = names.of(value, number=number, conversation=format.conversation([*answer, *records]))
-            return Found(name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage)
+            name = names.of(
+                value, number=number, conversation=format.conversation([*answer, *records])
+            )
+            return Found(
+                name, format, self._path, document_of(holder, key, [*records, *answer]), usage=usage
+            )
         return None
 
     def _are_histories(self, rows: Iterator[Located]) -> bool:
-        """Return whether most rows may hold a history each, and one does. In the telemetry of a program a few have the
-        messages of a run among them.
+        """Return whether most rows may hold a history each, and one does. In the telemetry of a
+        program a few have the messages of a run among them.
         """
         looked_at = list(rows)
-        holders = [row for row in looked_at if type(row.value) is not dict or not _KEYS.isdisjoint(row.value)]
+        holders = [
+            row
+            for row in looked_at
+            if type(row.value) is not dict or not _KEYS.isdisjoint(row.value)
+        ]
         return 2 * len(holders) >= len(looked_at) and any(map(self._holds_history, holders))
 
     def _holds_history(self, row: Located) -> bool:
-        """Return whether one row of the file is an object with a history, even if that history cannot be imported."""
+        """Return whether one row of the file is an object with a history, even if that history
+        cannot be imported.
+        """
         try:
             return type(self._in_row(row, 0, Names(self._path, self._path))) is Found
         except NotAHistory:
@@ -348,7 +457,9 @@ class _File:
         if type(row.value) is not dict:
             problem = f"expected an object that holds a history, found {described(row.value)}"
             return ImportFinding(row.place, problem)
-        return self._container(row, str(number), names) or ImportFinding(row.place, "no history in it")
+        return self._container(row, str(number), names) or ImportFinding(
+            row.place, "no history in it"
+        )
 
     def _in_list(self, row: Located, number: int, names: Names) -> Found | ImportFinding:
         """Return the history in an array of records in one row."""
@@ -357,7 +468,9 @@ class _File:
             return ImportFinding(row.place, "no history in it")
         text = text_of(row.text)
         name = names.of({}, number=str(number), conversation=format.conversation(row.value))
-        return Found(name, format, self._path, DocumentRecords(text, list(elements(text, row.place))))
+        return Found(
+            name, format, self._path, DocumentRecords(text, list(elements(text, row.place)))
+        )
 
     def _whole_line(self, row: Located) -> Located:
         """Return a line that is longer than a record may be."""

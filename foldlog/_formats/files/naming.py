@@ -1,12 +1,16 @@
-"""Name a history. A name depends on the history and on its place, never on other histories of the same import.
+"""Name a history. A name depends on the history and on its place, never on other histories of the
+same import.
 
-    the source names the conversation   that name: ``conversation_id``, ``session_id``, the session in its records
-    the source names a task             the file's name and the task's: ``runs/1/output:django__django-11276``
-    the source names nothing            the file's name: ``runs/1/events``, or with a number where it holds several
+    the source names the conversation   that name: ``conversation_id``, ``session_id``, the session
+                                        in its records
+    the source names a task             the file's name and the task's:
+                                        ``runs/1/output:django__django-11276``
+    the source names nothing            the file's name: ``runs/1/events``, or with a number where
+                                        it holds several
 
-Below a folder that is imported, a file's name is its path from that folder, beginning with the folder's name; a file
-that is called as its folder is not named twice. The name of a file that is imported by itself is its own; where that
-says nothing (``events``), its folder's comes before it.
+Below a folder that is imported, a file's name is its path from that folder, beginning with the
+folder's name; a file that is called as its folder is not named twice. The name of a file that is
+imported by itself is its own; where that says nothing (``events``), its folder's comes before it.
 """
 
 from __future__ import annotations
@@ -31,16 +35,23 @@ _SAYS_NOTHING = re.compile(
 class Names:
     """Names the histories of one file or folder.
 
-    ``root`` is the path that is imported, ``place`` that of the file or folder itself, at it or below it.
+    ``root`` is the path that is imported, ``place`` that of the file or folder itself, at it or
+    below it.
     """
 
     def __init__(self, root: Path, place: Path, *, folder: bool = False) -> None:
         absolute = Path(os.path.abspath(place))
         self._root = Path(os.path.abspath(root))
-        stem = absolute.stem if absolute.suffix != ".zst" else Path(absolute.stem).stem
+        if absolute.suffix != ".zst":
+            stem = absolute.stem
+        else:
+            stem = Path(absolute.stem).stem
         self._whole = absolute if folder else absolute.with_name(stem)
         self._stem = self._whole.name
-        self._place = self._path_from_root() if self._root in absolute.parents else self._alone(folder=folder)
+        if self._root in absolute.parents:
+            self._place = self._path_from_root()
+        else:
+            self._place = self._alone(folder=folder)
         self._seen: dict[str, int] = {}
 
     def _path_from_root(self) -> str:
@@ -51,13 +62,17 @@ class Names:
     def _alone(self, *, folder: bool) -> str:
         parent = self._whole.parent.name
         says_nothing = not folder and _SAYS_NOTHING.fullmatch(self._stem) is not None
-        return f"{parent}/{self._stem}" if says_nothing and parent else self._stem
+        if says_nothing and parent:
+            return f"{parent}/{self._stem}"
+        return self._stem
 
-    def of(self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None) -> str:
+    def of(
+        self, container: Mapping[str, Any], *, number: str = "", conversation: str | None = None
+    ) -> str:
         """Return the name of one history, with a number if this file holds several of that name.
 
-        ``conversation`` is the name in its records, ``container`` the object around them, ``number`` its place among
-        the histories of this file.
+        ``conversation`` is the name in its records, ``container`` the object around them,
+        ``number`` its place among the histories of this file.
         """
         name = _conversation_in(container) or conversation or self._placed(container, number)
         count = self._seen[name] = self._seen.get(name, 0) + 1
@@ -67,7 +82,9 @@ class Names:
         task = _task_in(container)
         if task is None:
             return f"{self._place}:{number}" if number else self._place
-        return self._place if task == self._stem and not number else f"{self._place}:{task}"
+        if task == self._stem and not number:
+            return self._place
+        return f"{self._place}:{task}"
 
 
 def _conversation_in(container: Mapping[str, Any]) -> str | None:
@@ -81,7 +98,9 @@ def _conversation_in(container: Mapping[str, Any]) -> str | None:
 
 
 def _task_in(container: Mapping[str, Any]) -> str | None:
-    """Return the task that an object names. Other runs have the same task, so it is not the name of a conversation."""
+    """Return the task that an object names. Other runs have the same task, so it is not the name of
+    a conversation.
+    """
     task = container.get("instance_id")
     if type(task) is str and task:
         return task

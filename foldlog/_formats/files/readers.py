@@ -1,7 +1,7 @@
 """Read the records of one history: lines, a document, a folder of files, or memory.
 
-A reader can be iterated several times, and holds one record at a time. An unreadable record is a problem with its
-place; the records after it are read.
+A reader can be iterated several times, and holds one record at a time. An unreadable record is a
+problem with its place; the records after it are read.
 """
 
 from __future__ import annotations
@@ -27,22 +27,32 @@ from foldlog._open_files import open_database
 class JsonLines:
     """JSON Lines: one record on each line. Empty lines, and NUL bytes around a line, are skipped.
 
-    With ``offset`` the lines that begin there. ``is_packed``: the file is compressed, and read as what it holds.
+    With ``offset`` the lines that begin there. ``is_packed``: the file is compressed, and read as
+    what it holds.
     """
 
     def __init__(self, path: Path, offset: int = 0, *, is_packed: bool = False) -> None:
-        self._path, self._offset, self.is_packed = path, offset, is_packed
+        self._path = path
+        self._offset = offset
+        self.is_packed = is_packed
 
     @property
     def size_bytes(self) -> int:
         return self._path.stat().st_size
 
     def __iter__(self) -> Iterator[Located]:
-        with open_unpacked(self._path, _BUFFER) if self.is_packed else self._path.open("rb", _BUFFER) as file:
-            number, offset, source = 0, file.seek(self._offset) if self._offset else 0, str(self._path)
+        with (
+            open_unpacked(self._path, _BUFFER)
+            if self.is_packed
+            else self._path.open("rb", _BUFFER) as file
+        ):
+            number = 0
+            offset = file.seek(self._offset) if self._offset else 0
+            source = str(self._path)
             while line := file.readline(RECORD_SIZE_MAX + 1):
                 number += 1
-                start, offset = offset, offset + len(line)
+                start = offset
+                offset = offset + len(line)
                 if len(line) > RECORD_SIZE_MAX:
                     while not line.endswith(b"\n") and (line := file.readline(RECORD_SIZE_MAX)):
                         offset += len(line)
@@ -55,8 +65,9 @@ class JsonLines:
 
 
 def on_lines(path: Path, least: int = 2) -> bool:
-    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object or array, or torn
-    before two whole objects. A document in one line, which may be long, is not read.
+    """Return whether a file is JSON Lines: the first of ``least`` lines or more is a whole object
+    or array, or torn before two whole objects. A document in one line, which may be long, is not
+    read.
     """
     if least > 1 and not _has_two_lines(path):
         return False
@@ -65,11 +76,12 @@ def on_lines(path: Path, least: int = 2) -> bool:
 
 
 def _has_two_lines(path: Path) -> bool:
-    """Return whether two lines are not blank. It is read, not mapped: a mapped file that its program empties
-    ends this process.
+    """Return whether two lines are not blank. It is read, not mapped: a mapped file that its
+    program empties ends this process.
     """
     with path.open("rb") as file:
-        begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))  # lines, or parts of long ones
+        # lines, or parts of long ones
+        begun = dropwhile(bytes.isspace, iter(partial(file.readline, 2**16), b""))
         first_ends = dropwhile(lambda part: not part.endswith(b"\n"), begun)
         return not all(map(bytes.isspace, islice(first_ends, 1, None)))
 
@@ -77,7 +89,8 @@ def _has_two_lines(path: Path) -> bool:
 @contextlib.contextmanager
 def opened(path: Path) -> Iterator[sqlite3.Connection]:
     """Open a SQLite database as it lies there: its program may write to it. Raises ``OSError``."""
-    if open_database(f"{path}-shm") is not None:  # with locks, which the end of another connection would take away
+    # with locks, which the end of another connection would take away
+    if open_database(f"{path}-shm") is not None:
         raise OSError(EBUSY, "it is open in this program")
     try:
         with contextlib.closing(
@@ -98,10 +111,13 @@ def rows_in(path: Path, query: str) -> list[Any]:
 
 
 class Placed:
-    """Records that a format reads by itself. Another process may read them, so ``read`` can be pickled."""
+    """Records that a format reads by itself. Another process may read them, so ``read`` can be
+    pickled.
+    """
 
     def __init__(self, size_bytes: int, read: Callable[[], Iterator[Located]]) -> None:
-        self.size_bytes, self._read = size_bytes, read
+        self.size_bytes = size_bytes
+        self._read = read
 
     def __iter__(self) -> Iterator[Located]:
         return self._read()
@@ -118,20 +134,31 @@ def record_in(path: Path) -> Located:
 
 
 def in_document(
-    path: Path, key: str, name_in: Callable[[Any], str | None], before: Sequence[str], after: str = ""
+    path: Path,
+    key: str,
+    name_in: Callable[[Any], str | None],
+    before: Sequence[str],
+    after: str = "",
 ) -> Iterator[Contained]:
-    """Yield the history in a document: the elements of the array ``key``, after an object with the fields ``before``
-    and before one with all others, if there are more; with ``after``, that one has them under this name. ``name_in``
-    returns its name in the fields. Raises ``NotAHistory``.
+    """Yield the history in a document: the elements of the array ``key``, after an object with the
+    fields ``before`` and before one with all others, if there are more; with ``after``, that one
+    has them under this name. ``name_in`` returns its name in the fields. Raises ``NotAHistory``.
     """
     document = object_in(path)
     yield in_object(path, document, key, name_in(document.value) or None, before, after)
 
 
 def in_object(
-    path: Path, document: Located, key: str, name: str | None, before: Sequence[str], after: str = ""
+    path: Path,
+    document: Located,
+    key: str,
+    name: str | None,
+    before: Sequence[str],
+    after: str = "",
 ) -> Contained:
-    """Return the history in the object that a document is: see ``in_document``. Raises ``NotAHistory``."""
+    """Return the history in the object that a document is: see ``in_document``. Raises
+    ``NotAHistory``.
+    """
     if type(document.value.get(key)) is not list:
         raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
     held = {field: value for field, value in document.value.items() if field != key}

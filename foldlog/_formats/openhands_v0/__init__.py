@@ -1,27 +1,32 @@
 """OpenHands V0: action and observation objects with integer ids.
 
-A stream holds more than the agent's history: bookkeeping, hidden commands, the work of delegates. These records are
-kept and not shown, and a condensation among them changes nothing. With ``as_history`` the records are the history
-itself.
+A stream holds more than the agent's history: bookkeeping, hidden commands, the work of delegates.
+These records are kept and not shown, and a condensation among them changes nothing. With
+``as_history`` the records are the history itself.
 
 The records, and the events that they become:
 
-    message, finish            Message; finish shows what the model said beside its last call, else its last words
+    message, finish            Message; finish shows what the model said beside its last call, else
+                               its last words
     system                     SystemMessage
-    condensation               CondensationAction, with the source's ids (the V0 dialect); a malformed one: Annotation
+    condensation               CondensationAction, with the source's ids (the V0 dialect); a
+                               malformed one: Annotation
     condensation_request       CondensationRequest
     condense (observation)     CondensationSummary, an ordinary event
-    null, change_agent_state, agent_state_changed    Annotation; in a history their observations are Observations
-    every other action         Action: the call that the model wrote, where the record has it, else the action's name
-                               and its args; one of the user or of V0 itself is not a call (see its source)
+    null, change_agent_state, agent_state_changed    Annotation; in a history their observations are
+                                                     Observations
+    every other action         Action: the call that the model wrote, where the record has it, else
+                               the action's name
+                               and its args; one of the user or of V0 itself is not a call (see its
+                               source)
     error, user_rejected       Message from the environment where it answers no action
     every other observation    Observation; its content is what V0's memory told the model
 
-``reading.py`` makes the events, ``usage.py`` finds calls of models in them, and ``memory.py`` has the words that V0's
-agent sent to its model.
+``reading.py`` makes the events, ``usage.py`` finds calls of models in them, and ``memory.py`` has
+the words that V0's agent sent to its model.
 
-The oldest files nest an action and its observation in an array; resolver files have neither ids nor ``args``: there an
-observation answers the action before it.
+The oldest files nest an action and its observation in an array; resolver files have neither ids nor
+``args``: there an observation answers the action before it.
 """
 
 from __future__ import annotations
@@ -37,16 +42,47 @@ from foldlog._formats.usage import ToldUsage
 
 _NAMES = frozenset(
     (
-        *("message", "system", "run", "run_ipython", "read", "write", "edit", "browse", "browse_interactive", "null"),
-        *("call_tool_mcp", "mcp", "delegate", "think", "finish", "reject", "recall", "change_agent_state", "error"),
-        *("condensation", "condensation_request", "task_tracking", "loop_recovery", "agent_state_changed", "condense"),
+        *(
+            "message",
+            "system",
+            "run",
+            "run_ipython",
+            "read",
+            "write",
+            "edit",
+            "browse",
+            "browse_interactive",
+            "null",
+        ),
+        *(
+            "call_tool_mcp",
+            "mcp",
+            "delegate",
+            "think",
+            "finish",
+            "reject",
+            "recall",
+            "change_agent_state",
+            "error",
+        ),
+        *(
+            "condensation",
+            "condensation_request",
+            "task_tracking",
+            "loop_recovery",
+            "agent_state_changed",
+            "condense",
+        ),
     )
 )
-_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))  # the last two without "args" in the oldest files
+# the last two without "args" in the oldest files
+_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is an action or an observation, or an array of both, as in the oldest files."""
+    """Return whether ``record`` is an action or an observation, or an array of both, as in the
+    oldest files.
+    """
     if type(record) is list:
         return len(record) == 2 and all(map(_matches_one, record))
     return _matches_one(record)
@@ -55,25 +91,34 @@ def _matches(record: Any) -> bool:
 def _matches_one(record: Any) -> bool:
     if type(record) is not dict or "role" in record:  # a message of SWE-agent has an action too
         return False
-    action, observation = record.get("action"), record.get("observation")
+    action = record.get("action")
+    observation = record.get("observation")
     if type(action) is str:
         told = record.keys() & (_OF_ACTIONS if action in _NAMES else {"source", "message"})
         return told != set() and (action in _NAMES or type(record.get("args")) is dict)
-    return type(observation) is str and "content" in record and (observation in _NAMES or "extras" in record)
+    return (
+        type(observation) is str
+        and "content" in record
+        and (observation in _NAMES or "extras" in record)
+    )
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names an action or an observation of any kind, or is an array of two such objects."""
+    """Return whether ``record`` names an action or an observation of any kind, or is an array of
+    two such objects.
+    """
     members = members_of(record)
     return len(members) == 1 + (members is record) and all(
-        type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str) for it in members
+        type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str)
+        for it in members
     )
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
     metrics = dict_or_empty(fields.get("metrics", fields))
-    tokens, cost = metrics.get("accumulated_token_usage", metrics), metrics.get("accumulated_cost") or None
+    tokens = metrics.get("accumulated_token_usage", metrics)
+    cost = metrics.get("accumulated_cost") or None
     listed = [each for key in ("token_usages", "costs") if type(each := metrics.get(key)) is list]
     calls = max(map(len, listed), default=0)  # a list has one for each
     told = usage_told(tokens, cost=cost, calls=calls)  # events name the model

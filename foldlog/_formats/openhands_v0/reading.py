@@ -8,7 +8,13 @@ from typing import Any
 from foldlog._formats.calls import Recent
 from foldlog._formats.event_fields import image_at
 from foldlog._formats.format import Options
-from foldlog._formats.openhands_v0.memory import Recollection, call_of, done_by_user, final_words, observed
+from foldlog._formats.openhands_v0.memory import (
+    Recollection,
+    call_of,
+    done_by_user,
+    final_words,
+    observed,
+)
 from foldlog._formats.record import (
     NotAnEvent,
     dict_or_empty,
@@ -51,16 +57,30 @@ _CAUSES_MAX = 10_000
 
 _ENVELOPE = frozenset(
     (
-        *("id", "timestamp", "source", "cause", "message", "action", "observation", "args", "extras"),
+        *(
+            "id",
+            "timestamp",
+            "source",
+            "cause",
+            "message",
+            "action",
+            "observation",
+            "args",
+            "extras",
+        ),
         *("tool_call_metadata", "llm_metrics", "timeout"),
     )
 )
-"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or extras."""
+"""Keys of a record that belong to every event. In a flat record, all other keys are arguments or
+extras.
+"""
 _OBSERVED = _ENVELOPE | {"content", "success"}
 
 
 class OpenHandsV0Decoder(FollowingDecoder):
-    """Records of one history to events, one record after the other: an event for each, or for each object in one."""
+    """Records of one history to events, one record after the other: an event for each, or for each
+    object in one.
+    """
 
     keeps_shown = False
     repeat = "events"
@@ -81,7 +101,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
             if type(member) is not dict:
                 raise refused("an event object", member)
             if all(type(member.get(key)) is not str for key in ("action", "observation")):
-                raise NotAnEvent("an event has a text under 'action' or 'observation', this object has neither")
+                raise NotAnEvent(
+                    "an event has a text under 'action' or 'observation', this object has neither"
+                )
 
     def read(self, read: RecordEvents, record: Any) -> None:
         outside = self._is_outside(record)
@@ -89,7 +111,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
             self._read(read, member, outside)
 
     def _read(self, read: RecordEvents, record: dict[str, Any], outside: bool) -> None:
-        is_action, source, source_id = type(record.get("action")) is str, record.get("source"), record.get("id")
+        is_action = type(record.get("action")) is str
+        source = record.get("source")
+        source_id = record.get("id")
         timestamp, time = read_time(record.get("timestamp"))
         read.begin(Origin(format=NAME, id=source_id, time=time), timestamp)
         read.meta = _usage_in(record)
@@ -109,8 +133,8 @@ class OpenHandsV0Decoder(FollowingDecoder):
         super().skip_to(next_id)
 
     def _is_outside(self, record: Any) -> bool:
-        """Return whether the next record is a delegate's: it is in its parent's stream, but not in its history. All
-        records after a delegation are, until its result comes.
+        """Return whether the next record is a delegate's: it is in its parent's stream, but not in
+        its history. All records after a delegation are, until its result comes.
         """
         for member in members_of(record):
             if type(member.get("action")) is not str:
@@ -128,8 +152,11 @@ class OpenHandsV0Decoder(FollowingDecoder):
             return None
         return self._last_action
 
-    def _action(self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Any:
-        name, args = record["action"], _payload(record, "args", _ENVELOPE)
+    def _action(
+        self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool
+    ) -> Any:
+        name = record["action"]
+        args = _payload(record, "args", _ENVELOPE)
         is_hidden = outside or name in _BOOKKEEPING or args.get("hidden") is True
         fields["shown"] = name not in _STRUCTURAL and (self.options.as_history or not is_hidden)
         if name == "message":
@@ -140,7 +167,9 @@ class OpenHandsV0Decoder(FollowingDecoder):
         if name == "system":
             tools = args.get("tools")
             given = tuple(tools) if type(tools) is list else ()
-            return read.add(SystemMessage, content=text_or_empty(args.get("content")), tools=given, **fields)
+            return read.add(
+                SystemMessage, content=text_or_empty(args.get("content")), tools=given, **fields
+            )
         forgets = _forgets(args) if name == "condensation" else {}
         if name in _BOOKKEEPING or (name in _STRUCTURAL and (outside or forgets is None)):
             return read.add(Annotation, **_kept("action", record), **fields)
@@ -152,8 +181,11 @@ class OpenHandsV0Decoder(FollowingDecoder):
             return condensation
         return read.add(Action, **_done(name, args, record, fields))
 
-    def _observation(self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool) -> Any:
-        name, extras = record["observation"], _payload(record, "extras", _OBSERVED)
+    def _observation(
+        self, read: RecordEvents, record: dict[str, Any], fields: dict[str, Any], outside: bool
+    ) -> Any:
+        name = record["observation"]
+        extras = _payload(record, "extras", _OBSERVED)
         is_hidden = outside or name in _BOOKKEEPING or extras.get("hidden") is True
         fields["shown"] = self.options.as_history or not is_hidden
         if name in _OBSERVED_BOOKKEEPING and not self.options.as_history:
@@ -168,7 +200,12 @@ class OpenHandsV0Decoder(FollowingDecoder):
         else:
             by_user = fields["cause"] is not None and self._by_user.get(fields["cause"]) is not None
             told = observed(name, content, extras, by_user=by_user)
-            if name in _SAID_BY_ITSELF and call_id is None and fields["cause"] is None and read.version:
+            if (
+                name in _SAID_BY_ITSELF
+                and call_id is None
+                and fields["cause"] is None
+                and read.version
+            ):
                 return read.add(Message, content=told, **{**fields, "source": "environment"})
             images = extras.get("image_urls") if name == "run_ipython" else None
             if images and _is_texts(images):
@@ -178,8 +215,12 @@ class OpenHandsV0Decoder(FollowingDecoder):
         return read.add(Observation, **answer, extras=extras, **fields)
 
 
-def _done(name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the fields of an action with a tool: the call that the model wrote, where the record has it."""
+def _done(
+    name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the fields of an action with a tool: the call that the model wrote, where the record
+    has it.
+    """
     metadata = record.get("tool_call_metadata")
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
     call = call_of(metadata)
@@ -199,10 +240,16 @@ def _done(name: str, args: dict[str, Any], record: dict[str, Any], fields: dict[
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model that a record names, and the tokens and cost of all calls up to it, with those of its call."""
-    metadata, metrics = dict_or_empty(record.get("tool_call_metadata")), dict_or_empty(record.get("llm_metrics"))
-    response, usage = dict_or_empty(metadata.get("model_response")), metrics.get("accumulated_token_usage")
-    told: dict[str, Any] = {"model": response["model"]} if type(response.get("model")) is str else {}
+    """Return the model that a record names, and the tokens and cost of all calls up to it, with
+    those of its call.
+    """
+    metadata = dict_or_empty(record.get("tool_call_metadata"))
+    metrics = dict_or_empty(record.get("llm_metrics"))
+    response = dict_or_empty(metadata.get("model_response"))
+    usage = metrics.get("accumulated_token_usage")
+    told: dict[str, Any] = (
+        {"model": response["model"]} if type(response.get("model")) is str else {}
+    )
     if type(usage) is dict:
         told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
         told |= usage_told(response.get("usage"))
@@ -237,17 +284,23 @@ def _is_texts(value: Any) -> bool:
 
 def _kept(naming: str, record: dict[str, Any]) -> dict[str, Any]:
     taken = ("id", "timestamp", "source", "cause", naming)
-    return {"name": record[naming], "data": {key: value for key, value in record.items() if key not in taken}}
+    return {
+        "name": record[naming],
+        "data": {key: value for key, value in record.items() if key not in taken},
+    }
 
 
 def _forgets(args: dict[str, Any]) -> dict[str, Any] | None:
     """Return the fields of a CondensationAction, or None if the arguments are malformed.
 
-    As in the reference: either a list of ids (then a single end of a range is ignored) or both ends of a range; and a
-    summary with its offset, or neither.
+    As in the reference: either a list of ids (then a single end of a range is ignored) or both ends
+    of a range; and a summary with its offset, or neither.
     """
-    ids, summary, offset = args.get("forgotten_event_ids"), args.get("summary"), args.get("summary_offset")
-    start, end = args.get("forgotten_events_start_id"), args.get("forgotten_events_end_id")
+    ids = args.get("forgotten_event_ids")
+    summary = args.get("summary")
+    offset = args.get("summary_offset")
+    start = args.get("forgotten_events_start_id")
+    end = args.get("forgotten_events_end_id")
     if (summary is None) != (offset is None) or (ids is None) == (start is None or end is None):
         return None
     fields: dict[str, Any] = {}
@@ -275,7 +328,9 @@ def _call(metadata: Any) -> tuple[str | None, str | None]:
 
 
 def members_of(record: Any) -> Sequence[Any]:
-    """Return the objects of a record: the oldest files have an action and its observation in an array."""
+    """Return the objects of a record: the oldest files have an action and its observation in an
+    array.
+    """
     return record if type(record) is list else (record,)
 
 

@@ -10,13 +10,18 @@ from foldlog.eventstore import Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate. A trajectory repeats what the events of its session tell, and the
-    calls of one response its usage.
+    """Count differences: the metrics accumulate. A trajectory repeats what the events of its
+    session tell, and the calls of one response its usage.
     """
-    model, counter, seen = UNNAMED, Accumulated(), inner(None)
+    model = UNNAMED
+    counter = Accumulated()
+    seen = inner(None)
     for event in events:
         model = event.meta.get("model", model)
         told = inner(event.meta, "accumulated")
-        own, seen = ({} if told == seen else usage_of(inner(event.meta, "usage"))), told or seen
-        calls = counter.added(call_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own)
+        own = {} if told == seen else usage_of(inner(event.meta, "usage"))
+        seen = told or seen
+        calls = counter.added(
+            call_told_by(event, model, usage_of(told), cost_of(told.get("cost"))), own
+        )
         yield from (at_total(call, told) for call in calls)

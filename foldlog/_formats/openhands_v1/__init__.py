@@ -3,22 +3,26 @@
 The records, and the events that they become:
 
     SystemPromptEvent                                      SystemMessage
-    SystemPromptUpdateEvent                                the prompt before it is forgotten; SystemMessage
-    MessageEvent                                           Message; of a tool Observation, or not shown after it
-    ActionEvent                                            Action, its arguments the text that the model wrote
+    SystemPromptUpdateEvent                                the prompt before it is forgotten;
+                                                           SystemMessage
+    MessageEvent                                           Message; of a tool Observation, or not
+                                                           shown after it
+    ActionEvent                                            Action, its arguments the text that the
+                                                           model wrote
     ObservationEvent, UserRejectObservation, AgentErrorEvent   Observation
     CondensationSummaryEvent                               CondensationSummary, an ordinary event
     Condensation                                           CondensationAction, in our ids
     CondensationRequest                                    CondensationRequest
     every other kind, known or not                         Annotation
 
-``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has the words for a
-result, ``usage.py`` finds calls of models in events. A growing conversation as the files of
-OpenHands is in ``foldlog/adapters/_records/``.
+``reading.py`` and ``writing.py`` are the two directions, ``contents.py`` converts contents and has
+the words for a result, ``usage.py`` finds calls of models in events. A growing conversation as the
+files of OpenHands is in ``foldlog/adapters/_records/``.
 
-Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another branch. So the View is
-the branch of the newest step, also where the head of the conversation was moved back to an older one. Where records
-come one by one, all of them are on the active branch, and the adapter makes the retractions.
+Events that branch off (``parent_id``) are a tree: a retraction comes before a step on another
+branch. So the View is the branch of the newest step, also where the head of the conversation was
+moved back to an older one. Where records come one by one, all of them are on the active branch, and
+the adapter makes the retractions.
 """
 
 from __future__ import annotations
@@ -37,7 +41,9 @@ _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` has an id, and a known kind or the other fields that every event has."""
+    """Return whether ``record`` has an id, and a known kind or the other fields that every event
+    has.
+    """
     if not accepts(record) or "id" not in record:
         return False
     return record["kind"].endswith(_ENDINGS) or "timestamp" in record or "source" in record
@@ -54,8 +60,10 @@ def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     """Return what ``base_state.json`` tells of the calls so far, for each use of a model apart."""
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
-        tokens, calls = each.get("accumulated_token_usage"), len(dicts_in(each.get("token_usages")))
-        model, cost = each.get("model_name"), each.get("accumulated_cost") or None
+        tokens = each.get("accumulated_token_usage")
+        calls = len(dicts_in(each.get("token_usages")))
+        model = each.get("model_name")
+        cost = each.get("accumulated_cost") or None
         if usage := usage_told(tokens, model=model, cost=cost, calls=calls):
             told.append(usage | {"use": use})
     return (), told
@@ -70,7 +78,12 @@ FORMAT = Format(
     encoder=OpenHandsV1Encoder,
     lacks=frozenset(
         (
-            *("detail of an image", "block of thinking of a message", "item of reasoning", "count of tokens"),
+            *(
+                "detail of an image",
+                "block of thinking of a message",
+                "item of reasoning",
+                "count of tokens",
+            ),
             *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
             *("part of a failed result", "part of a system prompt"),
         )

@@ -37,7 +37,9 @@ def content_of(blocks: Any) -> Content:
 
 
 def blocks_of(content: Content) -> list[dict[str, Any]]:
-    """Return content as the blocks that it most likely comes from: images side by side were one block."""
+    """Return content as the blocks that it most likely comes from: images side by side were one
+    block.
+    """
     blocks: list[dict[str, Any]] = []
     for part in parts_in(content):
         if not (url := url_in(part)):
@@ -52,12 +54,16 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
     """Return the content of an observation, the rest of it, and whether it is an error."""
     content, rest = _said(observation)
-    metadata, error = observation.get("metadata"), observation.get("error")
+    metadata = observation.get("metadata")
+    error = observation.get("error")
     if type(error) is str and error and not content:
         return error, rest, True
     if type(metadata) is dict and observation.get("kind") in _TERMINALS:
-        before = f"{_COMMAND_FAILED if error is True else ''}{text_or_empty(metadata.get('prefix'))}"
-        content = f"{before}{joined_text(content)}{text_or_empty(metadata.get('suffix'))}{ending_of(metadata)}"
+        before = (
+            f"{_COMMAND_FAILED if error is True else ''}{text_or_empty(metadata.get('prefix'))}"
+        )
+        suffix = text_or_empty(metadata.get("suffix"))
+        content = f"{before}{joined_text(content)}{suffix}{ending_of(metadata)}"
     if observation.get("is_error") is True:
         content = ({"type": "text", "text": _FAILED}, *parts_in(content))
     return content, rest, observation.get("is_error") is True or error is True

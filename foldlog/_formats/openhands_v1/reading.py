@@ -9,7 +9,13 @@ from foldlog._formats.event_fields import parts_in
 from foldlog._formats.format import Options
 from foldlog._formats.messages import SPEAKERS
 from foldlog._formats.openhands_v1.contents import content_of, observed
-from foldlog._formats.openhands_v1.writing import ANSWERS, NAME, PROMPT_UPDATE, REJECTION_SOURCE, SUMMARY
+from foldlog._formats.openhands_v1.writing import (
+    ANSWERS,
+    NAME,
+    PROMPT_UPDATE,
+    REJECTION_SOURCE,
+    SUMMARY,
+)
 from foldlog._formats.record import dict_or_empty, dicts_in, has, text_or_empty, text_or_none
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._prompt_changes import change_of_prompt
@@ -29,7 +35,12 @@ from foldlog.eventstore import (
     SystemMessage,
 )
 
-_SOURCES: dict[str, Source] = {"user": "user", "agent": "agent", "environment": "environment", "hook": "environment"}
+_SOURCES: dict[str, Source] = {
+    "user": "user",
+    "agent": "agent",
+    "environment": "environment",
+    "hook": "environment",
+}
 _USUAL_SOURCE: dict[str, Source] = {
     "SystemPromptEvent": "agent",
     "ActionEvent": "agent",
@@ -43,16 +54,16 @@ _NOT_A_STEP = frozenset({"ConversationStateUpdateEvent", "ConversationErrorEvent
 _REJECTED = "The action was rejected, and no reason was given."
 """The text for a rejection without a reason: "no output" would say that the action was done."""
 _OF_NO_RECORD = (
-    "this condensation forgets an id of no record. OpenHands' SDK before 1.10 showed its model the newest summary "
-    "alone, under a new id each time; the View here shows older ones too"
+    "this condensation forgets an id of no record. OpenHands' SDK before 1.10 showed its model the"
+    " newest summary alone, under a new id each time; the View here shows older ones too"
 )
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
 
 
 class ShownEvent(NamedTuple):
-    """A member of the View: the id of its source, and the call that it makes or answers. ``is_prompt``: whether it is
-    a system prompt.
+    """A member of the View: the id of its source, and the call that it makes or answers.
+    ``is_prompt``: whether it is a system prompt.
     """
 
     source_id: str | None = None
@@ -72,11 +83,13 @@ accepts = has(kind=str)
 
 
 class OpenHandsV1Decoder(FollowingDecoder):
-    """Records of one history to events, one record after the other. Memory: some words for each record.
+    """Records of one history to events, one record after the other. Memory: some words for each
+    record.
 
-    A log is a tree: ``parent_id`` names the event before each one; in old logs it is the one in the line before. A step
-    that does not follow the newest step is on another branch. Its events come after a retraction to the version at
-    which the step that it follows was the newest. So the View is the branch that ends in the newest step.
+    A log is a tree: ``parent_id`` names the event before each one; in old logs it is the one in the
+    line before. A step that does not follow the newest step is on another branch. Its events come
+    after a retraction to the version at which the step that it follows was the newest. So the View
+    is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:
@@ -96,18 +109,30 @@ class OpenHandsV1Decoder(FollowingDecoder):
             self._last = event
 
     def known(self, event: Event, read: RecordEvents) -> ShownEvent:
-        """Return what is known of an event; of a condensation or its summary, what is known of the summary."""
+        """Return what is known of an event; of a condensation or its summary, what is known of the
+        summary.
+        """
         source_id = read.origin.id
-        call_id = event.call_id if isinstance(event, Action | Observation) else None
+        if isinstance(event, Action | Observation):
+            call_id = event.call_id
+        else:
+            call_id = None
         if type(source_id) is not str:
             source_id = None
         elif event.id < 0 or isinstance(event, CondensationAction):
             source_id += SUMMARY
-        return ShownEvent(source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage))
+        return ShownEvent(
+            source_id, call_id, isinstance(event, Observation), isinstance(event, SystemMessage)
+        )
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, own, parent = record["kind"], (read.origin, read.timestamp), record.get("parent_id")
-        above = self._places.get(parent) if type(parent) is str else self._previous
+        kind = record["kind"]
+        own = (read.origin, read.timestamp)
+        parent = record.get("parent_id")
+        if type(parent) is str:
+            above = self._places.get(parent)
+        else:
+            above = self._previous
         is_step = kind not in _NOT_A_STEP
         if is_step and self._newest is not None:
             self._go_to(read, above)
@@ -117,18 +142,22 @@ class OpenHandsV1Decoder(FollowingDecoder):
         source = record.get("source")
         known = _SOURCES.get(source) if type(source) is str else None
         event = self._add(read, kind, record, known or _USUAL_SOURCE.get(kind, "environment"))
-        if type(event.origin.id) is str and type(event) is not Annotation:  # most events are bookkeeping
+        # most events are bookkeeping
+        if type(event.origin.id) is str and type(event) is not Annotation:
             self._event_ids[event.origin.id] = event.id
         if isinstance(event, CondensationRequest | CondensationAction):
             self._requested = isinstance(event, CondensationRequest)
-        self._previous = _Place(read.version, self._requested) if is_step else above
+        if is_step:
+            self._previous = _Place(read.version, self._requested)
+        else:
+            self._previous = above
         self._newest = self._previous if is_step else self._newest
         if type(record.get("id")) is str:
             self._places[record["id"]] = self._previous
 
     def _go_to(self, read: RecordEvents, place: _Place | None) -> None:
-        """Add the retraction to a place, if it is on another branch, and decline an open request on the branch that is
-        left: otherwise it would stay open.
+        """Add the retraction to a place, if it is on another branch, and decline an open request on
+        the branch that is left: otherwise it would stay open.
         """
         if place is self._newest:
             return
@@ -138,14 +167,19 @@ class OpenHandsV1Decoder(FollowingDecoder):
         read.begin(Origin(format=NAME), None)
         read.add(Retraction, version=place.version)
         if declined:
-            metadata = {"outcome": "declined", "reason": "the source left the branch that requested it"}
+            metadata = {
+                "outcome": "declined",
+                "reason": "the source left the branch that requested it",
+            }
             read.add(CondensationAction, forgotten_event_ids=(), metadata=metadata)
 
     def _replace_prompt(self, read: RecordEvents) -> None:
-        """Add the event that forgets the system prompt before an update: a model is shown only the last one. Add none
-        while a request is open: a condensation would fulfil it.
+        """Add the event that forgets the system prompt before an update: a model is shown only the
+        last one. Add none while a request is open: a condensation would fulfil it.
         """
-        prompt = next((event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None)
+        prompt = next(
+            (event_id for event_id, known in self.shown.newest_first() if known.is_prompt), None
+        )
         if prompt is not None and not self._requested:
             read.begin(Origin(format=NAME), None)
             read.put(change_of_prompt([prompt], [], "system prompt"))
@@ -155,12 +189,26 @@ class OpenHandsV1Decoder(FollowingDecoder):
         match kind:
             case "MessageEvent":
                 said = dict_or_empty(record.get("llm_message"))
-                call_id = text_or_none(said.get("tool_call_id")) if said.get("role") == "tool" else None
-                shown = (known.is_answer for _, known in self.shown.newest_first() if known.call_id == call_id)
+                if said.get("role") == "tool":
+                    call_id = text_or_none(said.get("tool_call_id"))
+                else:
+                    call_id = None
+                shown = (
+                    known.is_answer
+                    for _, known in self.shown.newest_first()
+                    if known.call_id == call_id
+                )
                 if call_id is not None and not next(shown, False):
-                    return read.answer(call_id, content_of(said.get("content")), tool=said.get("name"), source=source)
-                # OpenHands-Tab writes a tool's message after the observation, and a reply before its calls
-                read.is_copy, read.shown = call_id is not None, call_id is None
+                    return read.answer(
+                        call_id,
+                        content_of(said.get("content")),
+                        tool=said.get("name"),
+                        source=source,
+                    )
+                # OpenHands-Tab writes a tool's message after the observation, and a reply before
+                # its calls
+                read.is_copy = call_id is not None
+                read.shown = call_id is None
                 if source == "agent" and (calls := dicts_in(said.get("tool_calls"))):
                     read.meta["reply"] = calls[0].get("id")
                 return read.add(Message, **_message(record, source))
@@ -169,12 +217,16 @@ class OpenHandsV1Decoder(FollowingDecoder):
             case "ObservationEvent" | "UserRejectObservation" | "AgentErrorEvent":
                 return self._observation(read, kind, record, source)
             case "SystemPromptEvent" | "SystemPromptUpdateEvent":
-                content = _extended(content_of([record.get("system_prompt")]), [record.get("dynamic_context")])
+                content = _extended(
+                    content_of([record.get("system_prompt")]), [record.get("dynamic_context")]
+                )
                 tools = record.get("tools")
                 given = tuple(tools) if type(tools) is list else ()
                 return read.add(SystemMessage, content=content, tools=given, source=source)
             case "CondensationSummaryEvent":
-                return read.add(CondensationSummary, content=text_or_empty(record.get("summary")), source=source)
+                return read.add(
+                    CondensationSummary, content=text_or_empty(record.get("summary")), source=source
+                )
             case "Condensation":
                 return self._condensation(read, record, source)
             case "CondensationRequest":
@@ -184,17 +236,29 @@ class OpenHandsV1Decoder(FollowingDecoder):
         return read.add(Annotation, name=kind, data=data, source=source)
 
     def _said_before(self, read: RecordEvents, action: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of an action without the words that its reply said in the message directly before it."""
+        """Return the fields of an action without the words that its reply said in the message
+        directly before it.
+        """
         reply = action["call_id"]
-        if not isinstance(self._last, Message) or reply is None or self._last.meta.get("reply") != reply:
+        if (
+            not isinstance(self._last, Message)
+            or reply is None
+            or self._last.meta.get("reply") != reply
+        ):
             return action
         read.meta["reply"] = reply
-        return {**action, "thought": ""} if parts_in(action["thought"]) == parts_in(self._last.content) else action
+        if parts_in(action["thought"]) == parts_in(self._last.content):
+            return {**action, "thought": ""}
+        return action
 
-    def _observation(self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source) -> Any:
-        action_id, observation = record.get("action_id"), record.get("observation")
+    def _observation(
+        self, read: RecordEvents, kind: str, record: dict[str, Any], source: Source
+    ) -> Any:
+        action_id = record.get("action_id")
+        observation = record.get("observation")
         content: Content = ""
-        extras, is_error = dict[str, Any](), kind != "ObservationEvent"
+        extras = dict[str, Any]()
+        is_error = kind != "ObservationEvent"
         if kind != "ObservationEvent":
             content = text_or_empty(record.get(ANSWERS[kind]))
             if kind == "UserRejectObservation":
@@ -203,17 +267,25 @@ class OpenHandsV1Decoder(FollowingDecoder):
         elif type(observation) is dict:
             content, extras, is_error = observed(observation)
         content = _extended(content, record.get("extended_content"))
-        cause = self._event_ids.get(action_id) if type(action_id) is str else None
+        if type(action_id) is str:
+            cause = self._event_ids.get(action_id)
+        else:
+            cause = None
         told: dict[str, Any] = {"source": source} | ({"extras": extras} if extras else {})
         name = record.get("tool_name")
-        return read.answer(record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **told)
+        return read.answer(
+            record.get("tool_call_id"), content, is_error=is_error, tool=name, cause=cause, **told
+        )
 
     def _condensation(self, read: RecordEvents, record: dict[str, Any], source: Source) -> Any:
-        """Add the condensation in our ids: every earlier event with a forgotten id, and the summary of X for
-        "X-summary".
+        """Add the condensation in our ids: every earlier event with a forgotten id, and the summary
+        of X for "X-summary".
         """
         forgotten = record.get("forgotten_event_ids")
-        names = [name for name in forgotten if type(name) is str] if type(forgotten) is list else []
+        if type(forgotten) is list:
+            names = [name for name in forgotten if type(name) is str]
+        else:
+            names = []
         named: dict[str, list[int]] = {name: [] for name in names}
         stays = False
         for event_id, known in self.shown.all():
@@ -221,11 +293,17 @@ class OpenHandsV1Decoder(FollowingDecoder):
                 named[known.source_id].append(event_id)
             elif event_id < 0:
                 stays = True
-        if stays and any(not ids and self._event_ids.get(name) is None for name, ids in named.items()):
+        if stays and any(
+            not ids and self._event_ids.get(name) is None for name, ids in named.items()
+        ):
             self.options.findings.append(_OF_NO_RECORD)
-        summary, offset = record.get("summary"), record.get("summary_offset")
+        summary = record.get("summary")
+        offset = record.get("summary_offset")
         is_whole = type(summary) is str and type(offset) is int
-        told = {"summary": summary, "summary_offset": offset} if is_whole else {}
+        if is_whole:
+            told = {"summary": summary, "summary_offset": offset}
+        else:
+            told = {}
         ids = tuple(event_id for of_name in named.values() for event_id in of_name)
         return read.add(CondensationAction, forgotten_event_ids=ids, source=source, **told)
 
@@ -234,7 +312,10 @@ def _message(record: dict[str, Any], source: Source) -> dict[str, Any]:
     said = dict_or_empty(record.get("llm_message"))
     if type(record.get("source")) is not str:
         source = SPEAKERS.get(text_or_empty(said.get("role")), "environment")
-    return {"content": _extended(content_of(said.get("content")), record.get("extended_content")), "source": source}
+    return {
+        "content": _extended(content_of(said.get("content")), record.get("extended_content")),
+        "source": source,
+    }
 
 
 def _extended(content: Content, more: Any) -> Content:
@@ -244,18 +325,26 @@ def _extended(content: Content, more: Any) -> Content:
 
 
 def _action(record: dict[str, Any]) -> dict[str, Any]:
-    call, thinking = dict_or_empty(record.get("tool_call")), record.get("thinking_blocks")
+    call = dict_or_empty(record.get("tool_call"))
+    thinking = record.get("thinking_blocks")
     arguments = call.get("arguments")
     if type(arguments) is not str:
         arguments = dict_or_empty(call.get("function")).get("arguments")
     if type(arguments) is not str:
         done = record.get("action")
-        arguments = {key: value for key, value in done.items() if key != "kind"} if type(done) is dict else None
+        if type(done) is dict:
+            arguments = {key: value for key, value in done.items() if key != "kind"}
+        else:
+            arguments = None
     return {
         "tool": text_or_empty(record.get("tool_name")),
         "arguments": arguments,
         "call_id": text_or_none(record.get("tool_call_id")),
         "response_id": text_or_none(record.get("llm_response_id")),
         "thought": content_of(record.get("thought")),
-        "thinking": tuple(thinking) if type(thinking) is list and len(dicts_in(thinking)) == len(thinking) else (),
+        "thinking": (
+            tuple(thinking)
+            if type(thinking) is list and len(dicts_in(thinking)) == len(thinking)
+            else ()
+        ),
     }

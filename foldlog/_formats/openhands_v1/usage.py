@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from foldlog._formats.usage import OF_CONDENSER, UNNAMED, Accumulated, ModelCall, call_told_by, inner
+from foldlog._formats.usage import (
+    OF_CONDENSER,
+    UNNAMED,
+    Accumulated,
+    ModelCall,
+    call_told_by,
+    inner,
+)
 from foldlog._usage import cost_of, usage_of
 from foldlog.eventstore import Annotation, Event
 
@@ -16,10 +23,17 @@ def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     for event in events:
         if not isinstance(event, Annotation) or not isinstance(event.data, dict):
             continue
-        key, value = event.data.get("key"), event.data.get("value")
-        stats = value if key == "stats" else inner(value, "stats") if key == "full_state" else {}
+        key = event.data.get("key")
+        value = event.data.get("value")
+        if key == "stats":
+            stats = value
+        elif key == "full_state":
+            stats = inner(value, "stats")
+        else:
+            stats = {}
         for use, metrics in inner(stats, "usage_to_metrics").items():
             told = inner(metrics)
-            model, usage = str(told.get("model_name") or UNNAMED), usage_of(told.get("accumulated_token_usage"))
+            model = str(told.get("model_name") or UNNAMED)
+            usage = usage_of(told.get("accumulated_token_usage"))
             call = call_told_by(event, model, usage, cost_of(told.get("accumulated_cost")), use=use)
             yield from counters[use].added(call._replace(by_condenser=use == OF_CONDENSER))

@@ -25,7 +25,11 @@ from foldlog.projections import arguments_of
 
 NAME = "openhands-v1"
 
-ANSWERS = {"ObservationEvent": "observation", "UserRejectObservation": "rejection_reason", "AgentErrorEvent": "error"}
+ANSWERS = {
+    "ObservationEvent": "observation",
+    "UserRejectObservation": "rejection_reason",
+    "AgentErrorEvent": "error",
+}
 """Kinds of observations, and the field of each that holds the result."""
 
 REJECTION_SOURCE = "rejection_source"
@@ -78,9 +82,15 @@ class OpenHandsV1Encoder(RecordEncoder):
                 record["kind"] = event.name
                 record.update(event.data if isinstance(event.data, dict) else {"value": event.data})
             case CondensationAction():
-                record["kind"], record["forgotten_event_ids"] = "Condensation", self._forgotten(event)
+                record["kind"], record["forgotten_event_ids"] = (
+                    "Condensation",
+                    self._forgotten(event),
+                )
                 if event.summary is not None:
-                    record["summary"], record["summary_offset"] = event.summary, event.summary_offset
+                    record["summary"], record["summary_offset"] = (
+                        event.summary,
+                        event.summary_offset,
+                    )
             case CondensationSummary():
                 record["kind"], record["summary"] = "CondensationSummaryEvent", event.content
             case CondensationRequest():
@@ -90,16 +100,23 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _write_observation(self, event: Observation, record: dict[str, Any]) -> None:
         record["kind"], record["tool_name"] = "ObservationEvent", event.tool
         record["tool_call_id"] = call_id_of(event)
-        # The SDK reads no redacted result, of a class that is not known any more, and tells a model more than an error.
+        # The SDK reads no redacted result, of a class that is not known any more, and tells a model
+        # more than an error.
         is_rejection = REJECTION_SOURCE in event.extras
         if event.redacted is not None or (event.is_error and not is_rejection):
             record["kind"], record["error"] = "AgentErrorEvent", joined_text(event.content)
             return
-        action_id = None if event.cause is None else self.source_ids.get(event.cause)
+        if event.cause is None:
+            action_id = None
+        else:
+            action_id = self.source_ids.get(event.cause)
         if action_id is not None:
             record["action_id"] = action_id
         if is_rejection:
-            record["kind"], record["rejection_reason"] = "UserRejectObservation", joined_text(event.content)
+            record["kind"], record["rejection_reason"] = (
+                "UserRejectObservation",
+                joined_text(event.content),
+            )
             record[REJECTION_SOURCE] = event.extras[REJECTION_SOURCE]
             return
         record["observation"] = {**event.extras, "content": blocks_of(event.content)}
@@ -107,11 +124,18 @@ class OpenHandsV1Encoder(RecordEncoder):
     def _forgotten(self, event: CondensationAction) -> list[Any]:
         intervals, summaries = event.forgotten
         ids = [self.source_ids.get(i) for first, last in intervals for i in range(first, last + 1)]
-        return [*filter(None, ids), *(f"{self.source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries)]
+        return [
+            *filter(None, ids),
+            *(f"{self.source_ids.get(summary_of(i))}{SUMMARY}" for i in summaries),
+        ]
 
 
 def _write_action(event: Action, record: dict[str, Any]) -> None:
-    record["kind"], record["tool_name"], record["thought"] = "ActionEvent", event.tool, blocks_of(event.thought)
+    record["kind"], record["tool_name"], record["thought"] = (
+        "ActionEvent",
+        event.tool,
+        blocks_of(event.thought),
+    )
     if thinking := [block for block in event.thinking if block.get("type") != "reasoning"]:
         record["thinking_blocks"] = thinking
     if event.response_id is not None:

@@ -1,7 +1,9 @@
-"""Spans of OpenTelemetry's GenAI conventions, as a collector writes them: ``{"resourceSpans": […]}``, also in lines.
+"""Spans of OpenTelemetry's GenAI conventions, as a collector writes them: ``{"resourceSpans":
+[…]}``, also in lines.
 
-A record is such an object with one span, so an export is again a file that a collector reads. docs/IMPORTING.md says
-which spans are a history, where their messages are, and what of them is read. The messages that are new, and the reply:
+A record is such an object with one span, so an export is again a file that a collector reads.
+docs/IMPORTING.md says which spans are a history, where their messages are, and what of them is
+read. The messages that are new, and the reply:
 
     system, user        SystemMessage, Message
     assistant           Message; an Action for each call
@@ -9,11 +11,11 @@ which spans are a history, where their messages are, and what of them is read. T
     compaction          CondensationAction: the part stands for all before it but the system prompt
     any other span      Annotation: of a tool, of an agent, of a model without messages
 
-What changes between the prompts of two spans is decided by ``change_of_prompt``; ``gen_ai.conversation.compacted`` says
-that it was a compaction.
+What changes between the prompts of two spans is decided by ``change_of_prompt``;
+``gen_ai.conversation.compacted`` says that it was a compaction.
 
-``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares what they sent,
-``exports.py`` makes those of Langfuse and Phoenix such.
+``spans.py`` finds the spans of a history and their messages, ``sent_messages.py`` compares what
+they sent, ``exports.py`` makes those of Langfuse and Phoenix such.
 """
 
 from __future__ import annotations
@@ -39,7 +41,14 @@ from foldlog._formats.otlp_genai.sent_messages import (
     parts_of,
     summary_in,
 )
-from foldlog._formats.otlp_genai.spans import NAME, SpanFiles, Trace, TracedSpan, message_of, span_of
+from foldlog._formats.otlp_genai.spans import (
+    NAME,
+    SpanFiles,
+    Trace,
+    TracedSpan,
+    message_of,
+    span_of,
+)
 from foldlog._formats.places import is_declined
 from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_told
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -47,21 +56,54 @@ from foldlog._prompt_changes import Cause, change_of_prompt, staying
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
 
 _USAGE = {
-    "prompt_tokens": ("gen_ai.usage.input_tokens", "gen_ai.usage.prompt_tokens", "llm.token_count.prompt"),
-    "completion_tokens": ("gen_ai.usage.output_tokens", "gen_ai.usage.completion_tokens", "llm.token_count.completion"),
-    "cached_tokens": ("gen_ai.usage.cache_read.input_tokens", "llm.token_count.prompt_details.cache_read"),
-    "cache_write_tokens": ("gen_ai.usage.cache_creation.input_tokens", "llm.token_count.prompt_details.cache_write"),
-    "reasoning_tokens": ("gen_ai.usage.reasoning.output_tokens", "llm.token_count.completion_details.reasoning"),
-    "total_tokens": ("gen_ai.usage.total_tokens", "llm.usage.total_tokens", "llm.token_count.total"),
+    "prompt_tokens": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "llm.token_count.prompt",
+    ),
+    "completion_tokens": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.token_count.completion",
+    ),
+    "cached_tokens": (
+        "gen_ai.usage.cache_read.input_tokens",
+        "llm.token_count.prompt_details.cache_read",
+    ),
+    "cache_write_tokens": (
+        "gen_ai.usage.cache_creation.input_tokens",
+        "llm.token_count.prompt_details.cache_write",
+    ),
+    "reasoning_tokens": (
+        "gen_ai.usage.reasoning.output_tokens",
+        "llm.token_count.completion_details.reasoning",
+    ),
+    "total_tokens": (
+        "gen_ai.usage.total_tokens",
+        "llm.usage.total_tokens",
+        "llm.token_count.total",
+    ),
 }
-_COST, _COSTS = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost"), "langfuse.observation.cost_details"
+_COST = ("gen_ai.usage.cost", "llm.cost.total", "operation.cost")
+_COSTS = "langfuse.observation.cost_details"
 _READ_ELSEWHERE = ("tool_call", "tool_call_response", "reasoning")
 _IN_WORDS = ("text", "document", "blob", "uri", "file")
-_OF_MESSAGES = ("role", "parts", "content", "name", "id", "type", "index", "tool_call_id", "finish_reason")
+_OF_MESSAGES = (
+    "role",
+    "parts",
+    "content",
+    "name",
+    "id",
+    "type",
+    "index",
+    "tool_call_id",
+    "finish_reason",
+)
 """Fields of messages that are read, or say nothing to a model."""
 
 
-# -- spans to events ---------------------------------------------------------------------------------------------------
+# -- spans to events
+# --------------------------------------------------------------------------------------------------
 
 
 class _Decoder(FollowingDecoder):
@@ -77,37 +119,60 @@ class _Decoder(FollowingDecoder):
         self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        span, began = TracedSpan(record), read.timestamp
-        found, usage = span.messages(), _told(span.attributes)
+        span = TracedSpan(record)
+        began = read.timestamp
+        found = span.messages()
+        usage = _told(span.attributes)
         tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
         below = trace.told_below(span) if span.is_agent else ()
         found = {} if "messages" in below else found
         if told := [*found.get("system", ()), *found.get("input", ())]:
-            self._follow_prompt(read, told, "compaction" if span.attributes.get(COMPACTED) is True else None)
+            self._follow_prompt(
+                read, told, "compaction" if span.attributes.get(COMPACTED) is True else None
+            )
         sent = len(read.events)
         several = {"calls": 0} if span.is_agent else {}
-        read.meta = {"reply": read.origin.id, **usage, **several} if usage and "usage" not in below else {}
+        if usage and "usage" not in below:
+            read.meta = {"reply": read.origin.id, **usage, **several}
+        else:
+            read.meta = {}
         read.timestamp = time_at(span.ended / 1e9)
         output = found.get("output", ())
         if any(map(is_compaction, alone(output))):
-            self._follow_prompt(read, [*(each.message for each in self.sent), *output], "compaction")
+            self._follow_prompt(
+                read, [*(each.message for each in self.sent), *output], "compaction"
+            )
         else:
             for message in output:
                 self._read_message(read, message)
         if len(read.events) == sent:
-            read.add(Annotation, name="span", data=text_or_empty(span.told.get("name")), timestamp=began)
+            read.add(
+                Annotation, name="span", data=text_or_empty(span.told.get("name")), timestamp=began
+            )
 
-    def _follow_prompt(self, read: RecordEvents, told: list[dict[str, Any]], because: Cause | None) -> None:
-        """Add the change after which a View shows these messages, and the events of those that are new."""
-        told, old = effective(told), self.sent
+    def _follow_prompt(
+        self, read: RecordEvents, told: list[dict[str, Any]], because: Cause | None
+    ) -> None:
+        """Add the change after which a View shows these messages, and the events of those that are
+        new.
+        """
+        told = effective(told)
+        old = self.sent
         known = {each.gist for each in old}
-        place = next((n for n, each in enumerate(told) if is_compaction(each) and gist(each) not in known), None)
+        place = next(
+            (n for n, each in enumerate(told) if is_compaction(each) and gist(each) not in known),
+            None,
+        )
         compaction = None if place is None else told.pop(place)
         kept = [old[n] for n in staying([each.gist for each in old], [*map(gist, told)])]
-        new, after = told[len(kept) :], list[int | str]()
-        summary = SentMessage(b"", {}, ()) if compaction is None else SentMessage(gist(compaction), compaction, ())
+        new = told[len(kept) :]
+        after = list[int | str]()
+        if compaction is None:
+            summary = SentMessage(b"", {}, ())
+        else:
+            summary = SentMessage(gist(compaction), compaction, ())
         if compaction is not None:
             kept.insert(min(place or 0, len(kept)), summary)
         for each in kept:
@@ -124,13 +189,22 @@ class _Decoder(FollowingDecoder):
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Add the events of a message: none if it tells nothing."""
-        role, parts, first = text_or_empty(message.get("role")), parts_of(message), len(read.events)
-        unread = [key for key in message if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})]
+        role = text_or_empty(message.get("role"))
+        parts = parts_of(message)
+        first = len(read.events)
+        unread = [
+            key
+            for key in message
+            if key not in _OF_MESSAGES and message[key] not in (None, "", [], {})
+        ]
         role = "assistant" if role == "model" else role
         if role not in ROLES:
-            role, unread = "environment", ["role", *unread]
+            role = "environment"
+            unread = ["role", *unread]
         if unread:
-            self.options.findings.append(f"has a message of which nothing reads {', '.join(map(repr, unread))}")
+            self.options.findings.append(
+                f"has a message of which nothing reads {', '.join(map(repr, unread))}"
+            )
         read.response = f"message-{read.version}"
         read.parts = _contents(parts)
         for part in parts:
@@ -139,7 +213,8 @@ class _Decoder(FollowingDecoder):
             elif part.get("type") == "tool_call_response":
                 read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
         if read.parts:
-            content, read.parts = said(read.parts), []
+            content = said(read.parts)
+            read.parts = []
             read.take(spoken(role, content))
         ids = tuple(event.id for event in read.events[first:] if event.shown)
         self.sent.append(SentMessage(gist(message), message, ids))
@@ -153,21 +228,31 @@ def _result(answer: Any) -> Content:
     """Return a result: of parts their contents, of another value its JSON text."""
     if type(answer) is list and answer and all(map(kind_of, answer)):
         return said(_contents(answer))
-    return answer if type(answer) is str else "" if answer is None else json_of(answer).decode()
+    if type(answer) is str:
+        return answer
+    if answer is None:
+        return ""
+    return json_of(answer).decode()
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part as a block: a text, an image, the place of another file in words, any other part as it is."""
-    kind, modality = text_or_empty(part.get("type")), text_or_empty(part.get("modality"))
+    """Return a part as a block: a text, an image, the place of another file in words, any other
+    part as it is.
+    """
+    kind = text_or_empty(part.get("type"))
+    modality = text_or_empty(part.get("modality"))
     held = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
-    text, place = held.get("content", held.get("text")), text_or_empty(held.get("uri", held.get("url")))
+    text = held.get("content", held.get("text"))
+    place = text_or_empty(held.get("uri", held.get("url")))
     if kind == "blob":
         place = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
     if place and kind in ("blob", "uri", "image") and "image" in (kind, modality):
         return image_at(place)
     if kind in ("blob", "uri", "file") and "file" not in part:
         text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
-    return {"type": "text", "text": text} if kind in _IN_WORDS and text else part
+    if kind in _IN_WORDS and text:
+        return {"type": "text", "text": text}
+    return part
 
 
 def _told(attributes: dict[str, Any]) -> dict[str, Any]:
@@ -179,19 +264,27 @@ def _told(attributes: dict[str, Any]) -> dict[str, Any]:
     model = first(("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"), str)
     told = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float, str)
-    cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total") if cost is None else cost
-    used = usage_told({name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost)
+    if cost is None:
+        cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
+    else:
+        cost = cost
+    used = usage_told(
+        {name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost
+    )
     return {name: value for name, value in {**told, **used}.items() if value is not None}
 
 
-# -- events to spans ---------------------------------------------------------------------------------------------------
+# -- events to spans
+# --------------------------------------------------------------------------------------------------
 
 
 _OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
-    """Events of one history to spans: one for each reply of a model, with all that it was sent, as a chat has it."""
+    """Events of one history to spans: one for each reply of a model, with all that it was sent, as
+    a chat has it.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -207,7 +300,8 @@ class _Encoder(OpenAIChatEncoder):
         self._trace = self._trace or session_of(event).replace("-", "")
         if isinstance(event, CondensationAction) and not is_declined(event):
             complete = self.complete(0)
-            self._sent, self._is_compacted = compacted(self._sent, event), True
+            self._sent = compacted(self._sent, event)
+            self._is_compacted = True
             return complete
         return super().records(event)
 
@@ -216,13 +310,17 @@ class _Encoder(OpenAIChatEncoder):
         spans: list[Any] = []
         for chat in super().written(events):
             message = message_of({key: chat[key] for key in _OF_CHAT if key in chat})
-            self._newest = None if message["role"] == "assistant" else events[-1]
+            if message["role"] == "assistant":
+                self._newest = None
+            else:
+                self._newest = events[-1]
             spans += [self._span(events[-1], [message])] if self._newest is None else ()
             self._sent.append(SentMessage(b"", message, tuple(event.id for event in events)))
         return spans
 
     def end(self) -> Sequence[Any]:
-        spans, newest = super().end(), self._newest
+        spans = super().end()
+        newest = self._newest
         self._newest = None
         return spans if newest is None else [*spans, self._span(newest, ())]
 
@@ -235,22 +333,36 @@ class _Encoder(OpenAIChatEncoder):
             self._trace = TracedSpan(record).trace or self._trace
 
     def _span(self, event: Event, reply: Sequence[Any]) -> dict[str, Any]:
-        time = "0" if event.timestamp is None else str(int(event.timestamp.timestamp() * 1e9))
+        if event.timestamp is None:
+            time = "0"
+        else:
+            time = str(int(event.timestamp.timestamp() * 1e9))
         told = {
             "gen_ai.operation.name": "chat",
             "gen_ai.input.messages": json.dumps([each.message for each in self._sent]),
         }
         told |= {"gen_ai.output.messages": json.dumps(reply)} if reply else {}
-        marks = [{"key": COMPACTED, "value": {"boolValue": True}}] if self._is_compacted else []
+        if self._is_compacted:
+            marks = [{"key": COMPACTED, "value": {"boolValue": True}}]
+        else:
+            marks = []
         span = {
             **{"traceId": self._trace, "spanId": f"{event.id + 1:016x}", "name": "chat", "kind": 3},
             **{"startTimeUnixNano": time, "endTimeUnixNano": time},
-            "attributes": [*({"key": key, "value": {"stringValue": text}} for key, text in told.items()), *marks],
+            "attributes": [
+                *({"key": key, "value": {"stringValue": text}} for key, text in told.items()),
+                *marks,
+            ],
         }
-        return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}]}
+        return {
+            "resourceSpans": [
+                {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span]}]}
+            ]
+        }
 
 
-# -- the format --------------------------------------------------------------------------------------------------------
+# -- the format
+# --------------------------------------------------------------------------------------------------
 
 
 FORMAT = Format(
@@ -263,7 +375,12 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *("error mark", "block of thinking of a message", "block of thinking of a call", "count of tokens"),
+            *(
+                "error mark",
+                "block of thinking of a message",
+                "block of thinking of a call",
+                "count of tokens",
+            ),
             *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
         )
     ),

@@ -1,6 +1,8 @@
-"""Spans as Phoenix, Langfuse and OpenTelemetry's console exporter write them, made into requests of a collector.
+"""Spans as Phoenix, Langfuse and OpenTelemetry's console exporter write them, made into requests of
+a collector.
 
-What the conventions have no attribute for is an attribute with the name of its program: nothing is lost.
+What the conventions have no attribute for is an attribute with the name of its program: nothing is
+lost.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def is_export(begin: bytes) -> bool:
     """Return whether a file that begins so may hold such spans."""
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
-    return begin.lstrip()[:1] in (b"[", b"{") and (is_langfuse or _PHOENIX.search(begin) is not None)
+    return begin.lstrip()[:1] in (b"[", b"{") and (
+        is_langfuse or _PHOENIX.search(begin) is not None
+    )
 
 
 def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
@@ -35,7 +39,10 @@ def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
             yield from requests_in(each, **of_trace)
     elif type(value) is dict:
         if several := next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None):
-            session = {"sessionId": value["sessionId"]} if "sessionId" in value else {}
+            if "sessionId" in value:
+                session = {"sessionId": value["sessionId"]}
+            else:
+                session = {}
             yield from requests_in(several, **session)
         elif type(dict_or_empty(value.get("context")).get("trace_id")) is str:
             yield _of_phoenix(dict(value))
@@ -44,7 +51,8 @@ def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
 
 
 def _of_phoenix(told: dict[str, Any]) -> dict[str, Any]:
-    context, attributes = told.pop("context"), dict(_flat("", told.pop("attributes", {})))
+    context = told.pop("context")
+    attributes = dict(_flat("", told.pop("attributes", {})))
     events = [
         {"name": each.get("name"), "attributes": _pairs(_flat("", each.get("attributes")))}
         for each in dicts_in(told.pop("events", ()))
@@ -61,10 +69,15 @@ def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
     attributes = {
         "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
         "gen_ai.request.model": told.pop("model", None),
-        "gen_ai.usage.input_tokens": sum(counts[key] for key in counts if key.startswith("input") or "cache" in key)
+        "gen_ai.usage.input_tokens": sum(
+            counts[key] for key in counts if key.startswith("input") or "cache" in key
+        )
         or None,
-        "gen_ai.usage.output_tokens": sum(counts[key] for key in counts if key.startswith("output")) or None,
-        "gen_ai.usage.cache_read.input_tokens": sum(counts[key] for key in counts if "cached" in key or "read" in key)
+        "gen_ai.usage.output_tokens": sum(counts[key] for key in counts if key.startswith("output"))
+        or None,
+        "gen_ai.usage.cache_read.input_tokens": sum(
+            counts[key] for key in counts if "cached" in key or "read" in key
+        )
         or None,
         "session.id": told.pop("sessionId", None),
         "langfuse.observation.cost_details": told.pop("costDetails", None),
@@ -72,27 +85,41 @@ def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
     for name, value, role in (("input", given, "user"), ("output", reply, "assistant")):
         messages = _messages(value, role) if kind == "GENERATION" else []
         attributes[f"gen_ai.{name}.messages"] = messages
-        attributes[f"langfuse.observation.{name}"] = None if value in (messages, *messages) else value
+        attributes[f"langfuse.observation.{name}"] = (
+            None if value in (messages, *messages) else value
+        )
     ids = told.pop("traceId"), told.pop("id", ""), told.pop("parentObservationId", "")
     times = told.pop("startTime", ""), told.pop("endTime", "")
     return _request(
-        told.pop("name", ""), ids, times, attributes | {f"langfuse.observation.{key}": told[key] for key in told}
+        told.pop("name", ""),
+        ids,
+        times,
+        attributes | {f"langfuse.observation.{key}": told[key] for key in told},
     )
 
 
 def _messages(told: Any, role: str) -> list[Any]:
-    """Return the messages of an input or an output: a list, one message, an object with them, or a text."""
+    """Return the messages of an input or an output: a list, one message, an object with them, or a
+    text.
+    """
     held = parsed(told) or told
     if type(held) is dict and "role" not in held:
         held = held.get("messages", held.get("choices", held))
     if type(held) is str:
         return [{"role": role, "content": held}]
-    several = [dict_or_empty(each.get("message")) or each for each in dicts_in(held if type(held) is list else [held])]
+    several = [
+        dict_or_empty(each.get("message")) or each
+        for each in dicts_in(held if type(held) is list else [held])
+    ]
     return [each for each in several if type(each.get("role")) is str]
 
 
 def _request(
-    name: Any, ids: tuple[Any, ...], times: tuple[Any, ...], attributes: dict[str, Any], events: Sequence[Any] = ()
+    name: Any,
+    ids: tuple[Any, ...],
+    times: tuple[Any, ...],
+    attributes: dict[str, Any],
+    events: Sequence[Any] = (),
 ) -> dict[str, Any]:
     began, ended = (read_time(each)[0] for each in times)
     trace, span, parent = (text_or_empty(each).removeprefix("0x") for each in ids)
@@ -104,15 +131,25 @@ def _request(
         "attributes": _pairs(attributes.items()),
         "events": list(events),
     }
-    return {"resourceSpans": [{"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [told]}]}]}
+    return {
+        "resourceSpans": [
+            {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [told]}]}
+        ]
+    }
 
 
 def _nanoseconds(at: datetime | None) -> str:
-    return "0" if at is None else f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
+    if at is None:
+        return "0"
+    return f"{(at - _EPOCH) // timedelta(microseconds=1)}000"
 
 
 def _pairs(attributes: Iterable[tuple[str, Any]]) -> list[dict[str, Any]]:
-    return [{"key": key, "value": _value(value)} for key, value in attributes if value not in (None, "", [], {})]
+    return [
+        {"key": key, "value": _value(value)}
+        for key, value in attributes
+        if value not in (None, "", [], {})
+    ]
 
 
 def _value(value: Any) -> dict[str, Any]:
@@ -127,7 +164,9 @@ def _value(value: Any) -> dict[str, Any]:
 
 
 def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield the values in an object or array of objects by their paths: ``llm.input_messages.0.message.role``."""
+    """Yield the values in an object or array of objects by their paths:
+    ``llm.input_messages.0.message.role``.
+    """
     is_array = type(value) is list and bool(dicts_in(value))
     if type(value) is not dict and not is_array:
         yield name, value

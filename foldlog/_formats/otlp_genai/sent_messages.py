@@ -1,4 +1,6 @@
-"""What a model was sent: messages, of which a part of the type ``compaction`` stands for all that came before it."""
+"""What a model was sent: messages, of which a part of the type ``compaction`` stands for all that
+came before it.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ _OF_SYSTEM = ("system", "developer")
 
 
 class SentMessage(NamedTuple):
-    """A message, what it has in common with one that says the same, and the ids of its events that are shown."""
+    """A message, what it has in common with one that says the same, and the ids of its events that
+    are shown.
+    """
 
     gist: bytes
     message: dict[str, Any]
@@ -28,12 +32,28 @@ class SentMessage(NamedTuple):
 
 
 def parts_of(message: dict[str, Any]) -> list[dict[str, Any]]:
-    return dicts_in([{"type": "text", "content": each} if type(each) is str else each for each in message["parts"]])
+    return dicts_in(
+        [
+            {"type": "text", "content": each} if type(each) is str else each
+            for each in message["parts"]
+        ]
+    )
 
 
 def gist(message: dict[str, Any]) -> bytes:
     """Return what two messages have in common that say the same. Reasoning is not sent again."""
-    keys = ("type", "content", "text", "id", "name", "arguments", "response", "result", "uri", "file_id")
+    keys = (
+        "type",
+        "content",
+        "text",
+        "id",
+        "name",
+        "arguments",
+        "response",
+        "result",
+        "uri",
+        "file_id",
+    )
     parts = [
         [part.get(key) for key in keys] if part.get("type") in _KNOWN else part
         for part in parts_of(message)
@@ -64,7 +84,9 @@ def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary_in(compaction: dict[str, Any]) -> str:
-    """Return the summary of a compaction: a text in its place where no one but its server can read it."""
+    """Return the summary of a compaction: a text in its place where no one but its server can read
+    it.
+    """
     texts = [text_or_empty(part.get("content")) for part in parts_of(compaction)]
     return "\n\n".join(filter(None, texts)) or UNREADABLE
 
@@ -75,7 +97,8 @@ def compacted(sent: Sequence[SentMessage], event: CondensationAction) -> list[Se
     kept = [each for each in sent if not each.ids or not gone.issuperset(each.ids)]
     if not event.summary:
         return kept
-    place, before = 0, event.summary_offset or 0
+    place = 0
+    before = event.summary_offset or 0
     while place < len(kept) and before > 0:
         before -= len(kept[place].ids)
         place += 1

@@ -18,12 +18,18 @@ from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refus
 NAME = "otlp-genai"
 
 _KEYS = (
-    *(("gen_ai.system_instructions", "system"), ("gen_ai.input.messages", "input"), ("gen_ai.prompt", "input")),
+    *(
+        ("gen_ai.system_instructions", "system"),
+        ("gen_ai.input.messages", "input"),
+        ("gen_ai.prompt", "input"),
+    ),
     *(("gen_ai.output.messages", "output"), ("gen_ai.completion", "output")),
 )
 """The attributes of spans and of their events with JSON: parts, or messages."""
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""Operations whose events are messages of a model. Those of a tool are its arguments and its result."""
+"""Operations whose events are messages of a model. Those of a tool are its arguments and its
+result.
+"""
 _INDEXED = {
     **{"gen_ai.prompt": "input", "gen_ai.completion": "output"},  # OpenLLMetry
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
@@ -54,17 +60,20 @@ def span_of(record: Any) -> dict[str, Any] | None:
 class TracedSpan:
     """The span of a record.
 
-    ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when it began, and for
-    an agent's when it ended, after those below it. ``is_ours``: whether it has attributes of models. ``text``: the line
-    that is the record, if there is one.
+    ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when
+    it began, and for an agent's when it ended, after those below it. ``is_ours``: whether it has
+    attributes of models. ``text``: the line that is the record, if there is one.
     """
 
     def __init__(self, record: Any, text: bytes = b"") -> None:
-        self.record, self.text = record, text
+        self.record = record
+        self.text = text
         self.told = span_of(record) or {}
         ids = ("traceId", "spanId", "parentSpanId")
         self.trace, self.id, self.parent = (text_or_empty(self.told.get(key)) for key in ids)
-        self.began, self.ended = (_nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end"))
+        self.began, self.ended = (
+            _nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end")
+        )
         self.attributes = _pairs(self.told.get("attributes"))
         self._does = text_or_empty(self.attributes.get("gen_ai.operation.name"))
         self.is_agent = self._does == "invoke_agent"
@@ -72,8 +81,13 @@ class TracedSpan:
         self.is_ours = any(key.startswith(("gen_ai.", "llm.")) for key in self.attributes)
 
     def messages(self) -> dict[str, list[Any]]:
-        """Return its messages as the conventions have them: its instructions, its input and its output."""
-        events = [(each.get("name"), _pairs(each.get("attributes"))) for each in dicts_in(self.told.get("events"))]
+        """Return its messages as the conventions have them: its instructions, its input and its
+        output.
+        """
+        events = [
+            (each.get("name"), _pairs(each.get("attributes")))
+            for each in dicts_in(self.told.get("events"))
+        ]
         found: dict[str, list[Any]] = {}
         for each in (self.attributes, *(attributes for _, attributes in events)):
             for key, name in _KEYS:
@@ -82,8 +96,13 @@ class TracedSpan:
             found[name] = found[name] or _indexed(self.attributes, f"{prefix}.")
         if self._does in _OF_MODELS and not found["input"] and not found["output"]:
             for of, attributes in events:
-                found["output" if of == "gen_ai.choice" else "input"] += _in_event(text_or_empty(of), attributes)
-        told = {name: [each if _has_parts(each) else message_of(dict(each)) for each in found[name]] for name in _SENT}
+                found["output" if of == "gen_ai.choice" else "input"] += _in_event(
+                    text_or_empty(of), attributes
+                )
+        told = {
+            name: [each if _has_parts(each) else message_of(dict(each)) for each in found[name]]
+            for name in _SENT
+        }
         told["system"] = [{"role": "system", "parts": found["system"]}] if found["system"] else []
         return {name: messages for name, messages in told.items() if messages}
 
@@ -103,7 +122,11 @@ def _value(value: Any) -> Any:
 
 
 def _pairs(pairs: Any) -> dict[str, Any]:
-    return {each["key"]: _value(each.get("value")) for each in dicts_in(pairs) if type(each.get("key")) is str}
+    return {
+        each["key"]: _value(each.get("value"))
+        for each in dicts_in(pairs)
+        if type(each.get("key")) is str
+    }
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
@@ -113,9 +136,14 @@ def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
         number, _, rest = key.removeprefix(prefix).partition(".")
         if key.startswith(prefix):
             held = found.setdefault(number, {})
-            *names, last = [name for name, _ in groupby(rest.split(".")) if name not in _AROUND] or [rest]
+            *names, last = [
+                name for name, _ in groupby(rest.split(".")) if name not in _AROUND
+            ] or [rest]
             for name in names:
-                held = held.setdefault(name, {}) if type(held.get(name, {})) is dict else held
+                if type(held.get(name, {})) is dict:
+                    held = held.setdefault(name, {})
+                else:
+                    held = held
             held[last] = value
     return _in_order(found)
 
@@ -135,7 +163,9 @@ def message_of(told: dict[str, Any]) -> dict[str, Any]:
     """Return a message as the conventions have it, with what else it has of its own."""
     text, given, calls = (told.pop(key, None) for key in ("content", "contents", "tool_calls"))
     parts = [*_parts(text), *_in_order(given)]
-    if told.get("role") == "tool" and not any(each.get("type") == "tool_call_response" for each in parts):
+    if told.get("role") == "tool" and not any(
+        each.get("type") == "tool_call_response" for each in parts
+    ):
         call_id = told.get("tool_call_id", told.get("id"))
         answer = text if type(text) is str and not given else parts
         parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
@@ -151,8 +181,13 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return content as parts: a text, parts of a chat, or Bedrock's blocks, which may be in JSON."""
-    held = parsed(content) if type(content) is str and content.startswith("[{") else content
+    """Return content as parts: a text, parts of a chat, or Bedrock's blocks, which may be in
+    JSON.
+    """
+    if type(content) is str and content.startswith("[{"):
+        held = parsed(content)
+    else:
+        held = content
     if type(held) is not list:
         return [{"type": "text", "content": content}] if content else []
     return [_part(each) for each in dicts_in(held)]
@@ -161,17 +196,28 @@ def _parts(content: Any) -> list[dict[str, Any]]:
 def _part(block: dict[str, Any]) -> dict[str, Any]:
     match block:
         case {"toolUse": {"toolUseId": call_id, "name": name, **told}}:
-            return {"type": "tool_call", "id": call_id, "name": name, "arguments": told.get("input")}
+            return {
+                "type": "tool_call",
+                "id": call_id,
+                "name": name,
+                "arguments": told.get("input"),
+            }
         case {"toolResult": {"toolUseId": call_id, "content": content}}:
             return {"type": "tool_call_response", "id": call_id, "response": _parts(content)}
-    return {"type": "text", "content": block["text"]} if "text" in block and "type" not in block else block
+    if "text" in block and "type" not in block:
+        return {"type": "text", "content": block["text"]}
+    return block
 
 
 def _in_order(numbered: Any) -> list[dict[str, Any]]:
     """Return the objects of a list, or those under numbers in their order."""
     if type(numbered) is list:
         return dicts_in(numbered)
-    held = {int(key): value for key, value in dict_or_empty(numbered).items() if key.isdecimal() and len(key) < 10}
+    held = {
+        int(key): value
+        for key, value in dict_or_empty(numbered).items()
+        if key.isdecimal() and len(key) < 10
+    }
     return dicts_in([held[number] for number in sorted(held)])
 
 
@@ -179,11 +225,13 @@ class SpanFiles(FileReader):
     """Files of a collector."""
 
     def holds(self, path: Path, begin: bytes) -> bool:
-        return (begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]) or is_export(begin)
+        return (begin.lstrip()[:1] == b"{" and b'"resourceSpans"' in begin[:200]) or is_export(
+            begin
+        )
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories by their names. A problem may hide spans of each. Memory: the spans of models, tools and
-        agents.
+        """Yield the histories by their names. A problem may hide spans of each. Memory: the spans
+        of models, tools and agents.
         """
         found: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
@@ -198,18 +246,30 @@ class SpanFiles(FileReader):
         histories: dict[str, list[TracedSpan]] = {}
         for each in found:
             histories.setdefault(traces[each.trace].history_of(each.id), []).append(each)
-        told = {name: spans for name, spans in histories.items() if any(each.messages() for each in spans)}
+        told = {
+            name: spans
+            for name, spans in histories.items()
+            if any(each.messages() for each in spans)
+        }
         if not told:
-            problem = next((f"{each.place}: {each.problem}" for each in problems if each.problem), _SILENT)
+            problem = next(
+                (f"{each.place}: {each.problem}" for each in problems if each.problem), _SILENT
+            )
             raise NotAHistory(path, problem)
         for name, spans in told.items():
             ordered = _in_order_of_time(spans, traces)
-            rows = [Located(0, 0, each.record, None, f"{path}, span {each.id}", each.text) for each in ordered]
-            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))  # whose they are is not known
+            rows = [
+                Located(0, 0, each.record, None, f"{path}, span {each.id}", each.text)
+                for each in ordered
+            ]
+            # whose they are is not known
+            yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))
 
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
-    """Return spans in the order of their places, an agent's after all that are below it, also if these came later."""
+    """Return spans in the order of their places, an agent's after all that are below it, also if
+    these came later.
+    """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
     for span in spans:
@@ -222,7 +282,9 @@ def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) 
 
     def rank(span: TracedSpan) -> tuple[int, int]:
         named = span.trace, span.id
-        return (places[named], -depths[named]) if span.is_agent else (span.place, -depths[named])
+        if span.is_agent:
+            return (places[named], -depths[named])
+        return (span.place, -depths[named])
 
     return sorted(spans, key=rank)
 
@@ -231,7 +293,8 @@ def _requests(path: Path) -> Iterator[Located]:
     """Yield a request for each span of a file, which is a request or has one on each line."""
     whole = None if on_lines(path, 1) else record_in(path)
     for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
-        line, located = located.text.strip(), located._replace(text=b"")
+        line = located.text.strip()
+        located = located._replace(text=b"")
         if exported := [located._replace(value=each) for each in requests_in(located.value)]:
             yield from exported
             continue
@@ -244,9 +307,14 @@ def _requests(path: Path) -> Iterator[Located]:
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
-    """Yield an object that holds spans for each of them, with that one alone, or the problem in its place."""
+    """Yield an object that holds spans for each of them, with that one alone, or the problem in its
+    place.
+    """
     array = holder.get(key, [])
-    odd = [each for each in array if type(each) is not dict] if type(array) is list else [array]
+    if type(array) is list:
+        odd = [each for each in array if type(each) is not dict]
+    else:
+        odd = [array]
     yield from ((None, str(refused("a span", each))) for each in odd)
     for each in dicts_in(array):
         for one, problem in _single(each, *below) if below else [(each, None)]:
@@ -282,20 +350,28 @@ class Trace:
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span, and the agent of which it is a part, if another one called that there."""
+        """Return the conversation of a span, and the agent of which it is a part, if another one
+        called that there.
+        """
         path = self.upwards(span)
         agents = [place for place, each in enumerate(path) if each in self._agents]
-        name, *of_outermost = (self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:]))
+        name, *of_outermost = (
+            self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:])
+        )
         return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
 
     def _conversation_of(self, path: list[str]) -> str:
-        """Return the conversation that a span or the nearest one above it names, else the only one of the trace."""
-        found = (names.get(each) for names in self._conversations.values() for each in (*path, None))
+        """Return the conversation that a span or the nearest one above it names, else the only one
+        of the trace.
+        """
+        found = (
+            names.get(each) for names in self._conversations.values() for each in (*path, None)
+        )
         return next(filter(None, found), self._name)
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return what the spans below an agent's tell. A span below one that is not part of the history is below the
-        agents that worked when it began.
+        """Return what the spans below an agent's tell. A span below one that is not part of the
+        history is below the agents that worked when it began.
         """
         below = set[str]()
         for span, began, tells in self._told:

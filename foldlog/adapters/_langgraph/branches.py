@@ -1,8 +1,8 @@
 """Find the checkpoints of a thread: the newest one of each branch, and each one by its id.
 
-A *thread* is named by the id of its first conversation. Its other branches are forks, ``THREAD/@CHECKPOINT``, named
-after their first own checkpoint. A checkpoint is a version of a branch. Its events are found by an idempotency key,
-which is made of its id and a number.
+A *thread* is named by the id of its first conversation. Its other branches are forks,
+``THREAD/@CHECKPOINT``, named after their first own checkpoint. A checkpoint is a version of a
+branch. Its events are found by an idempotency key, which is made of its id and a number.
 """
 
 from __future__ import annotations
@@ -19,8 +19,20 @@ from msgspec import to_builtins
 
 from foldlog import Histories
 from foldlog.adapters._shared import begin, standing_version
-from foldlog.eventstore import ConversationErased, ConversationNotFound, ReadTransaction, VersionConflict
-from foldlog.eventstore.inside import Conversation, Moment, RecalledKey, newest_value, newest_values, query_all
+from foldlog.eventstore import (
+    ConversationErased,
+    ConversationNotFound,
+    ReadTransaction,
+    VersionConflict,
+)
+from foldlog.eventstore.inside import (
+    Conversation,
+    Moment,
+    RecalledKey,
+    newest_value,
+    newest_values,
+    query_all,
+)
 from foldlog.runtimes import REDACTED, Recent
 
 CHECKPOINT = "checkpoint"
@@ -37,7 +49,9 @@ _id_of = attrgetter("id")
 
 
 class Checkpoint(NamedTuple):
-    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint yet."""
+    """A version of a branch. ``value`` is its document, None where the branch has no checkpoint
+    yet.
+    """
 
     branch: str
     version: int
@@ -64,21 +78,28 @@ class Checkpoint(NamedTuple):
 
     @property
     def delta(self) -> str:
-        """What it has of a list that is stored as differences; empty where its list is a value like others."""
+        """What it has of a list that is stored as differences; empty where its list is a value like
+        others.
+        """
         return "" if self.value is None else self.value.get("delta", "")
 
     @property
     def removed(self) -> int:
-        """The id of the last event that forgot records before the end of the list; -1 without one."""
+        """The id of the last event that forgot records before the end of the list; -1 without
+        one.
+        """
         return -1 if self.value is None else self.value.get("removed", -1)
 
     def precedes(self, parent: str | None, checkpoint_id: str) -> bool:
-        """Return whether this is the parent of a checkpoint and has a smaller id: ids ascend in a branch."""
+        """Return whether this is the parent of a checkpoint and has a smaller id: ids ascend in a
+        branch.
+        """
         return self.value is not None and self.id == parent and parent < checkpoint_id
 
 
 class ThreadBranch(NamedTuple):
-    """A branch: its newest checkpoint, the version at which its own events begin, and which checkpoints are hidden.
+    """A branch: its newest checkpoint, the version at which its own events begin, and which
+    checkpoints are hidden.
 
     ``documents`` are all documents, if they were read with it; they belong to the caller.
     """
@@ -98,12 +119,15 @@ class ThreadBranches:
     """The branches of all threads of a store. Its conversations begin with these attributes."""
 
     def __init__(self, histories: Histories, attributes: Mapping[str, Any]) -> None:
-        self._histories, self._store = histories, histories.store
+        self._histories = histories
+        self._store = histories.store
         self._attributes = attributes
         self._known = Recent[str, tuple[bytes | None, ThreadBranch]](KEPT)
 
     def of(self, thread: str) -> list[ThreadBranch]:
-        """Return the branches of a thread at one moment. Cost: the branches, one read each where they have grown."""
+        """Return the branches of a thread at one moment. Cost: the branches, one read each where
+        they have grown.
+        """
         return query_all(self._store.database, partial(self.at_moment, thread))
 
     def at_moment(self, thread: str, moment: Moment) -> list[ThreadBranch]:
@@ -113,7 +137,9 @@ class ThreadBranches:
             first = moment.conversation(thread)
             branches.append(self._known_branch(first.found) or self._branch(first))
         forks = [fork for fork in moment.beginning_with(thread + _FORKS) if fork.erasure is None]
-        branches += [self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks]
+        branches += [
+            self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks
+        ]
         return branches
 
     def at(self, branch: str, version: int) -> Checkpoint:
@@ -123,8 +149,8 @@ class ThreadBranches:
         return self._store.query(branch, lambda reading: _tip_at(reading, version))
 
     def led_to(self, checkpoint: Checkpoint, limit: int) -> list[Checkpoint]:
-        """Return the checkpoints before one in its branch, the nearest first, while each is the parent of the one after
-        it. Cost: these, in one transaction.
+        """Return the checkpoints before one in its branch, the nearest first, while each is the
+        parent of the one after it. Cost: these, in one transaction.
         """
 
         def read(reading: ReadTransaction) -> list[Checkpoint]:
@@ -141,13 +167,16 @@ class ThreadBranches:
     def walk(self, branches: list[ThreadBranch]) -> Iterator[Checkpoint]:
         """Yield the checkpoints of these branches, the newest first. Cost: those that are yielded.
 
-        A fork that was detached, or copied from another store, has those that it shared too: each is yielded once.
+        A fork that was detached, or copied from another store, has those that it shared too: each
+        is yielded once.
         """
         lines = [self._line(branch) for branch in branches]
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return a checkpoint by its id, or what stands instead. Cost: if it is not the newest, later branches."""
+        """Return a checkpoint by its id, or what stands instead. Cost: if it is not the newest,
+        later branches.
+        """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
                 return branch.tip
@@ -155,13 +184,20 @@ class ThreadBranches:
             if put := self.appended_for(name, checkpoint_id):
                 found = self.at(name, put[-1].first_id + put[-1].events)
                 return found if found.value is not None else None
-        copies = (self._line(branch) for branch in branches if _FORKS in branch.tip.branch and not branch.begins)
-        later = (takewhile(lambda each: each.id >= checkpoint_id, line) for line in copies)  # a copy has no keys
+        copies = (
+            self._line(branch)
+            for branch in branches
+            if _FORKS in branch.tip.branch and not branch.begins
+        )
+        # a copy has no keys
+        later = (takewhile(lambda each: each.id >= checkpoint_id, line) for line in copies)
         return next((each for each in chain(*later) if each.id == checkpoint_id), None)
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return the events that were appended to a conversation for a checkpoint, in order."""
-        return query_all(self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id))
+        return query_all(
+            self._store.database, lambda moment: appended_for(moment, branch, checkpoint_id)
+        )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
         """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""
@@ -190,7 +226,9 @@ class ThreadBranches:
                 self.begin(conversation)
 
     def _begun(self, branch: str) -> Checkpoint:
-        """Return the tip of a branch; if it was erased, the tip of the new conversation with its id."""
+        """Return the tip of a branch; if it was erased, the tip of the new conversation with its
+        id.
+        """
         self.begin_new(branch)
         try:
             return self.at(branch, self._histories[branch].version())
@@ -200,11 +238,15 @@ class ThreadBranches:
 
     def _known_branch(self, found: Conversation) -> ThreadBranch | None:
         known = self._known.get(found.id)
-        return known[1] if known is not None and known[0] == found.head else None
+        if known is not None and known[0] == found.head:
+            return known[1]
+        return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
-        found, documents = reading.found, newest_values(reading)
-        value, hidden = copied(documents.get(CHECKPOINT)), documents.get(HIDDEN)
+        found = reading.found
+        documents = newest_values(reading)
+        value = copied(documents.get(CHECKPOINT))
+        hidden = documents.get(HIDDEN)
         if value == REDACTED:
             documents = standing_documents(reading)
             value = _before_redacted(documents)
@@ -231,7 +273,9 @@ def _tip_at(reading: ReadTransaction, version: int) -> Checkpoint:
 
 
 def standing_documents(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
-    """Return the documents of a checkpoint; for a redacted one, those of the last one before it that is not."""
+    """Return the documents of a checkpoint; for a redacted one, those of the last one before it
+    that is not.
+    """
     documents = newest_values(reading, version)
     if documents.get(CHECKPOINT) != REDACTED:
         return documents
@@ -239,12 +283,18 @@ def standing_documents(reading: ReadTransaction, version: int | None = None) -> 
 
 
 def _before_redacted(documents: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the document of a checkpoint, after which a redacted one came: all channels may differ from its own."""
-    return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}} if CHECKPOINT in documents else None
+    """Return the document of a checkpoint, after which a redacted one came: all channels may differ
+    from its own.
+    """
+    if CHECKPOINT in documents:
+        return {**copied(documents[CHECKPOINT]), "channels": [], "small": {}}
+    return None
 
 
 def appended_for(moment: Moment, conversation: str, checkpoint_id: str) -> list[RecalledKey]:
-    """Return the events that were appended to a conversation for a checkpoint, in order, in a transaction."""
+    """Return the events that were appended to a conversation for a checkpoint, in order, in a
+    transaction.
+    """
     appended: list[RecalledKey] = []
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)

@@ -1,4 +1,6 @@
-"""Keep the values of a graph's channels as JSON: small ones in the document of a checkpoint, others as documents."""
+"""Keep the values of a graph's channels as JSON: small ones in the document of a checkpoint, others
+as documents.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +21,18 @@ _SHORT = 64
 class ChannelValues:
     """Values as JSON and back, with the types that the serializer of LangGraph keeps.
 
-    ``readable``: what JSON can hold is kept as it is. Otherwise, as with a serializer that encrypts, every value is
-    kept as the serializer writes it.
+    ``readable``: what JSON can hold is kept as it is. Otherwise, as with a serializer that
+    encrypts, every value is kept as the serializer writes it.
     """
 
     def __init__(self, serde: Any, *, readable: bool) -> None:
-        self.serde, self.readable = serde, readable
+        self.serde = serde
+        self.readable = readable
 
     def packed(self, value: Any) -> dict[str, Any]:
-        """Return a value as JSON: unchanged if JSON can hold it, otherwise as the serializer writes it."""
+        """Return a value as JSON: unchanged if JSON can hold it, otherwise as the serializer writes
+        it.
+        """
         if self.readable and is_json(value):
             return {"json": value}
         kind, written = self.serde.dumps_typed(value)
@@ -44,7 +49,9 @@ class ChannelValues:
 
     def metadata(self, found: Checkpoint) -> dict[str, Any]:
         """Return the metadata of a checkpoint."""
-        return dict(self.unpacked(found.value["metadata"])) if found.value else {}
+        if found.value:
+            return dict(self.unpacked(found.value["metadata"]))
+        return {}
 
     def channels(self, documents: Mapping[str, Any]) -> dict[str, Any]:
         """Return the values of the channels of a checkpoint, which are in these documents."""
@@ -52,20 +59,32 @@ class ChannelValues:
         small = value["small"]
         kept = {name: documents[_CHANNEL + name] for name in value["channels"] if name not in small}
         unpacked = {name: self.unpacked(each) for name, each in kept.items() if each != REDACTED}
-        return {name: (small | unpacked)[name] for name in value["channels"] if name in small or name in unpacked}
+        return {
+            name: (small | unpacked)[name]
+            for name in value["channels"]
+            if name in small or name in unpacked
+        }
 
     def changed(
-        self, values: Mapping[str, Any], versions: Mapping[str, Any], new: Container[str], before: Checkpoint
+        self,
+        values: Mapping[str, Any],
+        versions: Mapping[str, Any],
+        new: Container[str],
+        before: Checkpoint,
     ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what the document of a checkpoint says of its channels, and the documents of channels that differ from
-        those of the checkpoint before.
+        """Return what the document of a checkpoint says of its channels, and the documents of
+        channels that differ from those of the checkpoint before.
 
         A channel with the same version there, which is not ``new``, has the same value.
         """
         old = before.value or {"channels": (), "small": {}}
-        older = self.unpacked(old["rest"])["channel_versions"] if before.value else {}
+        if before.value:
+            older = self.unpacked(old["rest"])["channel_versions"]
+        else:
+            older = {}
         old_small = old["small"]
-        small, changed = dict[str, Any](), dict[str, Any]()
+        small = dict[str, Any]()
+        changed = dict[str, Any]()
         for name, value in values.items():
             is_same = name in old["channels"] and name not in new and name in older
             is_same = is_same and older[name] == versions.get(name)
@@ -82,16 +101,20 @@ class ChannelValues:
 
 
 def next_version(current: Any) -> Any:
-    """Return the version of a channel after ``current``, of the same type: ``int``, or the text of other savers."""
+    """Return the version of a channel after ``current``, of the same type: ``int``, or the text of
+    other savers.
+    """
     if isinstance(current, str):
         return f"{int(current.split('.')[0]) + 1:032}.{random():016}"
     return 1 if current is None else int(current) + 1
 
 
 def pending_writes(notes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str, Any]]:
-    """Return the writes of a checkpoint in LangGraph's order, each as task, channel and packed value.
+    """Return the writes of a checkpoint in LangGraph's order, each as task, channel and packed
+    value.
 
-    For one task and index the first write counts; for an index below 0, such as that of an error, the last.
+    For one task and index the first write counts; for an index below 0, such as that of an error,
+    the last.
     """
     writes: dict[tuple[str, int], tuple[str, str, Any]] = {}
     for note in notes:
@@ -113,4 +136,6 @@ def is_json(value: Any) -> bool:
 
 
 def _is_small(value: Any) -> bool:
-    return len(value) <= _SHORT if type(value) is str else type(value) not in (list, dict) and is_json(value)
+    if type(value) is str:
+        return len(value) <= _SHORT
+    return type(value) not in (list, dict) and is_json(value)

@@ -1,9 +1,9 @@
 """Keep the checkpoints of a runtime as versions of conversations.
 
-The records of a checkpoint, in a live format, are events of its branch. All other values are documents, mainly
-``checkpoint``. Checkpoints that follow one another are in one branch; a second child of a checkpoint begins a fork.
-Notes on a checkpoint may come before it and after its children, so they are in a separate conversation,
-``THREAD/+writes``.
+The records of a checkpoint, in a live format, are events of its branch. All other values are
+documents, mainly ``checkpoint``. Checkpoints that follow one another are in one branch; a second
+child of a checkpoint begins a fork. Notes on a checkpoint may come before it and after its
+children, so they are in a separate conversation, ``THREAD/+writes``.
 """
 
 from __future__ import annotations
@@ -27,7 +27,15 @@ from foldlog.adapters._langgraph.branches import (
     numbered,
     standing_documents,
 )
-from foldlog.adapters._langgraph.record_lists import WRITES, Listed, RecordList, Span, changes, ranges, without
+from foldlog.adapters._langgraph.record_lists import (
+    WRITES,
+    Listed,
+    RecordList,
+    Span,
+    changes,
+    ranges,
+    without,
+)
 from foldlog.adapters._shared import document, stood_for
 from foldlog.eventstore import (
     Annotation,
@@ -40,7 +48,14 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Moment, query_all
 from foldlog.formats import Encoder
-from foldlog.runtimes import HistoryRecorder, Recent, RecordSpan, companion, parse_stored as parse, staying
+from foldlog.runtimes import (
+    HistoryRecorder,
+    Recent,
+    RecordSpan,
+    companion,
+    parse_stored as parse,
+    staying,
+)
 
 _NOTES = "writes"
 """The name of the companion of a thread that has its notes."""
@@ -53,8 +68,8 @@ _NONE = Listed((), (), lambda place: None)
 class WholeCheckpoint(NamedTuple):
     """A checkpoint with all that belongs to it.
 
-    ``spans`` are the ids of the events of each record, ``values`` what the runtime has of these records. ``notes`` are
-    in the order in which they came.
+    ``spans`` are the ids of the events of each record, ``values`` what the runtime has of these
+    records. ``notes`` are in the order in which they came.
     """
 
     checkpoint: Checkpoint
@@ -68,8 +83,8 @@ class WholeCheckpoint(NamedTuple):
 class _Newest:
     """The newest checkpoint of a branch with its records.
 
-    ``history`` knows which conversation of its id is meant; it is None if the branch was only read. No event before
-    ``alone`` that a View shows follows the records, as far as this process knows.
+    ``history`` knows which conversation of its id is meant; it is None if the branch was only read.
+    No event before ``alone`` that a View shows follows the records, as far as this process knows.
     """
 
     checkpoint: Checkpoint
@@ -81,9 +96,9 @@ class _Newest:
 class Checkpoints:
     """The checkpoints of all threads of a store.
 
-    ``format`` is that of the records, one that is live and whose records stand alone. ``value`` returns the runtime's
-    value of a record, and ``listed`` the keys and ids of such values. Its conversations begin with ``attributes``. Any
-    number of threads and processes may use it.
+    ``format`` is that of the records, one that is live and whose records stand alone. ``value``
+    returns the runtime's value of a record, and ``listed`` the keys and ids of such values. Its
+    conversations begin with ``attributes``. Any number of threads and processes may use it.
     """
 
     def __init__(
@@ -96,14 +111,21 @@ class Checkpoints:
     ) -> None:
         self.histories = histories
         self.branches = ThreadBranches(histories, attributes)
-        self._format, self._value, self._listed = format, value, listed
+        self._format = format
+        self._value = value
+        self._listed = listed
         self._newest = Recent[str, _Newest](KEPT)
         self._noted = Recent[tuple[str, str], tuple[History, list[Any]]](KEPT)
-        """The notes on checkpoints that this process wrote, of those that had no others, and their history."""
+        """The notes on checkpoints that this process wrote, of those that had no others, and their
+        history.
+        """
 
-    # -- reading ------------------------------------------------------------------------------------------------------
+    # -- reading
+    # ----------------------------------------------------------------------------------------------
 
-    def find(self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False) -> Checkpoint | None:
+    def find(
+        self, thread: str, checkpoint_id: str | None = None, *, hidden: bool = False
+    ) -> Checkpoint | None:
         """Return a checkpoint, by default the newest one; None if it does not exist or is hidden.
 
         Cost: the branches of the thread.
@@ -116,7 +138,9 @@ class Checkpoints:
         return self.branches.locate(branches, checkpoint_id)
 
     def walk(self, thread: str, *, hidden: bool = False) -> Iterator[Checkpoint]:
-        """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and its branches."""
+        """Yield the checkpoints of a thread, the newest first. Cost: those that are yielded, and
+        its branches.
+        """
         return self._shown(self.branches.of(thread), hidden)
 
     def _shown(self, branches: list[ThreadBranch], hidden: bool) -> Iterator[Checkpoint]:
@@ -126,14 +150,21 @@ class Checkpoints:
         is_hidden = _is_hidden(branches)
         return (each for each in walked if not is_hidden(each.id))
 
-    def newest(self, thread: str, *, hidden: bool = False) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
-        """Return the newest checkpoint with all that belongs to it, of one moment, and the earlier ones, which are read
-        lazily. Cost: the branches of the thread, and the checkpoint: its documents, records and notes.
+    def newest(
+        self, thread: str, *, hidden: bool = False
+    ) -> tuple[WholeCheckpoint | None, Iterator[Checkpoint]]:
+        """Return the newest checkpoint with all that belongs to it, of one moment, and the earlier
+        ones, which are read lazily. Cost: the branches of the thread, and the checkpoint: its
+        documents, records and notes.
         """
 
         def work(moment: Moment) -> tuple[list[ThreadBranch], WholeCheckpoint | None]:
             branches = self.branches.at_moment(thread, moment)
-            branch = max((each for each in branches if each.has_own), key=lambda each: each.tip.id, default=None)
+            branch = max(
+                (each for each in branches if each.has_own),
+                key=lambda each: each.tip.id,
+                default=None,
+            )
             if branch is None or (not hidden and _is_hidden(branches)(branch.tip.id)):
                 return branches, None
             return branches, self._whole(thread, branch.tip, moment, branch.documents)
@@ -150,19 +181,28 @@ class Checkpoints:
         return query_all(self.histories.store.database, partial(self._whole, thread, checkpoint))
 
     def _whole(
-        self, thread: str, checkpoint: Checkpoint, moment: Moment, documents: dict[str, Any] | None = None
+        self,
+        thread: str,
+        checkpoint: Checkpoint,
+        moment: Moment,
+        documents: dict[str, Any] | None = None,
     ) -> WholeCheckpoint:
         if documents is None:
-            documents = standing_documents(moment.conversation(checkpoint.branch), checkpoint.version)
+            documents = standing_documents(
+                moment.conversation(checkpoint.branch), checkpoint.version
+            )
         is_whole = checkpoint.delta != WRITES
         spans, values = self._records(checkpoint, self._value, moment) if is_whole else ([], [])
-        return WholeCheckpoint(checkpoint, documents, spans, values, _notes(thread, checkpoint.id, moment))
+        return WholeCheckpoint(
+            checkpoint, documents, spans, values, _notes(thread, checkpoint.id, moment)
+        )
 
     def _records(
         self, checkpoint: Checkpoint, read: Callable[[Any], Any], moment: Moment
     ) -> tuple[list[Span], list[Any]]:
-        """Return what ``read`` returns of each record of a checkpoint, after the ids of their events. Each is read
-        before the next one is parsed: many objects at once would make Python look for garbage.
+        """Return what ``read`` returns of each record of a checkpoint, after the ids of their
+        events. Each is read before the next one is parsed: many objects at once would make Python
+        look for garbage.
         """
         found = checkpoint.ranges
         if not found:
@@ -173,10 +213,14 @@ class Checkpoints:
         if not reading.redactions and not stored.has_redacted:
             there = [each for start, stop in ranges_of for each in stored.between(start, stop)]
             if _are_stored(ranges_of, [span for span, _ in there]):
-                return [(span.start, span.stop) for span, _ in there], [read(parse(text)) for _, text in there]
+                return [(span.start, span.stop) for span, _ in there], [
+                    read(parse(text)) for _, text in there
+                ]
         intervals = [(start, stop - 1) for start, stop in ranges_of]
         shown = _shown(checkpoint.branch, intervals, moment)
-        encoder, spans, values = Encoder(self._format, stored=stored), list[Span](), list[Any]()
+        encoder = Encoder(self._format, stored=stored)
+        spans = list[Span]()
+        values = list[Any]()
         start = None
         for event in shown:
             if event.origin is None or event.origin.format != self._format:
@@ -189,7 +233,9 @@ class Checkpoints:
         return spans, values
 
     def mark(self, thread: str, branch: str) -> list[tuple[int, int]]:
-        """Return what differs once something of a branch, or of the notes, is redacted or begun again."""
+        """Return what differs once something of a branch, or of the notes, is redacted or begun
+        again.
+        """
 
         def read(moment: Moment) -> list[tuple[int, int]]:
             found = []
@@ -214,8 +260,8 @@ class Checkpoints:
             count = min(2 * count, KEPT)
 
     def all_notes(self, thread: str, ids: Sequence[str]) -> dict[str, list[Any]]:
-        """Return the data of the notes on these checkpoints, in the order in which they came. Cost: all since the first
-        of them.
+        """Return the data of the notes on these checkpoints, in the order in which they came. Cost:
+        all since the first of them.
         """
 
         def read(moment: Moment) -> dict[str, list[Any]]:
@@ -223,39 +269,56 @@ class Checkpoints:
             with suppress(ConversationErased, ConversationNotFound):
                 reading = moment.conversation(companion(thread, _NOTES))
                 firsts = [reading.recall(numbered(each, 0)) for each in ids]
-                start = min((first.first_id for first in firsts if first is not None), default=reading.version)
+                start = min(
+                    (first.first_id for first in firsts if first is not None),
+                    default=reading.version,
+                )
                 for note in reading.events(start):
-                    if isinstance(note, Annotation) and note.data is not None and note.data["checkpoint"] in found:
+                    if (
+                        isinstance(note, Annotation)
+                        and note.data is not None
+                        and note.data["checkpoint"] in found
+                    ):
                         found[note.data["checkpoint"]].append(note.data)
             return found
 
         return query_all(self.histories.store.database, read)
 
     def notes(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
+        """Return the data of the notes on a checkpoint, in the order in which they came. Cost:
+        these.
+        """
         return query_all(self.histories.store.database, partial(_notes, thread, checkpoint_id))
 
-    # -- the newest one in memory --------------------------------------------------------------------------------------
+    # -- the newest one in memory
+    # --------------------------------------------------------------------------------------
 
     def newest_records(self, thread: str, branch: str, version: int) -> list[tuple[Span, bytes]]:
-        """Return the event ids and the key of each record of the newest checkpoint that a branch has at a version; none
-        if the checkpoint is in another branch. Cost: none, if it is in memory.
+        """Return the event ids and the key of each record of the newest checkpoint that a branch
+        has at a version; none if the checkpoint is in another branch. Cost: none, if it is in
+        memory.
         """
         newest = self.find(thread)
         if newest is None or newest.branch != branch:
             return []
         records = self._loaded(newest, self._newest.get(thread)).records
-        return [(span, key) for span, key in zip(records.spans, records.keys, strict=True) if span[1] <= version]
+        return [
+            (span, key)
+            for span, key in zip(records.spans, records.keys, strict=True)
+            if span[1] <= version
+        ]
 
     def remember(self, thread: str, whole: WholeCheckpoint) -> None:
         """Keep the newest checkpoint in memory, for the next call, if it is not there yet."""
-        newest, found = self._newest.get(thread), whole.checkpoint
+        newest = self._newest.get(thread)
+        found = whole.checkpoint
         if newest is None or newest.checkpoint != found:
             listed = self._listed(whole.values)
             records = RecordList(whole.spans, listed.keys, listed.ids, found.ranges or ())
             self._newest[thread] = _Newest(found, None, records)
 
-    # -- writing ------------------------------------------------------------------------------------------------------
+    # -- writing
+    # ----------------------------------------------------------------------------------------------
 
     def put(
         self,
@@ -266,29 +329,48 @@ class Checkpoints:
         channels: Callable[[Checkpoint], tuple[Mapping[str, Any], Mapping[str, Any]]],
         listed: Callable[[Checkpoint, RecordList], Listed | None],
     ) -> None:
-        """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed documents, and its
-        records. ``channels``, given the checkpoint before, returns more of ``body`` and the changed documents;
-        ``listed``, given also the records before, those of the new one, or None if it has no list of records.
+        """Put a checkpoint after its parent, in one transaction: its document ``body``, its changed
+        documents, and its records. ``channels``, given the checkpoint before, returns more of
+        ``body`` and the changed documents; ``listed``, given also the records before, those of the
+        new one, or None if it has no list of records.
 
         Durability: on disk when it returns.
         """
-        number, newest = 0, self._newest.pop(thread, None)
+        number = 0
+        newest = self._newest.pop(thread, None)
         known = newest
         while True:
             try:
-                if newest is None or newest.history is None or not newest.checkpoint.precedes(parent, checkpoint_id):
-                    newest = self._loaded(self.branches.to_continue(thread, checkpoint_id, parent), known)
-                before, history = newest.checkpoint, newest.history
+                if (
+                    newest is None
+                    or newest.history is None
+                    or not newest.checkpoint.precedes(parent, checkpoint_id)
+                ):
+                    newest = self._loaded(
+                        self.branches.to_continue(thread, checkpoint_id, parent), known
+                    )
+                before = newest.checkpoint
+                history = newest.history
                 assert history is not None
                 new = listed(before, newest.records)
                 events, records, recorder = self._changes(newest, history, new or _NONE)
                 more, documents = channels(before)
                 value = copied({**body, **more})
-                value |= {"id": checkpoint_id, "parent": parent, "records": None if new is None else records.ranges}
+                value |= {
+                    "id": checkpoint_id,
+                    "parent": parent,
+                    "records": None if new is None else records.ranges,
+                }
                 value["before"] = before.before if before.id == checkpoint_id else before.version
-                removed = before.version if events and isinstance(events[0], CondensationAction) else before.removed
+                if events and isinstance(events[0], CondensationAction):
+                    removed = before.version
+                else:
+                    removed = before.removed
                 value |= {} if removed < 0 else {"removed": removed}
-                append = history.append if recorder is None else partial(history._append_recorded, recorder=recorder)
+                if recorder is None:
+                    append = history.append
+                else:
+                    append = partial(history._append_recorded, recorder=recorder)
                 recorded = append(
                     events,
                     expected_version=before.version,
@@ -300,26 +382,35 @@ class Checkpoints:
             except VersionConflict:
                 pass  # other writers appended: find the newest checkpoint again
             except (ConversationErased, ConversationNotFound):
-                number, known = 0, None  # the thread was deleted: what is put begins it again
+                # the thread was deleted: what is put begins it again
+                number = 0
+                known = None
             else:
-                version = recorded[-1].id + 1 if recorded else before.version  # a repeated note adds nothing
+                # a repeated note adds nothing
+                version = recorded[-1].id + 1 if recorded else before.version
                 checkpoint = Checkpoint(before.branch, version, value)
                 is_alone = recorder is not None or (not events and newest.alone == before.version)
-                self._newest[thread] = _Newest(checkpoint, history, records, version if is_alone else 0)
+                self._newest[thread] = _Newest(
+                    checkpoint, history, records, version if is_alone else 0
+                )
                 return
             newest = None
 
     def note(self, thread: str, checkpoint_id: str, name: str, data: Mapping[str, Any]) -> None:
         """Add a note on a checkpoint. Durability: on disk when it returns."""
         conversation = companion(thread, _NOTES)
-        history, known = self._noted.pop((thread, checkpoint_id), (self.histories[conversation], []))
+        history, known = self._noted.pop(
+            (thread, checkpoint_id), (self.histories[conversation], [])
+        )
         number = len(known)
         if not number:
             self.branches.begin_new(conversation)
         while True:
             try:
                 key = numbered(checkpoint_id, number)
-                note = Annotation(name=name, data={**data, "checkpoint": checkpoint_id, "number": number})
+                note = Annotation(
+                    name=name, data={**data, "checkpoint": checkpoint_id, "number": number}
+                )
                 history.append(note, idempotency_key=key)
                 if len(known) == number:
                     self._noted[thread, checkpoint_id] = history, [*known, data]
@@ -327,17 +418,23 @@ class Checkpoints:
             except IdempotencyConflict:
                 number += 1  # another writer took the number
             except ConversationErased:
-                history, known, number = self.histories[conversation], [], 0
+                history = self.histories[conversation]
+                known = []
+                number = 0
                 self.branches.begin(conversation)
 
     def notes_here(self, thread: str, checkpoint_id: str) -> list[Any]:
-        """Return what ``notes`` does. Cost: none of those that this process wrote, where there are no others."""
+        """Return what ``notes`` does. Cost: none of those that this process wrote, where there are
+        no others.
+        """
         history, known = self._noted.get((thread, checkpoint_id), (None, []))
 
         def others(moment: Moment) -> list[bool]:
             reading = moment.conversation(companion(thread, _NOTES))
             is_meant = history is not None and reading.key == history._generation.key
-            return [True] if not is_meant or reading.recall(numbered(checkpoint_id, len(known))) is not None else []
+            if not is_meant or reading.recall(numbered(checkpoint_id, len(known))) is not None:
+                return [True]
+            return []
 
         with suppress(ConversationErased, ConversationNotFound):
             if known and not query_all(self.histories.store.database, others):
@@ -345,8 +442,8 @@ class Checkpoints:
         return self.notes(thread, checkpoint_id)
 
     def hide(self, thread: str, ids: Iterable[str] = (), *, below: str = "") -> None:
-        """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on. The log
-        keeps them. Each branch says so: it may be the only one that is left.
+        """Hide these checkpoints, and all checkpoints with smaller ids than ``below``, from now on.
+        The log keeps them. Each branch says so: it may be the only one that is left.
         """
         for branch in self.branches.of(thread):
             self._hide(self.histories[branch.tip.branch], {*ids}, below)
@@ -360,15 +457,17 @@ class Checkpoints:
                 history.append((), documents={HIDDEN: hidden}, expected_version=version)
                 return
 
-    # -- steps --------------------------------------------------------------------------------------------------------
+    # -- steps
+    # ----------------------------------------------------------------------------------------------
 
     def _changes(
         self, newest: _Newest, history: History, new: Listed
     ) -> tuple[list[Event], RecordList, HistoryRecorder | None]:
-        """Return the events that turn the records of a checkpoint into new ones, the new records, and what decoded
-        those that were not there. Raises ``VersionConflict``.
+        """Return the events that turn the records of a checkpoint into new ones, the new records,
+        and what decoded those that were not there. Raises ``VersionConflict``.
         """
-        before, taken = newest.checkpoint, list[HistoryRecorder]()
+        before = newest.checkpoint
+        taken = list[HistoryRecorder]()
 
         def recorder() -> HistoryRecorder:
             taken.append(history._recorder(self._format, before.version))
@@ -376,41 +475,71 @@ class Checkpoints:
 
         def joins(start: int, stop: int) -> bool:
             asked = partial(_shown, before.branch, [(start, stop - 1)])
-            return max(start, newest.alone) >= stop or not query_all(self.histories.store.database, asked)
+            return max(start, newest.alone) >= stop or not query_all(
+                self.histories.store.database, asked
+            )
 
         keys = self._standing(newest, new)
         events, spans = changes(
-            newest.records, keys, recorder, new.record, before.removed, lambda: stood_for(history.at(before.version))
+            newest.records,
+            keys,
+            recorder,
+            new.record,
+            before.removed,
+            lambda: stood_for(history.at(before.version)),
         )
         taken_by = taken[0] if taken else None
-        return events, RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins)), taken_by
+        return (
+            events,
+            RecordList(spans, keys, new.ids, ranges(newest.records, spans, joins)),
+            taken_by,
+        )
 
     def _standing(self, newest: _Newest, new: Listed) -> Sequence[bytes]:
-        """Return the keys of new records: of one from before its redaction, that of what stays of it, by its id."""
-        old, instead = newest.records, dict[Any, bytes]()
+        """Return the keys of new records: of one from before its redaction, that of what stays of
+        it, by its id.
+        """
+        old = newest.records
+        instead = dict[Any, bytes]()
         gone = without(old.spans, staying(old.keys, new.keys))
-        asked = partial(_shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone])
-        events = {event.id: event for event in query_all(self.histories.store.database, asked)} if gone else {}
+        asked = partial(
+            _shown, newest.checkpoint.branch, [(start, stop - 1) for start, stop in gone]
+        )
+        if gone:
+            events = {event.id: event for event in query_all(self.histories.store.database, asked)}
+        else:
+            events = {}
         for start, stop in gone:
             there = [events[n] for n in range(start, stop) if n in events]
-            known = None if not there or there[0].origin is None else there[0].origin.id
+            if not there or there[0].origin is None:
+                known = None
+            else:
+                known = there[0].origin.id
             if known is not None and any(event.redacted is not None for event in there):
                 instead[known] = old.keys[old.spans.index((start, stop))]
         known_ids = zip(new.ids, new.keys, strict=True)
-        return [instead.get(source_id, key) for source_id, key in known_ids] if instead else new.keys
+        if instead:
+            return [instead.get(source_id, key) for source_id, key in known_ids]
+        return new.keys
 
     def _loaded(self, checkpoint: Checkpoint, known: _Newest | None) -> _Newest:
         """Return a checkpoint with its records: the known ones, or those in the log."""
         history = self.histories[checkpoint.branch]
         if known is not None and known.checkpoint.value == checkpoint.value:
             return _Newest(checkpoint, history, known.records)
-        spans, values = query_all(self.histories.store.database, partial(self._records, checkpoint, self._value))
+        spans, values = query_all(
+            self.histories.store.database, partial(self._records, checkpoint, self._value)
+        )
         listed = self._listed(values)
-        return _Newest(checkpoint, history, RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ()))
+        return _Newest(
+            checkpoint, history, RecordList(spans, listed.keys, listed.ids, checkpoint.ranges or ())
+        )
 
     def record(self, checkpoint: Checkpoint, place: int) -> Any:
         """Return one of the records of a checkpoint. Cost: all of them."""
-        return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[1][place]
+        return query_all(self.histories.store.database, partial(self._records, checkpoint, _same))[
+            1
+        ][place]
 
 
 def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
@@ -420,8 +549,11 @@ def _shown(branch: str, intervals: list[Span], moment: Moment) -> list[Event]:
 
 
 def _are_stored(ranges_of: Iterable[Span], spans: Sequence[RecordSpan]) -> bool:
-    """Return whether each range begins and ends with one of these records: then all of its records are stored."""
-    starts, stops = {span.start for span in spans}, {span.stop for span in spans}
+    """Return whether each range begins and ends with one of these records: then all of its records
+    are stored.
+    """
+    starts = {span.start for span in spans}
+    stops = {span.stop for span in spans}
     return all(start in starts and stop in stops for start, stop in ranges_of)
 
 
@@ -430,7 +562,9 @@ def _same(record: Any) -> Any:
 
 
 def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
-    """Return the data of the notes on a checkpoint, in the order in which they came. Cost: these."""
+    """Return the data of the notes on a checkpoint, in the order in which they came. Cost:
+    these.
+    """
     conversation = companion(thread, _NOTES)
     with suppress(ConversationErased, ConversationNotFound):
         reading = moment.conversation(conversation)
@@ -447,5 +581,6 @@ def _notes(thread: str, checkpoint_id: str, moment: Moment) -> list[Any]:
 def _is_hidden(branches: Iterable[ThreadBranch]) -> Callable[[str], bool]:
     """Return what tells whether a checkpoint is hidden."""
     hidden = [branch.hidden for branch in branches if branch.hidden is not None]
-    ids, below = {each for one in hidden for each in one["ids"]}, max((one["below"] for one in hidden), default="")
+    ids = {each for one in hidden for each in one["ids"]}
+    below = max((one["below"] for one in hidden), default="")
     return lambda checkpoint_id: checkpoint_id in ids or checkpoint_id < below

@@ -1,7 +1,7 @@
 """Keep a list of records, which changes from checkpoint to checkpoint, as events of a conversation.
 
-New records are appended, and what removed records are, ``change_of_prompt`` decides, so that the View follows the list.
-Ranges of ids say which events are in the list.
+New records are appended, and what removed records are, ``change_of_prompt`` decides, so that the
+View follows the list. Ranges of ids say which events are in the list.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ Span = tuple[int, int]
 
 _REASON = "the runtime took these messages out of its state"
 
-WRITES, SNAPSHOT = "writes", "snapshot"
+WRITES = "writes"
+SNAPSHOT = "snapshot"
 """What a checkpoint has of a list that is stored as differences: nothing, or the whole value."""
 
 
 class Listed(NamedTuple):
-    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns one that is new."""
+    """The records of a new checkpoint: their keys and source ids. ``record(n)`` returns one that is
+    new.
+    """
 
     keys: Sequence[bytes]
     ids: Sequence[Any]
@@ -33,7 +36,9 @@ class Listed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RecordList:
-    """The ids of the events of each record, its key, which identifies it, and the id that its source gave it."""
+    """The ids of the events of each record, its key, which identifies it, and the id that its
+    source gave it.
+    """
 
     spans: Sequence[Span] = ()
     keys: Sequence[bytes] = ()
@@ -49,22 +54,30 @@ def changes(
     removed: int,
     summaries: Callable[[], Mapping[int, Sequence[Span]]],
 ) -> tuple[list[Event], list[Span]]:
-    """Return the events that turn a list into another one, and the ids of the events of its records.
+    """Return the events that turn a list into another one, and the ids of the events of its
+    records.
 
-    ``recorder()`` and ``record(n)`` are called if there are new records; the recorder is at the version of the next
-    event. ``removed`` is the id of the last event that forgot records before the end, or -1. ``summaries()`` are those
-    that are shown: one that stands for no record that stays is forgotten too.
+    ``recorder()`` and ``record(n)`` are called if there are new records; the recorder is at the
+    version of the next event. ``removed`` is the id of the last event that forgot records before
+    the end, or -1. ``summaries()`` are those that are shown: one that stands for no record that
+    stays is forgotten too.
     """
     places = staying(old.keys, new)
     spans = [old.spans[place] for place in places]
     events: list[Event] = []
     if len(places) < len(old.spans):
         stood = summaries()
-        of_gone = [each for each, of in stood.items() if not any(a <= s[0] <= b for a, b in of for s in spans)]
+        of_gone = [
+            each
+            for each, of in stood.items()
+            if not any(a <= s[0] <= b for a, b in of for s in spans)
+        ]
         before = [*of_gone, *(event_id for span in old.spans for event_id in range(*span))]
         after = [event_id for span in spans for event_id in range(*span)]
         condensed_at = max(removed, *map(summary_of, stood), -1)
-        change = change_of_prompt(before, after, condensed_at=condensed_at, metadata={"reason": _REASON})
+        change = change_of_prompt(
+            before, after, condensed_at=condensed_at, metadata={"reason": _REASON}
+        )
         events += [] if change is None else [change]
     if len(places) < len(new):
         decoder = recorder()
@@ -77,10 +90,13 @@ def changes(
 
 
 def ranges(old: RecordList, spans: Sequence[Span], joins: Callable[[int, int], bool]) -> list[int]:
-    """Return ranges of ids whose records are exactly those of these spans: start, stop, start, stop, … ``joins(start,
-    stop)`` tells whether no other records lie between the end of the old list and the new ones.
+    """Return ranges of ids whose records are exactly those of these spans: start, stop, start,
+    stop, … ``joins(start, stop)`` tells whether no other records lie between the end of the old
+    list and the new ones.
     """
-    known, after, starts = {*old.spans}, dict(pairwise(old.spans)), {*old.ranges[::2]}
+    known = {*old.spans}
+    after = dict(pairwise(old.spans))
+    starts = {*old.ranges[::2]}
     made: list[int] = []
     before: Span | None = None
     for span in spans:

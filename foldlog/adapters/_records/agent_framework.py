@@ -1,10 +1,12 @@
 """Messages of Microsoft's Agent Framework, as ``message.to_dict()`` writes them, made of contents.
 
-    {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi", …}], "additional_properties": {}}
+    {"type": "message", "role": "user", "contents": [{"type": "text", "text": "hi", …}],
+    "additional_properties": {}}
 
 The contents, and the events that they become:
 
-    text                 Message, from the user or the agent; a SystemMessage where the role is system or developer
+    text                 Message, from the user or the agent; a SystemMessage where the role is
+                         system or developer
     function_call        Action; the calls of a message share their ``response_id``
     function_result      Observation
     data, uri            Message with the image, or with another file whose bytes are there
@@ -20,15 +22,33 @@ from typing import Any
 
 from foldlog._formats.event_fields import call_id_of, data_in, file_at, parts_as, role_of
 from foldlog._formats.messages import SPEAKERS, filled
-from foldlog._formats.record import dicts_in, has, joined_text, member, text_or_empty, text_or_none, within
-from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, kept, named, text_of, thought
+from foldlog._formats.record import (
+    dicts_in,
+    has,
+    joined_text,
+    member,
+    text_or_empty,
+    text_or_none,
+    within,
+)
+from foldlog.adapters._records.parts import (
+    Made,
+    PartsFormat,
+    answered,
+    called,
+    kept,
+    named,
+    text_of,
+    thought,
+)
 from foldlog.eventstore import Action, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _KINDS = ("message", "chat_message")
 
 
-_is_message, _is_content = has(contents=list), has(type=str)
+_is_message = has(contents=list)
+_is_content = has(type=str)
 
 
 def _role(record: dict[str, Any]) -> str | None:
@@ -44,25 +64,37 @@ def _accepts(record: Any) -> bool:
 
 def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     content = content or {"type": "message"}
-    name, text = content["type"], content.get("text")
+    name = content["type"]
+    text = content.get("text")
     if name == "text" and type(text) is str:
-        return SystemMessage if _role(record) in ("system", "developer") else Message, {"content": text}
+        return SystemMessage if _role(record) in ("system", "developer") else Message, {
+            "content": text
+        }
     if name == "function_call" and type(content.get("name")) is str:
         return called(content["name"], content.get("arguments"), content.get("call_id"))
     if name == "function_result" and type(content.get("call_id")) is str:
-        failed, items = content.get("exception") is not None, dicts_in(content.get("items"))
-        told = [_file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items]
+        failed = content.get("exception") is not None
+        items = dicts_in(content.get("items"))
+        told = [
+            _file(item) or {"type": "text", "text": text_of(item.get("text"))} for item in items
+        ]
         return answered(content["call_id"], content.get("result"), is_error=failed, parts=told)
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     signature = text_or_empty(content.get("protected_data"))
-    signed = None if signature.startswith(("{", "[")) else signature or None  # OpenAI's is a value as JSON
-    return thought(text, signed) if name == "text_reasoning" else kept(name, content)
+    # OpenAI's is a value as JSON
+    signed = None if signature.startswith(("{", "[")) else signature or None
+    if name == "text_reasoning":
+        return thought(text, signed)
+    return kept(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
-    url, kind = text_or_empty(content.get("uri")), text_or_empty(content.get("media_type"))
-    return file_at(url, kind) if data_in(url)[1] or (url and kind.startswith("image/")) else None
+    url = text_or_empty(content.get("uri"))
+    kind = text_or_empty(content.get("media_type"))
+    if data_in(url)[1] or (url and kind.startswith("image/")):
+        return file_at(url, kind)
+    return None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
@@ -80,7 +112,10 @@ def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
         call = {"call_id": call_id_of(event), "name": event.tool, "arguments": arguments_of(event)}
         return [{"type": "function_call", **call}]
-    content = joined_text(event.content) if isinstance(event, SystemMessage) else event.content
+    if isinstance(event, SystemMessage):
+        content = joined_text(event.content)
+    else:
+        content = event.content
     told = parts_as(content, lambda text: {"type": "text", "text": text}, _written_file)
     if not isinstance(event, Observation):
         return told
@@ -92,7 +127,11 @@ def _contents(event: Any) -> list[dict[str, Any]]:
 
 def _written_file(url: str, _name: str) -> dict[str, Any]:
     media_type = data_in(url)[0]
-    return {"type": "data" if media_type else "uri", "uri": url, "media_type": media_type or "image/*"}
+    return {
+        "type": "data" if media_type else "uri",
+        "uri": url,
+        "media_type": media_type or "image/*",
+    }
 
 
 FORMAT = PartsFormat(

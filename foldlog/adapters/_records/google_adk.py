@@ -1,6 +1,8 @@
-"""Events of Google's Agent Development Kit, as ``event.model_dump_json(exclude_none=True)`` writes them.
+"""Events of Google's Agent Development Kit, as ``event.model_dump_json(exclude_none=True)`` writes
+them.
 
-    {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user", "actions": {…}, …}
+    {"content": {"parts": [{"text": "hi"}], "role": "user"}, "invocation_id": …, "author": "user",
+    "actions": {…}, …}
 
 The parts of an event's content, and the events of foldlog that they become:
 
@@ -9,14 +11,18 @@ The parts of an event's content, and the events of foldlog that they become:
     function_response     Observation
     inline_data           Message with the image, or another file; so is file_data at a web address
     a thought             Annotation that stays with the next part of its event
-    every other part      Annotation; so is an event without parts, such as a change of state, which is not shown
+    every other part      Annotation; so is an event without parts, such as a change of state, which
+                          is not shown
 
-    actions.compaction                    CondensationAction: it forgets what happened between its two times
-    actions.rewind_before_invocation_id   Retraction of that invocation and of all since, after the Annotation
+    actions.compaction                    CondensationAction: it forgets what happened between its
+                                          two times
+    actions.rewind_before_invocation_id   Retraction of that invocation and of all since, after the
+                                          Annotation
 
-The SDK's server writes these names in camel case (``functionCall``), which is read like this.
-A compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
-Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as ``{"$bytes": base64}``.
+The SDK's server writes these names in camel case (``functionCall``), which is read like this. A
+compaction within the times of an earlier one changes nothing, as in the SDK, and is an Annotation.
+Each part is one event of foldlog: see ``parts.py``. An adapter keeps bytes of a tool as
+``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
@@ -40,7 +46,15 @@ from foldlog._formats.event_fields import (
 )
 from foldlog._formats.format import Options
 from foldlog._formats.messages import filled
-from foldlog._formats.record import dicts_in, joined_text, member, text_or_empty, time_at, usage_told, within
+from foldlog._formats.record import (
+    dicts_in,
+    joined_text,
+    member,
+    text_or_empty,
+    time_at,
+    usage_told,
+    within,
+)
 from foldlog._formats.record_events import RecordEvents
 from foldlog.adapters._records.parts import (
     Made,
@@ -68,7 +82,13 @@ from foldlog.eventstore import (
 NAME = "google-adk"
 
 _NO_ACTIONS: dict[str, Any] = {
-    key: {} for key in ("state_delta", "artifact_delta", "requested_auth_configs", "requested_tool_confirmations")
+    key: {}
+    for key in (
+        "state_delta",
+        "artifact_delta",
+        "requested_auth_configs",
+        "requested_tool_confirmations",
+    )
 }
 _TIMES = ("start_timestamp", "end_timestamp")
 _USAGE = {
@@ -80,8 +100,13 @@ _USAGE = {
 
 
 def _accepts(record: Any) -> bool:
-    """Return whether ``record`` names its author and its invocation, and has parts if it has content."""
-    named = {"invocation_id": record.get("invocationId"), **record} if type(record) is dict else {}
+    """Return whether ``record`` names its author and its invocation, and has parts if it has
+    content.
+    """
+    if type(record) is dict:
+        named = {"invocation_id": record.get("invocationId"), **record}
+    else:
+        named = {}
     if any(type(named.get(key)) is not str for key in ("author", "invocation_id")):
         return False
     content = named.get("content")
@@ -98,8 +123,14 @@ def _snake_case(record: Any, levels: int = 8) -> Any:
         return [_snake_case(each, levels - 1) for each in record]
     if type(record) is not dict or "invocation_id" in record or not levels:
         return record
-    named = {re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): each for key, each in record.items()}
-    return {key: each if key in ("args", "response") else _snake_case(each, levels - 1) for key, each in named.items()}
+    named = {
+        re.sub("[A-Z]", lambda letter: f"_{letter[0].lower()}", key): each
+        for key, each in record.items()
+    }
+    return {
+        key: each if key in ("args", "response") else _snake_case(each, levels - 1)
+        for key, each in named.items()
+    }
 
 
 class _Span(NamedTuple):
@@ -110,8 +141,8 @@ class _Span(NamedTuple):
 
 
 class _Decoder(PartsDecoder):
-    """Reads events, and what compactions and rewinds do to the events before them. Of what is shown it knows when it
-    happened.
+    """Reads events, and what compactions and rewinds do to the events before them. Of what is shown
+    it knows when it happened.
     """
 
     keeps_shown = True
@@ -127,11 +158,16 @@ class _Decoder(PartsDecoder):
     def known(self, event: Event, read: RecordEvents | None) -> _Span | None:
         if isinstance(event, CondensationAction):
             return _span_in(event.metadata)
-        return None if event.timestamp is None else _Span(event.timestamp, event.timestamp)
+        if event.timestamp is None:
+            return None
+        return _Span(event.timestamp, event.timestamp)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         rewound = within(record, "actions", "rewind_before_invocation_id")
-        version = self._invocations.get(rewound) if type(rewound) is str else None
+        if type(rewound) is str:
+            version = self._invocations.get(rewound)
+        else:
+            version = None
         if not self._condense(read, record):
             super().read(read, record)
         self._invocations.setdefault(record["invocation_id"], self.next_id)
@@ -139,16 +175,25 @@ class _Decoder(PartsDecoder):
             read.add(Retraction, version=version)
 
     def _condense(self, read: RecordEvents, record: dict[str, Any]) -> bool:
-        """Add what a compaction does: as in the SDK, its summary stands where its last event happened."""
+        """Add what a compaction does: as in the SDK, its summary stands where its last event
+        happened.
+        """
         compaction = within(record, "actions", "compaction")
         span = _span_in(compaction)
         content = None if span is None else compaction.get("compacted_content")
         if span is None or type(content) is not dict:
             return False
-        before, later, last = list[int | str](), list[int | str](), datetime.min.replace(tzinfo=UTC)
+        before = list[int | str]()
+        later = list[int | str]()
+        last = datetime.min.replace(tzinfo=UTC)
         for member_id, known in self.shown.all():
             first, last = known or _Span(last, last)
-            if member_id < 0 and first <= span.first and last >= span.last and (first, last) != span:
+            if (
+                member_id < 0
+                and first <= span.first
+                and last >= span.last
+                and (first, last) != span
+            ):
                 return False
             if not (span.first <= first and last <= span.last):
                 (before if last <= span.last else later).append(member_id)
@@ -167,14 +212,20 @@ def _span_in(compaction: Any) -> _Span | None:
 
 def _text_in(content: dict[str, Any]) -> str:
     parts = content.get("parts")
-    texts = (part.get("text") for part in parts or () if type(part) is dict and part.get("thought") is not True)
+    texts = (
+        part.get("text")
+        for part in parts or ()
+        if type(part) is dict and part.get("thought") is not True
+    )
     return "\n".join(text for text in texts if type(text) is str)
 
 
 def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if part is None:
         return Annotation, {"name": "event"}
-    text, call, response = part.get("text"), part.get("function_call"), part.get("function_response")
+    text = part.get("text")
+    call = part.get("function_call")
+    response = part.get("function_response")
     if type(text) is str and part.get("thought") is not True:
         return Message, {"content": text}
     if type(call) is dict and type(call.get("name")) is str:
@@ -187,18 +238,29 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
                 result = text  # Gemini's names for a result itself
         files = map(_file, dicts_in(response.get("parts")))
         parts = [{"type": "text", "text": text_of(result)}, *filter(None, files)]
-        return answered(response.get("id"), result, is_error=failed, tool=response["name"], parts=parts)
+        return answered(
+            response.get("id"), result, is_error=failed, tool=response["name"], parts=parts
+        )
     if (file := _file(part)) is not None:
         return Message, {"content": (file,)}
-    if part.get("thought") is True and not text and (data := _signature(part)) and record["author"] != "user":
+    if (
+        part.get("thought") is True
+        and not text
+        and (data := _signature(part))
+        and record["author"] != "user"
+    ):
         return thought("", data, is_redacted=True)
     if type(text) is str:
-        return thought(text, _signature(part)) if record["author"] != "user" else kept("thought", part)
+        if record["author"] != "user":
+            return thought(text, _signature(part))
+        return kept("thought", part)
     return kept(next(iter(part), "part"), part)
 
 
 def _signature(part: dict[str, Any]) -> str | None:
-    """Return the signature of Anthropic's server, which is a text; None where there is none, or Google's own."""
+    """Return the signature of Anthropic's server, which is a text; None where there is none, or
+    Google's own.
+    """
     with suppress(ValueError):
         data = text_or_empty(part.get("thought_signature")).replace("-", "+").replace("_", "/")
         return a2b_base64(data).decode("ascii") or None
@@ -215,13 +277,18 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
         "node_info": {"path": ""},
         **named("id", event),
     }
-    return record if event.timestamp is None else {**record, "timestamp": event.timestamp.timestamp()}
+    if event.timestamp is None:
+        return record
+    return {**record, "timestamp": event.timestamp.timestamp()}
 
 
 def _parts(event: Any) -> list[dict[str, Any]]:
     match event:
         case Action():
-            given = {} if event.arguments is None else {"args": arguments_of(event)}
+            if event.arguments is None:
+                given = {}
+            else:
+                given = {"args": arguments_of(event)}
             return [{"function_call": {"id": call_id_of(event), **given, "name": event.tool}}]
         case Observation():
             parts = parts_in(event.content)
@@ -260,8 +327,14 @@ FORMAT = PartsFormat(
     read=_read,
     part=_parts,
     thought=lambda text, signed: filled(
-        {"text": text, "thought": True, "thought_signature": urlsafe_b64encode(signed.encode()).decode()}
+        {
+            "text": text,
+            "thought": True,
+            "thought_signature": urlsafe_b64encode(signed.encode()).decode(),
+        }
     ),
     written=_written,
-    usage=lambda record: usage_told(record.get("usage_metadata"), _USAGE, model=record.get("model_version")),
+    usage=lambda record: usage_told(
+        record.get("usage_metadata"), _USAGE, model=record.get("model_version")
+    ),
 )

@@ -1,16 +1,21 @@
-"""Messages of LangChain: what ``message_to_dict`` makes of one, an object with its ``type`` and its ``data``.
+"""Messages of LangChain: what ``message_to_dict`` makes of one, an object with its ``type`` and its
+``data``.
 
-    human, ai, chat, function, and their chunks    Message, from the user, the agent or the environment
+    human, ai, chat, function, and their chunks    Message, from the user, the agent or the
+                                                   environment
     system, and chat with that role                SystemMessage
-    ai with tool calls                             an Action for each call, of one response; the text is the thought
+    ai with tool calls                             an Action for each call, of one response; the
+                                                   text is the thought
     tool                                           Observation
     every other type, such as remove               Annotation, which no View shows
 
-LangChain takes any role in a chat message. One that is not known here (``critic``) is neither the user nor the agent:
-its words are the environment's, which an export to another format calls the user.
+LangChain takes any role in a chat message. One that is not known here (``critic``) is neither the
+user nor the agent: its words are the environment's, which an export to another format calls the
+user.
 
-Each message is read and written by itself, so any part of a history can be written. Beside ``data`` a message may have
-other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values that JSON cannot hold.
+Each message is read and written by itself, so any part of a history can be written. Beside ``data``
+a message may have other keys, which are kept: ``foldlog.adapters.langgraph`` writes one for values
+that JSON cannot hold.
 """
 
 from __future__ import annotations
@@ -41,7 +46,14 @@ from foldlog.eventstore import Action, Annotation, Content, Message, Observation
 NAME = "langchain"
 
 _CHUNK = "MessageChunk"
-_KINDS = {"AI": "ai", "Human": "human", "System": "system", "Tool": "tool", "Chat": "chat", "Function": "function"}
+_KINDS = {
+    "AI": "ai",
+    "Human": "human",
+    "System": "system",
+    "Tool": "tool",
+    "Chat": "chat",
+    "Function": "function",
+}
 _SPOKEN = ("human", "ai", "chat", "function")
 _ROLES = {"human": "user", "ai": "assistant"}
 _TYPES = {"system": "system", "user": "human", "assistant": "ai", "tool": "tool"}
@@ -51,14 +63,19 @@ _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call")
 
 def _kind(named: str) -> str:
     """Return the type of a message; that of the whole message for a chunk."""
-    return _KINDS.get(named.removesuffix(_CHUNK), named) if named.endswith(_CHUNK) else named
+    if named.endswith(_CHUNK):
+        return _KINDS.get(named.removesuffix(_CHUNK), named)
+    return named
 
 
-_accepts, _names_tool = has(type=str, data=dict), has(name=str, args=dict)
+_accepts = has(type=str, data=dict)
+_names_tool = has(name=str, args=dict)
 
 
 def _matches(record: Any) -> bool:
-    """Return whether ``record`` is a message that nothing else has: of a known type, with content."""
+    """Return whether ``record`` is a message that nothing else has: of a known type, with
+    content.
+    """
     if not _accepts(record):
         return False
     data = record["data"]
@@ -72,23 +89,32 @@ class _Decoder(FollowingDecoder):
     keeps_shown = False
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        kind, data = _kind(record["type"]), record["data"]
+        kind = _kind(record["type"])
+        data = record["data"]
         model = dict_or_empty(data.get("response_metadata")).get("model_name")
         read.meta = usage_told(data.get("usage_metadata"), model=model)
         if kind not in (*_SPOKEN, "system", "tool"):
             read.add(Annotation, name=record["type"], data=data)
             return
         calls = data.get("tool_calls") if kind == "ai" else None
-        calls = calls if type(calls) is list and all(map(_is_call, calls)) else []
-        content, invalid = data.get("content"), dicts_in(data.get("invalid_tool_calls"))
+        if type(calls) is list and all(map(_is_call, calls)):
+            calls = calls
+        else:
+            calls = []
+        content = data.get("content")
+        invalid = dicts_in(data.get("invalid_tool_calls"))
         if invalid:  # no tool answers them
             blocks = content if type(content) is list else [content]
             content = [*blocks, *(call for call in invalid if call not in blocks)]
         content, thinking = _said(content, _CALLS if calls else (), thinks=kind == "ai")
         if calls:
-            read.response = (text_or_empty(data.get("id")) or f"response-{self.next_id}") if len(calls) > 1 else None
+            if len(calls) > 1:
+                read.response = text_or_empty(data.get("id")) or f"response-{self.next_id}"
+            else:
+                read.response = None
             for call in calls:
-                read.thinking, thinking = list(thinking), ()
+                read.thinking = list(thinking)
+                thinking = ()
                 read.call(call["name"], call["args"], call["id"], content)
                 content = ""
         elif kind == "tool":
@@ -99,7 +125,9 @@ class _Decoder(FollowingDecoder):
         else:
             role = data.get("role") if kind == "chat" else kind
             if type(role) is not str:
-                raise NotAnEvent(f"expected a message with a text under 'role', found {described(role)}")
+                raise NotAnEvent(
+                    f"expected a message with a text under 'role', found {described(role)}"
+                )
             role = _ROLES.get(role, role)
             event = spoken(role if role in ROLES else "environment", content)
             read.take(replace(event, thinking=thinking) if isinstance(event, Message) else event)
@@ -109,7 +137,9 @@ def _is_call(call: Any) -> bool:
     return _names_tool(call) and "id" in call and (call["id"] is None or type(call["id"]) is str)
 
 
-def _said(content: Any, told: Collection[str], *, thinks: bool) -> tuple[Content, tuple[dict[str, Any], ...]]:
+def _said(
+    content: Any, told: Collection[str], *, thinks: bool
+) -> tuple[Content, tuple[dict[str, Any], ...]]:
     """Return a message's content without blocks of these types, and its thinking blocks."""
     if type(content) is not list:
         return text_or_empty(content), ()
@@ -120,7 +150,9 @@ def _said(content: Any, told: Collection[str], *, thinks: bool) -> tuple[Content
             case {"type": str(kind)} if kind in told:
                 pass
             case {"type": "reasoning", "reasoning": str(text)} if thinks:
-                thinking.append(thinking_of(text, dict_or_empty(block.get("extras")).get("signature")))
+                thinking.append(
+                    thinking_of(text, dict_or_empty(block.get("extras")).get("signature"))
+                )
             case {"type": "thinking" | "redacted_thinking" | "reasoning"} if thinks:
                 thinking.append(block)
             case {"type": "image_url", "image_url": {"url": str()} as image}:
@@ -133,14 +165,20 @@ def _said(content: Any, told: Collection[str], *, thinks: bool) -> tuple[Content
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         """Return events as an application would write them; a summary is a user's message."""
-        event, calls = events[0], [call for call in events if isinstance(call, Action)]
+        event = events[0]
+        calls = [call for call in events if isinstance(call, Action)]
         content = said_before(calls) if calls else event.content
-        thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
+        if isinstance(event, Message):
+            thinking = event.thinking
+        else:
+            thinking = thinking_before(calls)
         kind = _TYPES[role_of(event)]
         if isinstance(event, Message) and event.source == "environment":
             kind = "chat"
         data: dict[str, Any] = {
-            "content": [*thinking, *parts_in(content)] if thinking or not isinstance(content, str) else content,
+            "content": [*thinking, *parts_in(content)]
+            if thinking or not isinstance(content, str)
+            else content,
             "additional_kwargs": {},
             "response_metadata": {},
             "type": kind,
@@ -151,7 +189,9 @@ class _Encoder(RepliesEncoder):
             data |= {"tool_calls": [], "invalid_tool_calls": [], "usage_metadata": None}
         if calls:
             named = ((call, {"name": call.tool, "args": arguments_of(call)}) for call in calls)
-            data["tool_calls"] = [{**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named]
+            data["tool_calls"] = [
+                {**told, "id": call_id_of(call), "type": "tool_call"} for call, told in named
+            ]
         elif isinstance(event, Observation):
             status = "error" if event.is_error else "success"
             data |= {"tool_call_id": call_id_of(event), "artifact": None, "status": status}

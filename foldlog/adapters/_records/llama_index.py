@@ -1,14 +1,16 @@
-"""Messages of LlamaIndex: a ``ChatMessage`` as its JSON, an object with its ``role`` and its ``blocks``.
+"""Messages of LlamaIndex: a ``ChatMessage`` as its JSON, an object with its ``role`` and its
+``blocks``.
 
     {"role": "user", "additional_kwargs": {}, "blocks": [{"block_type": "text", "text": "hi"}]}
 
     user                           Message of the user
-    assistant, chatbot, model      an Action for each call, of one response, else a Message of the agent
+    assistant, chatbot, model      an Action for each call, of one response, else a Message of the
+                                   agent
     tool, function                 Observation; the id of its call is in ``additional_kwargs``
     system, developer              SystemMessage
 
-Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs``, as OpenAI has them. Each message is read and
-written by itself. No SDK is imported here.
+Calls are blocks ``tool_call``, or ``tool_calls`` in ``additional_kwargs``, as OpenAI has them. Each
+message is read and written by itself. No SDK is imported here.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from foldlog.eventstore import Action, Message, Observation, SystemMessage
 
 NAME = "llama-index"
 
-_ASSISTANT, _TOOL, _SYSTEM = ("assistant", "chatbot", "model"), ("tool", "function"), ("system", "developer")
+_ASSISTANT = ("assistant", "chatbot", "model")
+_TOOL = ("tool", "function")
+_SYSTEM = ("system", "developer")
 _ROLES = frozenset(("user", *_ASSISTANT, *_TOOL, *_SYSTEM))
 _has_blocks = has(role=str, blocks=list)
 
@@ -41,7 +45,8 @@ class _Decoder(FollowingDecoder):
     repeat = "events"  # a message has no id, and somebody may say the same again
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        role, blocks = record["role"], dicts_in(record["blocks"])
+        role = record["role"]
+        blocks = dicts_in(record["blocks"])
         told = dict_or_empty(record.get("additional_kwargs"))
         parts = [part for block in blocks if (part := _part_of(block)) is not None]
         if role in _TOOL:
@@ -52,12 +57,16 @@ class _Decoder(FollowingDecoder):
             read.add(Message, content=said(parts), source="user")
         else:
             read.parts = parts
-            read.thinking = [_thought(block) for block in blocks if block.get("block_type") == "thinking"]
+            read.thinking = [
+                _thought(block) for block in blocks if block.get("block_type") == "thinking"
+            ]
             calls = [_call_in(block) for block in blocks if block.get("block_type") == "tool_call"]
             for call in calls or map(_call_of_openai, dicts_in(told.get("tool_calls"))):
                 read.call(*call)
             if read.parts or not read.events:
-                read.add(Message, content=said(read.parts), source="agent", thinking=tuple(read.thinking))
+                read.add(
+                    Message, content=said(read.parts), source="agent", thinking=tuple(read.thinking)
+                )
 
 
 def _call_in(block: dict[str, Any]) -> tuple[Any, Any, Any]:
@@ -94,8 +103,12 @@ def _part_of(block: dict[str, Any]) -> dict[str, Any] | None:
 class _Encoder(RepliesEncoder):
     def written(self, events: Sequence[Any]) -> list[dict[str, Any]]:
         """Return events as an application would write them; a summary is a user's message."""
-        event, calls = events[0], [call for call in events if isinstance(call, Action)]
-        thinking = event.thinking if isinstance(event, Message) else thinking_before(calls)
+        event = events[0]
+        calls = [call for call in events if isinstance(call, Action)]
+        if isinstance(event, Message):
+            thinking = event.thinking
+        else:
+            thinking = thinking_before(calls)
         blocks = [_thinking_block(*thought_in(each)) for each in thinking]
         blocks += parts_as(said_before(calls) if calls else event.content, _text_block, _file_block)
         for call in calls:
@@ -103,7 +116,10 @@ class _Encoder(RepliesEncoder):
             blocks.append({"block_type": "tool_call", **named, "tool_kwargs": arguments_of(call)})
         told: dict[str, Any] = {}
         if isinstance(event, Observation):
-            told = {"tool_call_id": call_id_of(event), **({"name": event.tool} if event.tool else {})}
+            told = {
+                "tool_call_id": call_id_of(event),
+                **({"name": event.tool} if event.tool else {}),
+            }
         return [{"role": role_of(event), "additional_kwargs": told, "blocks": blocks}]
 
 
@@ -117,7 +133,12 @@ def _file_block(url: str, name: str) -> dict[str, Any]:
         return {"block_type": "image", "url": url}
     if kind.startswith("image/"):
         return {"block_type": "image", "image": data, "image_mimetype": kind}
-    return {"block_type": "document", "data": data, "document_mimetype": kind, "title": name or None}
+    return {
+        "block_type": "document",
+        "data": data,
+        "document_mimetype": kind,
+        "title": name or None,
+    }
 
 
 def _thinking_block(text: str, signature: str) -> dict[str, Any]:
@@ -127,7 +148,9 @@ def _thinking_block(text: str, signature: str) -> dict[str, Any]:
 
 FORMAT = Format(
     name=NAME,
-    matches=lambda record: _accepts(record) and all("block_type" in each for each in dicts_in(record["blocks"])),
+    matches=lambda record: (
+        _accepts(record) and all("block_type" in each for each in dicts_in(record["blocks"]))
+    ),
     accepts=_accepts,
     expected="a message with a role of LlamaIndex and its blocks",
     decoder=_Decoder,

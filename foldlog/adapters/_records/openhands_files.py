@@ -1,7 +1,8 @@
 """The events of a conversation as the files of the OpenHands SDK, and the head of its tree.
 
-The SDK's events are a tree, and its model is shown the branch that ends in the head. Here the View is that branch:
-before an event that continues another branch, a retraction returns the View to the version after the event's parent.
+The SDK's events are a tree, and its model is shown the branch that ends in the head. Here the View
+is that branch: before an event that continues another branch, a retraction returns the View to the
+version after the event's parent.
 """
 
 from __future__ import annotations
@@ -39,7 +40,9 @@ T = TypeVar("T")
 _TOGETHER = 500
 """The number of events that are copied in one transaction."""
 _ASIDE = 2
-"""The number of events that a step to another branch is at most: what declines a request, and the retraction."""
+"""The number of events that a step to another branch is at most: what declines a request, and the
+retraction.
+"""
 _AHEAD = 64
 """The number of events that are read together."""
 _ROOT = "__root__"
@@ -64,22 +67,27 @@ class EventFiles:
         """The ids of the events that moved the head, each with its target."""
         self._events: dict[str, int] = {}
         self._read: dict[int, Event] = {}
-        self._stored, self._read_at = history._stored_records(), 0
-        """Events that were read last, and the records, of this version: a redaction is an event too."""
+        self._stored = history._stored_records()
+        self._read_at = 0
+        """Events that were read last, and the records, of this version: a redaction is an event
+        too.
+        """
         self._counted: dict[str, int] | None = None
         """The calls of models in the last state, by their use; None before a state was written."""
 
     def catch_up(self) -> None:
         """Read the events that were appended since. Cost: these events.
 
-        A conversation that was erased before this object found it has none. It is asked only where a program committed
-        since the last call: the SDK reads its files one by one.
+        A conversation that was erased before this object found it has none. It is asked only where
+        a program committed since the last call: the SDK reads its files one by one.
         """
         moment = self._history._store.database.data_version()
         if moment == self._moment:
             return
         try:
-            version, self._redactions = self._history._store.query(self._history.id, _version_and_redactions)
+            version, self._redactions = self._history._store.query(
+                self._history.id, _version_and_redactions
+            )
         except ConversationNotFound:
             version = 0
         except ConversationErased:
@@ -93,7 +101,9 @@ class EventFiles:
             self._read, self._stored, self._read_at = {}, self._history._stored_records(), version
 
     def follow(self, recorded: Iterable[Recorded]) -> None:
-        """Add the events of this object's append, unless events of other writers came before them."""
+        """Add the events of this object's append, unless events of other writers came before
+        them.
+        """
         events = [one.event for one in recorded]
         if events and events[0].id == self.version:
             self._take(events)
@@ -102,7 +112,9 @@ class EventFiles:
         return source_id in self._events
 
     def text(self, source_id: str) -> str | None:
-        """Return the text of an event; None if there is no such event. Cost: the events of its record."""
+        """Return the text of an event; None if there is no such event. Cost: the events of its
+        record.
+        """
         self.catch_up()
         event_id = self._events.get(source_id)
         if event_id is None:
@@ -111,29 +123,43 @@ class EventFiles:
         if text is not None:
             return text.decode()
         first = event_id - place_of(self._event(event_id))
-        stored, begin = self._stored, self._event(first)
-        asides = () if stored.count(begin) else self._history.events(max(first - _ASIDE, 0), first, reverse=True)
+        stored = self._stored
+        begin = self._event(first)
+        asides = (
+            ()
+            if stored.count(begin)
+            else self._history.events(max(first - _ASIDE, 0), first, reverse=True)
+        )
         for before in asides:
             if stored.count(begin) or not is_step_aside(before):
                 break
-            begin, first = before, before.id  # the record begins with a step to another branch
+            # the record begins with a step to another branch
+            begin = before
+            first = before.id
         encoder = Encoder(NAME, stored=stored)
-        for cause in () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1):
+        for cause in (
+            () if begin.cause is None else self._history.events(begin.cause, begin.cause + 1)
+        ):
             encoder.records(cause)  # what stays of a redacted result names its call
         events = (self._event(each) for each in range(first, first + (stored.count(begin) or 1)))
         record = next(record for each in events for record in encoder.records(each))
-        head = None if stored.count(begin) and begin.redacted is None else self._head_at(first)
+        if stored.count(begin) and begin.redacted is None:
+            head = None
+        else:
+            head = self._head_at(first)
         return json_text(record if head is None else {**record, "parent_id": head})
 
     def _event(self, event_id: int) -> Event:
         """Return an event, and have those after it at hand: the SDK reads its files in order."""
         if event_id not in self._read:
-            self._read = {event.id: event for event in self._history.events(event_id, event_id + _AHEAD)}
+            self._read = {
+                event.id: event for event in self._history.events(event_id, event_id + _AHEAD)
+            }
         return self._read[event_id]
 
     def append(self, records: Sequence[dict[str, Any]]) -> None:
-        """Append events, all or none, after all events of other writers. The first one continues the branch that it
-        names; each of the others continues the one before it.
+        """Append events, all or none, after all events of other writers. The first one continues
+        the branch that it names; each of the others continues the one before it.
         """
         parent = records[0].get("parent_id")
 
@@ -153,29 +179,44 @@ class EventFiles:
                 self.append(run)
                 run = []
             run.append(record)
-            head = head if run[1:] and record.get("kind") == _NOT_A_HEAD else record["id"]
+            if run[1:] and record.get("kind") == _NOT_A_HEAD:
+                head = head
+            else:
+                head = record["id"]
         if run:
             self.append(run)
 
     def write_state(self, name: str, state: dict[str, Any]) -> None:
-        """Store the SDK's state and show the branch that it names, in one transaction. If the event that it names is
-        absent, the View stays. Each call of a model that the state has since the state before is a further event, which
-        no View shows.
+        """Store the SDK's state and show the branch that it names, in one transaction. If the event
+        that it names is absent, the View stays. Each call of a model that the state has since the
+        state before is a further event, which no View shows.
         """
-        head, metrics = state.get("leaf_event_id"), metrics_in(state)
+        head = state.get("leaf_event_id")
+        metrics = metrics_in(state)
 
         def written() -> tuple[Recorded, ...]:
             moves: tuple[Retraction, ...] = ()
             if head is not None and head not in self._events:
                 finding = f"its state goes on from {head!r}, an event that is absent"
-                tell("foldlog.import.finding", of=f"conversation {self._history.id!r}", finding=finding)
-            elif head is not None or state.get("head_is_empty"):  # else it is from before the first event, or the tree
+                tell(
+                    "foldlog.import.finding",
+                    of=f"conversation {self._history.id!r}",
+                    finding=finding,
+                )
+            elif head is not None or state.get(
+                "head_is_empty"
+            ):  # else it is from before the first event, or the tree
                 moves = self._moves(head)
             if self._counted is None:
-                before = self._history.document(name, version=self.version) if self.version else None
+                if self.version:
+                    before = self._history.document(name, version=self.version)
+                else:
+                    before = None
                 self._counted = _counted(metrics_in(before))
             events: list[Event] = [*moves, *_used(metrics, self._counted)]
-            return self._history.append(events, documents={name: state}, expected_version=self.version)
+            return self._history.append(
+                events, documents={name: state}, expected_version=self.version
+            )
 
         self.follow(self._at_the_end(written))
         self._counted = _counted(metrics)
@@ -189,9 +230,13 @@ class EventFiles:
                 continue  # another process appended
 
     def _go_to(self, head: str | None) -> None:
-        """Retract the events that are not on the branch that ends in ``head``, or bring that branch back."""
+        """Retract the events that are not on the branch that ends in ``head``, or bring that branch
+        back.
+        """
         if head is not None and head not in self._events:
-            raise InvalidEvent(f"conversation {self._history.id!r} has no event {head!r} to continue from")
+            raise InvalidEvent(
+                f"conversation {self._history.id!r} has no event {head!r} to continue from"
+            )
         moves = self._moves(head)
         if moves:
             self.follow(self._history.append(moves, expected_version=self.version))
@@ -208,7 +253,9 @@ class EventFiles:
             if isinstance(event, Retraction):
                 self._move(event.id, self._head_at(event.version))
             elif isinstance(event, DocumentChanges):
-                changed = {name for name, change in event.changed.items() if "deleted" not in change}
+                changed = {
+                    name for name, change in event.changed.items() if "deleted" not in change
+                }
                 self.documents = changed.union(event.others) - {ATTRIBUTES}
             elif source_id is not None:
                 self.names.append(f"events/event-{len(self.names):05d}-{source_id}.json")
@@ -237,11 +284,17 @@ def _counted(metrics: dict[str, dict[str, Any]]) -> dict[str, int]:
 
 
 def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterator[Annotation]:
-    """Yield the usage of the calls that were not counted. Each has a price, if the state has as many prices."""
+    """Yield the usage of the calls that were not counted. Each has a price, if the state has as
+    many prices.
+    """
     for use, each in metrics.items():
-        calls, costs = dicts_in(each.get("token_usages")), dicts_in(each.get("costs"))
+        calls = dicts_in(each.get("token_usages"))
+        costs = dicts_in(each.get("costs"))
         for place in range(counted.get(use, 0), len(calls)):
-            cost = (costs[place].get("cost") or None) if len(costs) == len(calls) else None
+            if len(costs) == len(calls):
+                cost = costs[place].get("cost") or None
+            else:
+                cost = None
             model = calls[place].get("model") or each.get("model_name")
             yield Annotation(name="usage", meta=usage_told(calls[place], model=model, cost=cost))
 
@@ -249,7 +302,9 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
 def source_id_of(event: Event) -> str | None:
     """Return the id that the SDK gave an event; None for one that foldlog added."""
     origin = event.origin
-    return origin.id if origin is not None and origin.format == NAME and type(origin.id) is str else None
+    if origin is not None and origin.format == NAME and type(origin.id) is str:
+        return origin.id
+    return None
 
 
 def parsed(text: str) -> Any:
@@ -261,10 +316,14 @@ def parsed(text: str) -> Any:
 
 
 def normal_path(path: str) -> str:
-    """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the conversation."""
+    """Return a path in its normal form. Raises ``ValueError`` for a path that leads out of the
+    conversation.
+    """
     normal = normpath(path.replace("\\", "/").lstrip("/"))
     if normal.split("/")[0] == "..":
-        raise ValueError(f"path {path!r} leads out of the conversation's files; give one that stays within")
+        raise ValueError(
+            f"path {path!r} leads out of the conversation's files; give one that stays within"
+        )
     return "" if normal == "." else normal
 
 

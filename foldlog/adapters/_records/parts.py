@@ -1,7 +1,7 @@
 """Convert records that are made of parts: one event for each part, and back.
 
-A record is read and written without the records before it, so any part of a history that begins with a record can be
-written.
+A record is read and written without the records before it, so any part of a history that begins
+with a record can be written.
 """
 
 from __future__ import annotations
@@ -33,14 +33,16 @@ class PartsDecoder(FollowingDecoder):
     rules: PartsFormat
 
     def begun(self, record: Record, told: Told) -> RecordEvents:
-        read, rules = super().begun(record, told), self.rules
+        read = super().begun(record, told)
+        rules = self.rules
         read.meta = rules.usage(record)
         own = text_or_none(read.origin.id) or text_or_none(rules.response(record))
         read.response = own or f"{rules.noun}-{self.next_id}"
         return read
 
     def read(self, read: RecordEvents, record: Record) -> None:
-        rules, own = self.rules, (read.origin, read.timestamp)
+        rules = self.rules
+        own = (read.origin, read.timestamp)
         parts = within(record, *rules.parts) or _NO_PARTS
         for place, part in enumerate(parts):
             made, fields = rules.read(part, record)
@@ -64,8 +66,8 @@ _NO_PARTS = (None,)
 
 
 class PartsEncoder(RepliesEncoder):
-    """Writes a record for each message, for the calls of a reply and for their results; for what stays of a redacted
-    one also the parts that no event is read of.
+    """Writes a record for each message, for the calls of a reply and for their results; for what
+    stays of a redacted one also the parts that no event is read of.
     """
 
     rules: PartsFormat
@@ -74,25 +76,42 @@ class PartsEncoder(RepliesEncoder):
         return self.written(results)
 
     def written(self, events: Sequence[Any]) -> list[Any]:
-        parts = [part for event in events for part in (*_before(self.rules, event), *self.rules.part(event))]
+        parts = [
+            part
+            for event in events
+            for part in (*_before(self.rules, event), *self.rules.part(event))
+        ]
         return [self.rules.written(events[0], parts)] if parts else []
 
     def records(self, event: Event) -> Sequence[Any] | None:
-        if isinstance(event, Annotation) and event.redacted is not None and event.origin is not None:
+        if (
+            isinstance(event, Annotation)
+            and event.redacted is not None
+            and event.origin is not None
+        ):
             text, signature = thought_in(dict_or_empty(event.data))
             thought = self.rules.thought(text if text or signature else REDACTED, signature)
-            parts = [thought] if event.name == _THOUGHT else self.rules.again(event)
+            if event.name == _THOUGHT:
+                parts = [thought]
+            else:
+                parts = self.rules.again(event)
             return [self.rules.written(event, parts)] if parts else ()
         return super().records(event)
 
 
 def _before(format: PartsFormat, event: Any) -> list[Any]:
-    """Return the parts of what the model thought before an event, and of what it said before a call."""
+    """Return the parts of what the model thought before an event, and of what it said before a
+    call.
+    """
     thinking = event.thinking if isinstance(event, Action | Message) else ()
-    parts = [part for told in map(thought_in, thinking) if any(told) and (part := format.thought(*told))]
+    parts = [
+        part for told in map(thought_in, thinking) if any(told) and (part := format.thought(*told))
+    ]
     if not isinstance(event, Action) or not event.thought:
         return parts
-    told = Message(source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin)
+    told = Message(
+        source="agent", content=event.thought, timestamp=event.timestamp, origin=event.origin
+    )
     return [*parts, *format.part(told)]
 
 
@@ -100,12 +119,15 @@ def _before(format: PartsFormat, event: Any) -> list[Any]:
 class PartsFormat(Format):
     """A format whose records have a list of parts at ``Format.parts``.
 
-    ``noun``      what a record is, for the response of one without an id: the calls of a record share it
+    ``noun``      what a record is, for the response of one without an id: the calls of a record
+                  share it
     ``source``    who says a record
     ``read``      what a part becomes, or None, which stands for a record without parts
     ``part``      the parts of an event that was not imported
-    ``thought``   the part of what the model thought: a text, and its signature or an empty text. Of a redacted block
-                  there is no text, and its data is the signature; empty where the format has no such part
+    ``thought``   the part of what the model thought: a text, and its signature or an empty text. Of
+                  a redacted block
+                  there is no text, and its data is the signature; empty where the format has no
+                  such part
     ``written``   the record of such an event, with these parts
     ``response``  the id of its response, where that is not ``source_id``
     ``part_time`` the time of a part, and its place, where that is not the time of the record
@@ -124,10 +146,13 @@ class PartsFormat(Format):
     response: Callable[[Record], Any] = lambda record: None
     part_time: Callable[[Record, Any, int], SourceTime] | None = None
     usage: Callable[[Record], dict[str, Any]] = lambda record: {}
-    again: Callable[[Annotation], list[Any]] = lambda event: [event.data] if isinstance(event.data, dict) else []
+    again: Callable[[Annotation], list[Any]] = lambda event: (
+        [event.data] if isinstance(event.data, dict) else []
+    )
 
 
-# -- what a part becomes ----------------------------------------------------------------------------------------------
+# -- what a part becomes
+# ----------------------------------------------------------------------------------------------
 
 
 def called(tool: str, arguments: Any, call_id: Any) -> Made:
@@ -135,10 +160,19 @@ def called(tool: str, arguments: Any, call_id: Any) -> Made:
     return Action, {"tool": tool, "arguments": given, "call_id": text_or_none(call_id)}
 
 
-def answered(call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()) -> Made:
-    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is a file."""
+def answered(
+    call_id: Any, content: Any, *, is_error: bool, tool: str = "", parts: Sequence[Any] = ()
+) -> Made:
+    """Return the result of a call: a text, or a value as JSON; its ``parts``, where one of them is
+    a file.
+    """
     told = tuple(parts) if any(map(file_in, parts)) else text_of(content)
-    return Observation, {"content": told, "call_id": text_or_none(call_id), "is_error": is_error, "tool": tool}
+    return Observation, {
+        "content": told,
+        "call_id": text_or_none(call_id),
+        "is_error": is_error,
+        "tool": tool,
+    }
 
 
 def kept(name: str, data: Any, *, shown: bool = True) -> Made:
@@ -147,10 +181,13 @@ def kept(name: str, data: Any, *, shown: bool = True) -> Made:
 
 
 def thought(text: Any, signature: Any = None, *, is_redacted: bool = False) -> Made:
-    """Return what the model thought, which stays with the next part. A redacted block has its data as signature."""
-    data = (
-        {"type": "redacted_thinking", "data": signature} if is_redacted else thinking_of(text_or_empty(text), signature)
-    )
+    """Return what the model thought, which stays with the next part. A redacted block has its data
+    as signature.
+    """
+    if is_redacted:
+        data = {"type": "redacted_thinking", "data": signature}
+    else:
+        data = thinking_of(text_or_empty(text), signature)
     return Annotation, {"name": _THOUGHT, "data": data, "shown": True, "thinks": True}
 
 
@@ -158,7 +195,9 @@ _THOUGHT = "reasoning"
 
 
 def named(key: str, event: Event) -> dict[str, Any]:
-    """Return the id that the source gave the record of an event, under its key; empty where it has none."""
+    """Return the id that the source gave the record of an event, under its key; empty where it has
+    none.
+    """
     known = id_of_source(event)
     return {} if known is None else {key: known}
 
@@ -168,16 +207,22 @@ def text_of(value: Any) -> str:
     if type(value) is str:
         return value
     try:
-        return "" if value is None else json.dumps(value, ensure_ascii=False, allow_nan=False)
+        if value is None:
+            return ""
+        return json.dumps(value, ensure_ascii=False, allow_nan=False)
     except (ValueError, RecursionError):
         return ""
 
 
 def file_of(held: Any) -> dict[str, Any] | None:
-    """Return a part with a file that a record has in base64, also in that of URLs or as an adapter keeps other bytes
-    (``{"$bytes": base64}``), beside its type; None for other values.
+    """Return a part with a file that a record has in base64, also in that of URLs or as an adapter
+    keeps other bytes (``{"$bytes": base64}``), beside its type; None for other values.
     """
     data, *kinds = (dict_or_empty(held).get(key) for key in ("data", "media_type", "mime_type"))
-    kind, data = text_or_empty(kinds[0] or kinds[1]), data.get("$bytes") if type(data) is dict else data
-    url = data_url(kind, data.replace("-", "+").replace("_", "/")) if type(data) is str else ""
+    kind = text_or_empty(kinds[0] or kinds[1])
+    data = data.get("$bytes") if type(data) is dict else data
+    if type(data) is str:
+        url = data_url(kind, data.replace("-", "+").replace("_", "/"))
+    else:
+        url = ""
     return file_at(url, kind) if url and kind else None

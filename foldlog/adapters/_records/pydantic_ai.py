@@ -1,26 +1,38 @@
-"""Messages of pydantic-ai, as its ``ModelMessagesTypeAdapter`` writes them: requests and responses, made of parts.
+"""Messages of pydantic-ai, as its ``ModelMessagesTypeAdapter`` writes them: requests and responses,
+made of parts.
 
     {"parts": [{"content": "hi", …, "part_kind": "user-prompt"}], …, "kind": "request"}
 
 The parts, and the events that they become:
 
     system-prompt                   SystemMessage
-    user-prompt                     Message from the user; so is a summary in a request, which models are sent as one
+    user-prompt                     Message from the user; so is a summary in a request, which
+                                    models are sent as one
     text                            Message from the agent
     tool-call                       Action; the calls of a response share their ``response_id``
-    tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the environment
+    tool-return, retry-prompt       Observation; a retry that answers no call is a Message from the
+                                    environment
     thinking                        Annotation that stays with the next part of its response
     every other part                Annotation; so is a message without parts
 
-Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and
-``parent_id``, the places of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
+Each part is one event: see ``parts.py``. An adapter adds ``entry_id`` and ``parent_id``, the places
+of a message in a conversation store, and keeps bytes of a tool as ``{"$bytes": base64}``.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from foldlog._formats.event_fields import REDACTED, call_id_of, data_in, file_in, image_at, parts_as, role_of, stamp_of
+from foldlog._formats.event_fields import (
+    REDACTED,
+    call_id_of,
+    data_in,
+    file_in,
+    image_at,
+    parts_as,
+    role_of,
+    stamp_of,
+)
 from foldlog._formats.record import (
     SourceTime,
     has,
@@ -31,25 +43,60 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
-from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
+from foldlog.adapters._records.parts import (
+    Made,
+    PartsFormat,
+    answered,
+    called,
+    file_of,
+    kept,
+    named,
+    text_of,
+    thought,
+)
 from foldlog.eventstore import Action, Annotation, Content, Message, Observation, SystemMessage
 from foldlog.projections import arguments_of
 
 _NO_USAGE: dict[str, Any] = {
-    **dict.fromkeys(("input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "cache_read_tokens"), 0),
-    **dict.fromkeys(("output_tokens", "output_reasoning_tokens", "input_audio_tokens", "cache_audio_read_tokens"), 0),
+    **dict.fromkeys(
+        ("input_tokens", "cache_write_tokens", "cache_write_1h_tokens", "cache_read_tokens"), 0
+    ),
+    **dict.fromkeys(
+        (
+            "output_tokens",
+            "output_reasoning_tokens",
+            "input_audio_tokens",
+            "cache_audio_read_tokens",
+        ),
+        0,
+    ),
     **{"output_audio_tokens": 0, "audio_seconds": 0, "details": {}, "cost": None},
 }
 _AFTER_PARTS: dict[str, dict[str, Any]] = {
     "request": {
-        **{"timestamp": None, "instructions": None, "kind": "request", "run_id": None, "conversation_id": None},
+        **{
+            "timestamp": None,
+            "instructions": None,
+            "kind": "request",
+            "run_id": None,
+            "conversation_id": None,
+        },
         **{"metadata": None, "state": "complete"},
     },
     "response": {
         **{"usage": _NO_USAGE, "model_name": None, "model_id": None, "kind": "response"},
-        **dict.fromkeys(("provider_name", "provider_url", "canonical_system", "provider_details"), None),
-        **dict.fromkeys(("provider_response_id", "finish_reason", "run_id", "conversation_id", "metadata"), None),
-        **{"workspace_ref": None, "history_digest": None, "failed_attempts": None, "state": "complete"},
+        **dict.fromkeys(
+            ("provider_name", "provider_url", "canonical_system", "provider_details"), None
+        ),
+        **dict.fromkeys(
+            ("provider_response_id", "finish_reason", "run_id", "conversation_id", "metadata"), None
+        ),
+        **{
+            "workspace_ref": None,
+            "history_digest": None,
+            "failed_attempts": None,
+            "state": "complete",
+        },
     },
 }
 """The most frequent content of messages besides their parts, in the SDK's order."""
@@ -58,22 +105,34 @@ _REDACTED = ("redacted_thinking", "redacted_content")
 _UNSAID = dict.fromkeys(("id", "provider_name", "provider_details"), None)
 
 
-_is_message, _is_part = has(parts=list), has(part_kind=str)
+_is_message = has(parts=list)
+_is_part = has(part_kind=str)
 
 
 def _accepts(record: Any) -> bool:
-    return _is_message(record) and record.get("kind") in ("request", "response") and all(map(_is_part, record["parts"]))
+    return (
+        _is_message(record)
+        and record.get("kind") in ("request", "response")
+        and all(map(_is_part, record["parts"]))
+    )
 
 
 def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     part = part or {"part_kind": record["kind"]}
-    name, kind, content, tool = part["part_kind"], record["kind"], part.get("content"), part.get("tool_name")
+    name = part["part_kind"]
+    kind = record["kind"]
+    content = part.get("content")
+    tool = part.get("tool_name")
     if kind == "request":
         if name == "system-prompt" and type(content) is str:
             return SystemMessage, {"content": content}
         if name == "user-prompt" or (name == "compaction" and type(content) is str):
             return Message, {"content": _shown(content), "source": "user"}
-        if name in ("tool-return", "retry-prompt") and type(tool) is str and type(part.get("tool_call_id")) is str:
+        if (
+            name in ("tool-return", "retry-prompt")
+            and type(tool) is str
+            and type(part.get("tool_call_id")) is str
+        ):
             failed = name == "retry-prompt" or part.get("outcome", "success") != "success"
             items = content if type(content) is list else [content]
             told = [_file(item) or {"type": "text", "text": text_of(item)} for item in items]
@@ -82,8 +141,13 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
             return Message, {"content": text_of(content)}
     elif name == "text" and type(content) is str:
         return Message, {"content": content}
-    elif name == "thinking" and (content or (part.get("id") in _REDACTED and _is_of_claude(part, record))):
-        signature = part.get("signature") if _is_of_claude(part, record) else None
+    elif name == "thinking" and (
+        content or (part.get("id") in _REDACTED and _is_of_claude(part, record))
+    ):
+        if _is_of_claude(part, record):
+            signature = part.get("signature")
+        else:
+            signature = None
         return thought(content, signature, is_redacted=not content)
     elif name == "tool-call" and type(tool) is str:
         return called(tool, part.get("args"), part.get("tool_call_id"))
@@ -92,10 +156,17 @@ def _read(part: dict[str, Any] | None, record: dict[str, Any]) -> Made:
 
 
 def _is_of_claude(part: dict[str, Any], record: dict[str, Any]) -> bool:
-    """Return whether Anthropic's server made a signature, also through Bedrock, where responses of 2025 do not say."""
-    provider, system = part.get("provider_name"), record.get("canonical_system")
-    told = system == "anthropic" or (system is None and "claude" in text_or_empty(record.get("model_name")))
-    return bool(part.get("signature")) and (provider == "anthropic" or (provider == "bedrock" and told))
+    """Return whether Anthropic's server made a signature, also through Bedrock, where responses of
+    2025 do not say.
+    """
+    provider = part.get("provider_name")
+    system = record.get("canonical_system")
+    told = system == "anthropic" or (
+        system is None and "claude" in text_or_empty(record.get("model_name"))
+    )
+    return bool(part.get("signature")) and (
+        provider == "anthropic" or (provider == "bedrock" and told)
+    )
 
 
 def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> SourceTime:
@@ -106,18 +177,26 @@ def _time(record: dict[str, Any], part: dict[str, Any] | None, place: int) -> So
 
 
 def _shown(content: Any) -> Content:
-    """Return what a user said: a text, or texts and images; other items by the name of their kind."""
-    return tuple(map(_shown_item, content)) if type(content) is list else text_of(content)
+    """Return what a user said: a text, or texts and images; other items by the name of their
+    kind.
+    """
+    if type(content) is list:
+        return tuple(map(_shown_item, content))
+    return text_of(content)
 
 
 def _shown_item(item: Any) -> dict[str, Any]:
     if type(item) is dict and type(item.get("kind")) is str and item["kind"] != "text":
-        return _file(item) or {"type": "text", "text": f"({item['kind']} {item.get('media_type', '')})"}
+        return _file(item) or {
+            "type": "text",
+            "text": f"({item['kind']} {item.get('media_type', '')})",
+        }
     return {"type": "text", "text": text_of(item)}
 
 
 def _file(item: Any) -> dict[str, Any] | None:
-    kind, url = within(item, "kind"), within(item, "url")
+    kind = within(item, "kind")
+    url = within(item, "url")
     if kind == "image-url" and type(url) is str:
         return image_at(url)
     return file_of(item) if kind == "binary" else None
@@ -125,8 +204,16 @@ def _file(item: Any) -> dict[str, Any] | None:
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
     is_response = role_of(event) == "assistant"
-    time = stamp_of(event) if is_response else {}  # a message without one is of now for the SDK
-    record = {"parts": parts, **_AFTER_PARTS["response" if is_response else "request"], **named("entry_id", event)}
+    # a message without one is of now for the SDK
+    if is_response:
+        time = stamp_of(event)
+    else:
+        time = {}
+    record = {
+        "parts": parts,
+        **_AFTER_PARTS["response" if is_response else "request"],
+        **named("entry_id", event),
+    }
     return record | time
 
 
@@ -134,21 +221,57 @@ def _part(event: Any) -> dict[str, Any]:
     time = stamp_of(event)
     match event:
         case SystemMessage():
-            other = {"dynamic_ref": None, "context_id": None, "scope": "conversation", "metadata": None}
-            return {"content": joined_text(event.content), **time, **other, "part_kind": "system-prompt"}
+            other = {
+                "dynamic_ref": None,
+                "context_id": None,
+                "scope": "conversation",
+                "metadata": None,
+            }
+            return {
+                "content": joined_text(event.content),
+                **time,
+                **other,
+                "part_kind": "system-prompt",
+            }
         case Message(source="agent"):
-            return {"content": joined_text(event.content), **_UNSAID, "citations": None, "part_kind": "text"}
+            return {
+                "content": joined_text(event.content),
+                **_UNSAID,
+                "citations": None,
+                "part_kind": "text",
+            }
         case Action():
-            call = {"tool_name": event.tool, "args": arguments_of(event), "tool_call_id": call_id_of(event)}
+            call = {
+                "tool_name": event.tool,
+                "args": arguments_of(event),
+                "tool_call_id": call_id_of(event),
+            }
             return {**call, "tool_kind": None, **_UNSAID, "part_kind": "tool-call"}
         case Observation():
             result: Any = joined_text(event.content)
             if not isinstance(event.content, str) and any(map(file_in, event.content)):
-                result = [_item(url) if (url := file_in(part)) else part.get("text", part) for part in event.content]
-            told = {"tool_name": event.tool, "content": result, "tool_call_id": call_id_of(event), "tool_kind": None}
+                result = [
+                    _item(url) if (url := file_in(part)) else part.get("text", part)
+                    for part in event.content
+                ]
+            told = {
+                "tool_name": event.tool,
+                "content": result,
+                "tool_call_id": call_id_of(event),
+                "tool_kind": None,
+            }
             outcome = {"outcome": "failed" if event.is_error else "success", "retry": None}
-            return {**told, "metadata": None, **time, **outcome, "part_kind": "tool-return", "content_file_digests": []}
-    content = event.content if isinstance(event.content, str) else parts_as(event.content, str, _item)
+            return {
+                **told,
+                "metadata": None,
+                **time,
+                **outcome,
+                "part_kind": "tool-return",
+                "content_file_digests": [],
+            }
+    content = (
+        event.content if isinstance(event.content, str) else parts_as(event.content, str, _item)
+    )
     return {"content": content, **time, "part_kind": "user-prompt"}
 
 
@@ -162,7 +285,9 @@ def _again(event: Annotation) -> list[Any]:
     """Return a part that only this format knows. What stays of a redacted one is a text."""
     if isinstance(event.data, dict):
         return [{**event.data, "part_kind": event.name}]
-    return [{"content": REDACTED, "part_kind": "text" if event.source == "agent" else "user-prompt"}]
+    return [
+        {"content": REDACTED, "part_kind": "text" if event.source == "agent" else "user-prompt"}
+    ]
 
 
 def _item(url: str, _name: str = "") -> Any:
@@ -174,8 +299,11 @@ def _item(url: str, _name: str = "") -> Any:
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a response used: its input includes what a cache had."""
-    usage, reply = record.get("usage"), record.get("provider_response_id")
-    return usage_told(usage, model=record.get("model_name"), reply=reply, cost=within(usage, "cost"))
+    usage = record.get("usage")
+    reply = record.get("provider_response_id")
+    return usage_told(
+        usage, model=record.get("model_name"), reply=reply, cost=within(usage, "cost")
+    )
 
 
 FORMAT = PartsFormat(

@@ -1,6 +1,8 @@
-"""Messages of Strands Agents, as the ``SessionMessage`` of a session repository writes them, made of contents.
+"""Messages of Strands Agents, as the ``SessionMessage`` of a session repository writes them, made
+of contents.
 
-    {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message": null, …}
+    {"message": {"role": "user", "content": [{"text": "hi"}]}, "message_id": 0, "redact_message":
+    null, …}
 
 The contents, and the events that they become:
 
@@ -11,7 +13,8 @@ The contents, and the events that they become:
     reasoningContent     Annotation that stays with the next content of its message
     every other content  Annotation; so is a message without contents
 
-Each content is one event: see ``parts.py``. Bytes are ``{"__bytes_encoded__": true, "data": base64}``, as in the SDK.
+Each content is one event: see ``parts.py``. Bytes are ``{"__bytes_encoded__": true, "data":
+base64}``, as in the SDK.
 """
 
 from __future__ import annotations
@@ -31,7 +34,17 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
-from foldlog.adapters._records.parts import Made, PartsFormat, answered, called, file_of, kept, named, text_of, thought
+from foldlog.adapters._records.parts import (
+    Made,
+    PartsFormat,
+    answered,
+    called,
+    file_of,
+    kept,
+    named,
+    text_of,
+    thought,
+)
 from foldlog.eventstore import Action, Message, Observation
 
 _USAGE = {
@@ -41,7 +54,8 @@ _USAGE = {
     "completion_tokens": "outputTokens",
     "total_tokens": "totalTokens",  # also of what is cached, where the input is without it
 }
-_is_numbered, _is_message = has(message=dict, message_id=int), has(content=list)
+_is_numbered = has(message=dict, message_id=int)
+_is_message = has(content=list)
 
 
 def _accepts(record: Any) -> bool:
@@ -66,22 +80,32 @@ def _read(content: dict[str, Any] | None, record: dict[str, Any]) -> Made:
     if name == "toolResult" and type(call_id) is str:
         items = dicts_in(held.get("content"))
         texts = [text_of(item.get("text", item.get("json", item))) for item in items]
-        told = [_file(item) or {"type": "text", "text": text} for item, text in zip(items, texts, strict=True)]
-        return answered(call_id, "\n\n".join(texts), is_error=held.get("status") == "error", parts=told)
+        told = [
+            _file(item) or {"type": "text", "text": text}
+            for item, text in zip(items, texts, strict=True)
+        ]
+        return answered(
+            call_id, "\n\n".join(texts), is_error=held.get("status") == "error", parts=told
+        )
     if (file := _file(content)) is not None:
         return Message, {"content": (file,)}
     if name == "reasoningContent" and (block := dict_or_empty(held.get("reasoningText"))):
         return thought(block.get("text"), block.get("signature"))
-    if name == "reasoningContent" and (data := text_or_none(within(held, "redactedContent", "data"))):
+    if name == "reasoningContent" and (
+        data := text_or_none(within(held, "redactedContent", "data"))
+    ):
         return thought("", data, is_redacted=True)
     return kept(name, content)
 
 
 def _file(content: dict[str, Any]) -> dict[str, Any] | None:
     name, inside = next(iter(content.items()), ("", None))
-    held, kinds = dict_or_empty(inside), {"image": "image", "document": "application"}
+    held = dict_or_empty(inside)
+    kinds = {"image": "image", "document": "application"}
     data = dict_or_empty(dict_or_empty(held.get("source")).get("bytes")).get("data")
-    return file_of({"data": data, "media_type": f"{kinds[name]}/{held.get('format')}"}) if name in kinds else None
+    if name in kinds:
+        return file_of({"data": data, "media_type": f"{kinds[name]}/{held.get('format')}"})
+    return None
 
 
 def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
@@ -94,8 +118,18 @@ def _written(event: Any, parts: list[Any]) -> dict[str, Any]:
 
 def _contents(event: Any) -> list[dict[str, Any]]:
     if isinstance(event, Action):
-        return [{"toolUse": {"toolUseId": call_id_of(event), "name": event.tool, "input": arguments_of(event)}}]
-    told = [each for each in parts_as(event.content, lambda text: {"text": text}, _written_file) if each]
+        return [
+            {
+                "toolUse": {
+                    "toolUseId": call_id_of(event),
+                    "name": event.tool,
+                    "input": arguments_of(event),
+                }
+            }
+        ]
+    told = [
+        each for each in parts_as(event.content, lambda text: {"text": text}, _written_file) if each
+    ]
     if not isinstance(event, Observation):
         return told
     status = "error" if event.is_error else "success"
@@ -108,7 +142,9 @@ def _written_file(url: str, _name: str) -> dict[str, Any]:
         return {}
     kind, _, name = media_type.partition("/")
     held = {"format": name, "source": {"bytes": {"__bytes_encoded__": True, "data": data}}}
-    return {"image": held} if kind == "image" else {"document": {"name": "file", **held}}
+    if kind == "image":
+        return {"image": held}
+    return {"document": {"name": "file", **held}}
 
 
 def _thought(text: str, signed: str) -> dict[str, Any]:
@@ -131,5 +167,7 @@ FORMAT = PartsFormat(
     part=_contents,
     thought=_thought,
     written=_written,
-    usage=lambda record: usage_told(dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE),
+    usage=lambda record: usage_told(
+        dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE
+    ),
 )

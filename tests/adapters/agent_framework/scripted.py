@@ -52,12 +52,16 @@ def problem_of(messages, messages_max=None):
     def ids(message, kind):
         return [content.call_id for content in message.contents if content.type == kind]
 
-    told = [(ids(message, "function_call"), ids(message, "function_result")) for message in messages]
+    told = [
+        (ids(message, "function_call"), ids(message, "function_result")) for message in messages
+    ]
     return contract.problem_of(told, messages_max)
 
 
 class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClient):
-    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages that came."""
+    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages
+    that came.
+    """
 
     def __init__(self, script, messages_max=None, **settings):
         super().__init__(**settings)
@@ -76,6 +80,8 @@ class ScriptedClient(FunctionInvocationLayer, ChatMiddlewareLayer, BaseChatClien
         self.prompts.append([Message.from_dict(message.to_dict()) for message in messages])
         number = len(self.prompts) - 1
         contents = self.script(messages, number)
-        usage = UsageDetails(input_token_count=10, output_token_count=2, cache_read_input_token_count=4)
+        usage = UsageDetails(
+            input_token_count=10, output_token_count=2, cache_read_input_token_count=4
+        )
         reply = Message("assistant", contents, message_id=f"msg_{id(self)}_{number}")
         return ChatResponse(messages=[reply], usage_details=usage, model="scripted")

@@ -40,16 +40,40 @@ def plain(messages):
     return [json.dumps(message.to_dict(), sort_keys=True) for message in messages]
 
 
-VALUES = [None, True, 0, 1.5, 2**70, "", "a\x00b", "\ud800", "é", [], {}, [{"a": [None, "\x00"]}], {"$x": 1}]
+VALUES = [
+    None,
+    True,
+    0,
+    1.5,
+    2**70,
+    "",
+    "a\x00b",
+    "\ud800",
+    "é",
+    [],
+    {},
+    [{"a": [None, "\x00"]}],
+    {"$x": 1},
+]
 
 
 def any_content(choice, role):
-    about = {choice.choice(["x", "\x00", "$bytes"]): choice.choice(VALUES)} if choice.random() < 0.3 else None
+    about = (
+        {choice.choice(["x", "\x00", "$bytes"]): choice.choice(VALUES)}
+        if choice.random() < 0.3
+        else None
+    )
     if role == "tool":
         result = choice.choice(["done", {"a": [1]}, "", None])
         failed = choice.choice([None, "ValueError: no"])
-        return Content.from_function_result(call_id="c", result=result, exception=failed, additional_properties=about)
-    made = [lambda: Content.from_text(choice.choice(["hi", "a\x00b", "é", ""]), additional_properties=about)]
+        return Content.from_function_result(
+            call_id="c", result=result, exception=failed, additional_properties=about
+        )
+    made = [
+        lambda: Content.from_text(
+            choice.choice(["hi", "a\x00b", "é", ""]), additional_properties=about
+        )
+    ]
     if role == "user":
         made += [
             lambda: Content.from_data(b"\x00\xff", "image/png"),
@@ -79,7 +103,11 @@ def any_message(choice, number):
 
 @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
 async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(url):
-    choice, theirs, states = random.Random(3), InMemoryHistoryProvider(), {"a": {}, "b/c": {}, None: {}}
+    choice, theirs, states = (
+        random.Random(3),
+        InMemoryHistoryProvider(),
+        {"a": {}, "b/c": {}, None: {}},
+    )
     for opened in range(4):
         async with FoldlogHistoryProvider(url) as provider:
             for number in range(40 * opened, 40 * opened + 40):
@@ -88,7 +116,10 @@ async def test_random_messages_are_kept_as_the_sdks_own_provider_keeps_them(url)
                 if choice.random() < 0.7:
                     new = [any_message(choice, f"{number}-{n}") for n in range(choice.randrange(4))]
                 else:  # the SDK gives messages again
-                    new = [*kept[choice.choice([0, -1, -2, len(kept)]) :], any_message(choice, number)]
+                    new = [
+                        *kept[choice.choice([0, -1, -2, len(kept)]) :],
+                        any_message(choice, number),
+                    ]
                 await provider.save_messages(session, new)
                 await theirs.save_messages(session, new, state=states[session])
                 assert plain(await provider.get_messages(session)) == plain(
@@ -105,7 +136,9 @@ async def test_what_the_same_words_of_a_user_add(provider):
 @pytest.mark.filterwarnings("ignore:.FILE_HISTORY")
 async def test_a_session_of_the_sdk_is_copied_and_copied_on(provider, tmp_path):
     theirs = FileHistoryProvider(tmp_path / "theirs")
-    await theirs.save_messages("s", [Message("user", [str(number)], message_id=f"m{number}") for number in range(9)])
+    await theirs.save_messages(
+        "s", [Message("user", [str(number)], message_id=f"m{number}") for number in range(9)]
+    )
     assert await provider.copy_from(theirs, "s") == 9
     assert plain(await provider.get_messages("s")) == plain(await theirs.get_messages("s"))
     await theirs.save_messages("s", [Message("user", ["more"])])
@@ -145,7 +178,8 @@ class TestKeeps(Answers, Condenses):
         return parts(await store.get_messages("s"))
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs
+# --------------------------------------------------------------------------------------------------
 
 
 def measure(unit: str) -> str:
@@ -189,17 +223,23 @@ async def shown_before_the_reply(histories):
 
 OF_THE_SDK = {
     "window": lambda choice: {"compaction_strategy": SlidingWindowStrategy(keep_last_groups=5)},
-    "calls": lambda choice: {"compaction_strategy": SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)},
+    "calls": lambda choice: {
+        "compaction_strategy": SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)
+    },
     "condense": lambda choice: {},
 }
 
 
 @pytest.mark.parametrize(
-    "url, how", [("memory", "window"), ("sqlite", "calls"), ("postgres", "condense")], indirect=["url"]
+    "url, how",
+    [("memory", "window"), ("sqlite", "calls"), ("postgres", "condense")],
+    indirect=["url"],
 )
 async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
     choice = random.Random(how)
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 14, "keep_first": 1}) as histories:
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 14, "keep_first": 1}
+    ) as histories:
         provider = FoldlogHistoryProvider(histories, condense=how == "condense")
         client = ScriptedClient(steps(choice), messages_max=40 if how == "condense" else None)
         agent = agent_of(client, provider, **OF_THE_SDK[how](choice))
@@ -210,17 +250,25 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
             if choice.random() < 0.1 and len(client.prompts) > 20:
                 history.retract(choice.choice(ends_of_turns(history)), "another branch")
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
 
 
 def ends_of_turns(history):
     """Versions at which a reply without calls was the end."""
     events = list(history.events())
-    return [event.id + 1 for event in events if getattr(event, "content", "") and "finished" in str(event)][-5:-1]
+    return [
+        event.id + 1
+        for event in events
+        if getattr(event, "content", "") and "finished" in str(event)
+    ][-5:-1]
 
 
 def summarizing(choice):
-    return SummarizationStrategy(client=ScriptedClient(lambda messages, number: [said(f"summary {number}")]))
+    return SummarizationStrategy(
+        client=ScriptedClient(lambda messages, number: [said(f"summary {number}")])
+    )
 
 
 BEFORE_A_RUN = {
@@ -234,7 +282,9 @@ BEFORE_A_RUN = {
 async def test_the_sdks_own_compaction_is_kept(histories, provider, how):
     choice = random.Random(how)
     client = ScriptedClient(steps(choice))
-    compaction = CompactionProvider(before_strategy=BEFORE_A_RUN[how](choice), history_source_id=provider.source_id)
+    compaction = CompactionProvider(
+        before_strategy=BEFORE_A_RUN[how](choice), history_source_id=provider.source_id
+    )
     agent = agent_of(client, provider, compaction, each_call=False)
     history = histories[provider.conversation("s")]
     while len(client.prompts) < 200:
@@ -261,7 +311,9 @@ async def test_a_summary_that_the_provider_was_not_told_hides_nothing(provider):
 
 async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
     client = ScriptedClient(
-        lambda messages, number: [call("measure", '{"unit":"km"}', f"c{number}")] if number < 6 else [said("finished")]
+        lambda messages, number: (
+            [call("measure", '{"unit":"km"}', f"c{number}")] if number < 6 else [said("finished")]
+        )
     )
     strategy = SelectiveToolCallCompactionStrategy(keep_last_tool_call_groups=2)
     await asked(agent_of(client, provider, each_call=False, compaction_strategy=strategy), "go")
@@ -270,7 +322,9 @@ async def test_what_is_left_out_within_a_run_is_forgotten(provider, histories):
 
 
 def three_steps(messages, number):
-    return [call("measure", '{"unit":"km"}', f"c{number}")] if number % 3 < 2 else [said("finished")]
+    return (
+        [call("measure", '{"unit":"km"}', f"c{number}")] if number % 3 < 2 else [said("finished")]
+    )
 
 
 @pytest.mark.parametrize("strategy", [None, *STRATEGIES])
@@ -287,14 +341,22 @@ async def test_runs_of_a_session_at_once_send_each_call_right_before_its_results
 
     with foldlog.open("memory:", condenser=STRATEGIES.get(strategy)) as histories:
         provider = FoldlogHistoryProvider(histories, condense=strategy is not None)
-        client, other = ScriptedClient(script), ScriptedClient(three_steps)  # they refuse a prompt as a server does
+        # they refuse a prompt as a server does
+        client, other = ScriptedClient(script), ScriptedClient(three_steps)
         await asked(agent_of(client, provider, tools=(measure, ask_another)), "go")
-        assert [content.get("text") or content["call_id"] for _, (content,) in parts(client.prompts[-1])[-5:]] == [
+        assert [
+            content.get("text") or content["call_id"]
+            for _, (content,) in parts(client.prompts[-1])[-5:]
+        ] == [
             "let me see",
             *("c0", "b", "c0", "b"),
         ]
         await asked(agent_of(other, provider), "and now")
-        results = [event for event in histories[provider.conversation("s")].events() if isinstance(event, Observation)]
+        results = [
+            event
+            for event in histories[provider.conversation("s")].events()
+            if isinstance(event, Observation)
+        ]
         assert len(results) == 12
 
 
@@ -315,13 +377,22 @@ def dead(number):
 @pytest.mark.parametrize("client_of", [ScriptedClient, Nameless])
 async def test_a_call_that_a_killed_run_left_is_in_no_later_prompt(provider, client_of):
     def script(messages, number):
-        return [call("measure", '{"unit":"km"}', f"c{number}")] if messages[-1].role == "user" else [said("finished")]
+        return (
+            [call("measure", '{"unit":"km"}', f"c{number}")]
+            if messages[-1].role == "user"
+            else [said("finished")]
+        )
 
     client = client_of(script)
     for number in range(3):
         await provider.save_messages("s", dead(number))
         await asked(agent_of(client, provider), "step")
-    called = [content.call_id for message in client.prompts[-1] for content in message.contents if content.call_id]
+    called = [
+        content.call_id
+        for message in client.prompts[-1]
+        for content in message.contents
+        if content.call_id
+    ]
     assert called == ["c0", "c0", "c2", "c2", "c4", "c4"], "each call with its result"
 
 
@@ -335,12 +406,20 @@ def risky() -> str:
 async def test_a_call_that_was_not_approved_is_in_no_later_prompt(provider, each_call):
     replies = [[call("risky", "{}", "c0")], [call("risky", "{}", "c1")], [said("finished")]]
     client = ScriptedClient(lambda messages, number: replies[number])
-    agent, session = agent_of(client, provider, each_call=each_call, tools=(risky,)), AgentSession(session_id="s")
+    agent, session = (
+        agent_of(client, provider, each_call=each_call, tools=(risky,)),
+        AgentSession(session_id="s"),
+    )
     for _ in range(2):
         (request,) = (await agent.run("go", session=session)).user_input_requests
     answer = Message("user", [request.to_function_approval_response(True)])
     assert (await agent.run(answer, session=session)).text == "finished"
-    called = [content.call_id for message in client.prompts[-1] for content in message.contents if content.call_id]
+    called = [
+        content.call_id
+        for message in client.prompts[-1]
+        for content in message.contents
+        if content.call_id
+    ]
     assert called == ["c1", "c1"], "a server refuses a call without a result"
 
 

@@ -1,7 +1,9 @@
-"""An agent as its users write it, in a process of its own: ``python -m tests.adapters.claude_agent.agent ARGUMENTS``.
+"""An agent as its users write it, in a process of its own: ``python -m
+tests.adapters.claude_agent.agent ARGUMENTS``.
 
-Arguments: the store's URL, the server's URL, an empty folder for the session's files, its working folder, the prompt,
-and the session to resume, if any. It prints the session's id and the result as JSON.
+Arguments: the store's URL, the server's URL, an empty folder for the session's files, its working
+folder, the prompt, and the session to resume, if any. It prints the session's id and the result as
+JSON.
 """
 
 from __future__ import annotations
@@ -18,7 +20,12 @@ from foldlog.adapters.claude_agent import FoldlogSessionStore
 
 def options(store, server, home, folder, **others):
     """What an agent of a test needs: the server, and files of its own."""
-    quiet = ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC", "IS_SANDBOX")
+    quiet = (
+        "DISABLE_TELEMETRY",
+        "DISABLE_AUTOUPDATER",
+        "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
+        "IS_SANDBOX",
+    )
     environment = {
         **dict.fromkeys(quiet, "1"),
         "ANTHROPIC_BASE_URL": server,
@@ -39,9 +46,15 @@ def options(store, server, home, folder, **others):
 
 async def run(url, server, home, folder, prompt, resume=None):
     async with FoldlogSessionStore(url) as store:
-        async for message in query(prompt=prompt, options=options(store, server, home, folder, resume=resume)):
+        async for message in query(
+            prompt=prompt, options=options(store, server, home, folder, resume=resume)
+        ):
             if isinstance(message, ResultMessage):
-                told = {"session": message.session_id, "result": message.result, "is_error": message.is_error}
+                told = {
+                    "session": message.session_id,
+                    "result": message.result,
+                    "is_error": message.is_error,
+                }
                 print(json.dumps(told), flush=True)  # noqa: T201 - what its caller reads
 
 

@@ -22,7 +22,9 @@ def problem_of(prompt):
     def ids(message, kind, name):
         return [block[name] for block in blocks_of(message) if block["type"] == kind]
 
-    told = [(ids(each, "tool_use", "id"), ids(each, "tool_result", "tool_use_id")) for each in messages]
+    told = [
+        (ids(each, "tool_use", "id"), ids(each, "tool_result", "tool_use_id")) for each in messages
+    ]
     return contract.problem_of(told)
 
 
@@ -51,7 +53,12 @@ class AnthropicServer(ModelServer):
 def _message(number, prompt, blocks):
     stops = "tool_use" if any(block["type"] == "tool_use" for block in blocks) else "end_turn"
     usage = {"input_tokens": 10, "output_tokens": 5}
-    about = {"id": f"msg_{number:04}", "type": "message", "role": "assistant", "model": prompt["model"]}
+    about = {
+        "id": f"msg_{number:04}",
+        "type": "message",
+        "role": "assistant",
+        "model": prompt["model"],
+    }
     return {**about, "content": blocks, "stop_reason": stops, "stop_sequence": None, "usage": usage}
 
 
@@ -61,8 +68,14 @@ def _events(number, prompt, blocks):
     yield _event("message_start", message=start)
     for index, block in enumerate(blocks):
         if block["type"] == "text":
-            yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
-            yield _event("content_block_delta", index=index, delta={"type": "text_delta", "text": block["text"]})
+            yield _event(
+                "content_block_start", index=index, content_block={"type": "text", "text": ""}
+            )
+            yield _event(
+                "content_block_delta",
+                index=index,
+                delta={"type": "text_delta", "text": block["text"]},
+            )
         else:
             yield _event("content_block_start", index=index, content_block={**block, "input": {}})
             delta = {"type": "input_json_delta", "partial_json": json.dumps(block["input"])}

@@ -1,4 +1,6 @@
-"""Runs of the Claude Code that the SDK ships, against a server in the test: mirrored, killed, resumed elsewhere."""
+"""Runs of the Claude Code that the SDK ships, against a server in the test: mirrored, killed,
+resumed elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,16 @@ from tests.adapters.claude_agent.agent import options
 from tests.adapters.claude_agent.anthropic_server import AnthropicServer, blocks_of
 
 ROOT = Path(__file__).parents[3]
-KILL = "sleep 3; kill -9 $AGENT; sleep 3"  # the SDK hands lines over some time after they were written
+# the SDK hands lines over some time after they were written
+KILL = "sleep 3; kill -9 $AGENT; sleep 3"
 
 
 def results_in(prompt):
-    return sum(block["type"] == "tool_result" for message in prompt["messages"] for block in blocks_of(message))
+    return sum(
+        block["type"] == "tool_result"
+        for message in prompt["messages"]
+        for block in blocks_of(message)
+    )
 
 
 def use(number, command):
@@ -49,7 +56,9 @@ def script(commands):
 
 @pytest.fixture
 def world(tmp_path):
-    """What agents share, and what each of them gets anew: ``(store's URL, folder, a fresh home)``."""
+    """What agents share, and what each of them gets anew: ``(store's URL, folder, a fresh
+    home)``.
+    """
     folder = tmp_path / "work"
     folder.mkdir()
     homes = iter(range(99))
@@ -93,14 +102,20 @@ def test_a_session_is_mirrored_line_by_line_and_goes_on_from_the_store_alone(wor
     assert name == f"claude/{project_key_for_directory(folder)}/{session}"
     (local,) = Path(first).rglob(f"{session}.jsonl")
     lines = [json.loads(line) for line in local.read_text().splitlines()]
-    assert [line for line in lines if "uuid" in line] == [line for line in mirrored if "uuid" in line]
+    assert [line for line in lines if "uuid" in line] == [
+        line for line in mirrored if "uuid" in line
+    ]
     assert [message["role"] for message in messages if message["role"] != "user"][-3:] == [
         "assistant",
         "tool",
         "assistant",
     ]
     ran = agent(url, server, home(), folder, "go on", session)
-    assert json.loads(ran.stdout) == {"session": session, "result": "finished", "is_error": False}, ran.stderr
+    assert json.loads(ran.stdout) == {
+        "session": session,
+        "result": "finished",
+        "is_error": False,
+    }, ran.stderr
     _, later, _ = conversation(url)
     assert later[: len(mirrored)] == mirrored
     assert len(later) > len(mirrored)
@@ -126,26 +141,42 @@ def test_an_agent_that_is_killed_by_its_own_tool_goes_on_in_another_process(worl
     assert later[: len(acknowledged)] == acknowledged, "nothing acknowledged is missing"
     assert server.problems == []
     with foldlog.open(url) as histories:
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
     server.close()
 
 
-SAID = re.compile(r"(turn|step|answer) \d+$|This session is being continued|<command-name>|<local-command")
-"""What was said, also in a summary. Claude Code puts its reminders elsewhere in each request than in its transcript."""
+SAID = re.compile(
+    r"(turn|step|answer) \d+$|This session is being continued|<command-name>|<local-command"
+)
+"""What was said, also in a summary. Claude Code puts its reminders elsewhere in each request than
+in its transcript.
+"""
 
 
 def parts(messages):
     """What a request says, in order. The results of parallel calls are in any order."""
     named = {"tool_use": "id", "tool_result": "tool_use_id", "text": "text"}
-    told = [(each["type"], each[named[each["type"]]].strip()) for message in messages for each in blocks_of(message)]
+    told = [
+        (each["type"], each[named[each["type"]]].strip())
+        for message in messages
+        for each in blocks_of(message)
+    ]
     told = [(kind, said) for kind, said in told if kind != "text" or SAID.match(said)]
     grouped = (list(group) for _, group in groupby(told, lambda each: each[0] == "tool_result"))
-    return [each for group in grouped for each in (sorted(group) if group[0][0] == "tool_result" else group)]
+    return [
+        each
+        for group in grouped
+        for each in (sorted(group) if group[0][0] == "tool_result" else group)
+    ]
 
 
 @pytest.mark.anyio
 async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
-    """With parallel calls, compactions of Claude Code, sessions that go on elsewhere and sessions that are forked."""
+    """With parallel calls, compactions of Claude Code, sessions that go on elsewhere and sessions
+    that are forked.
+    """
     url, folder, home = world
     choice, requests, sessions = random.Random(7), [], []
 
@@ -180,7 +211,9 @@ async def test_the_view_is_what_the_server_was_sent_over_random_steps(world):
         name = f"claude/{project_key_for_directory(folder)}/"
         for session, sent in sessions:
             history, version = histories[name + session], 0
-            views = [parts(history.at(n).to_messages("anthropic")) for n in range(history.version() + 1)]
+            views = [
+                parts(history.at(n).to_messages("anthropic")) for n in range(history.version() + 1)
+            ]
             for messages in sent:
                 assert parts(messages) in views[version:]
                 version = views.index(parts(messages), version)
@@ -191,11 +224,22 @@ def test_the_example_runs(world, tmp_path):
     url, folder, home = world
     path = ROOT / "examples" / "claude_agent_foldlog.py"
     server = AnthropicServer(script([]))
-    quiet = dict.fromkeys(("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"), "1")
-    environment = {**os.environ, **quiet, "FOLDLOG_DB": url, "ANTHROPIC_BASE_URL": server.url, "ANTHROPIC_API_KEY": "x"}
+    quiet = dict.fromkeys(
+        ("DISABLE_TELEMETRY", "DISABLE_AUTOUPDATER", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC"),
+        "1",
+    )
+    environment = {
+        **os.environ,
+        **quiet,
+        "FOLDLOG_DB": url,
+        "ANTHROPIC_BASE_URL": server.url,
+        "ANTHROPIC_API_KEY": "x",
+    }
     environment |= {"HOME": (made := home()), "CLAUDE_CONFIG_DIR": f"{made}/config"}
     run = [sys.executable, str(path), "hello"]
-    ran = subprocess.run(run, cwd=folder, env=environment, capture_output=True, text=True, timeout=300)
+    ran = subprocess.run(
+        run, cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+    )
     assert ran.stdout.startswith("finished\n"), ran.stderr
     assert "events are shown; resume with: " in ran.stdout
     server.close()

@@ -35,7 +35,14 @@ def store(histories):
 def line(number, **fields):
     parent = None if number == 0 else f"u{number - 1}"
     message = {"role": "user", "content": f"m{number}"}
-    return {"type": "user", "uuid": f"u{number}", "parentUuid": parent, "sessionId": "s", "message": message, **fields}
+    return {
+        "type": "user",
+        "uuid": f"u{number}",
+        "parentUuid": parent,
+        "sessionId": "s",
+        "message": message,
+        **fields,
+    }
 
 
 async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
@@ -56,7 +63,23 @@ async def test_the_conformance_suite_of_the_sdk_passes(url, tmp_path, request):
     assert len(made) >= 14
 
 
-VALUES = [None, True, 0, -1, 1.5, 1e308, 2**70, "", "a\x00b", "\ud800", "é", [], {}, [{"a": [None, "\x00"]}], {"": ""}]
+VALUES = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    1e308,
+    2**70,
+    "",
+    "a\x00b",
+    "\ud800",
+    "é",
+    [],
+    {},
+    [{"a": [None, "\x00"]}],
+    {"": ""},
+]
 
 
 async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
@@ -64,10 +87,23 @@ async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
     choice = random.Random(1)
     given = []
     for number in range(200):
-        entry = line(number) if choice.random() < 0.5 else {"type": choice.choice(["x", "system", "summary", "user"])}
+        entry = (
+            line(number)
+            if choice.random() < 0.5
+            else {"type": choice.choice(["x", "system", "summary", "user"])}
+        )
         for _ in range(choice.randrange(4)):
             name = choice.choice(
-                ["message", "content", "n", "toolUseResult", "timestamp", "a\x00", "\ud800", "isSidechain"]
+                [
+                    "message",
+                    "content",
+                    "n",
+                    "toolUseResult",
+                    "timestamp",
+                    "a\x00",
+                    "\ud800",
+                    "isSidechain",
+                ]
             )
             entry[name] = choice.choice(VALUES)
         given.append(entry)
@@ -81,28 +117,42 @@ async def test_entries_come_back_as_they_were_after_a_fresh_open(tmp_path):
         assert repr(await store.load(KEY)) == repr(given)
 
 
-@pytest.mark.parametrize("name", ["a/b", "%2F", "..", "@é", "\0", "\ud800", "x" * 999], ids=lambda n: ascii(n[:5]))
+@pytest.mark.parametrize(
+    "name", ["a/b", "%2F", "..", "@é", "\0", "\ud800", "x" * 999], ids=lambda n: ascii(n[:5])
+)
 async def test_any_text_may_be_a_name(store, name):
     key = {"project_key": f"p{name}", "session_id": f"s{name}"}
     agent = {**key, "subpath": f"agent{name}"}
     for each in (key, agent):
         await store.append(each, [line(1)])
         assert await store.load(each) == [line(1)]
-    assert [each["session_id"] for each in await store.list_sessions(key["project_key"])] == [key["session_id"]]
-    assert [each["session_id"] for each in await store.list_session_summaries(key["project_key"])] == [f"s{name}"]
+    assert [each["session_id"] for each in await store.list_sessions(key["project_key"])] == [
+        key["session_id"]
+    ]
+    assert [
+        each["session_id"] for each in await store.list_session_summaries(key["project_key"])
+    ] == [f"s{name}"]
     assert await store.list_subkeys(key) == [agent["subpath"]]
     await store.delete(key)
-    assert (await store.load(key), await store.load(agent), await store.list_sessions(f"p{name}")) == (None, None, [])
+    assert (
+        await store.load(key),
+        await store.load(agent),
+        await store.list_sessions(f"p{name}"),
+    ) == (None, None, [])
 
 
 async def test_the_history_can_be_looked_at_while_the_session_runs(store, histories):
     await store.append(KEY, [line(0), line(1)])
     history = histories[store.conversation({**KEY, "subpath": ""})]
     assert [event.content for event in history.view()] == ["m0", "m1"]
-    history.append(foldlog.CondensationAction(forgotten_event_ids=[0], summary="before", summary_offset=0))
+    history.append(
+        foldlog.CondensationAction(forgotten_event_ids=[0], summary="before", summary_offset=0)
+    )
     await store.append(KEY, [line(2)])
     assert [event.content for event in history.view()] == ["before", "m1", "m2"]
-    assert await store.load(KEY) == [line(0), line(1), line(2)], "what the session resumes from is the session's own"
+    assert await store.load(KEY) == [line(0), line(1), line(2)], (
+        "what the session resumes from is the session's own"
+    )
     assert history.why(0).by.id == 2
 
 
@@ -112,7 +162,9 @@ async def test_a_session_that_was_deleted_begins_again(histories):
     await other.append(KEY, [line(2)])
     fork = histories[store.conversation(KEY)].fork(id="mine")
     await store.delete(KEY)
-    assert [event.content for event in fork.view()] == ["m0", "m1", "m2"], "it has a copy of what it shared"
+    assert [event.content for event in fork.view()] == ["m0", "m1", "m2"], (
+        "it has a copy of what it shared"
+    )
     assert await store.load(KEY) is None
     with pytest.raises(ConversationErased):
         await other.append(KEY, [line(3)])  # what it writes belongs to the session that was deleted
@@ -135,13 +187,21 @@ async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, 
         entries = []
         for _ in range(choice.randrange(1, 9)):
             about = {"customTitle": f"t{number}"} if choice.random() < 0.1 else {}
-            entries.append(line(number, timestamp=f"2026-01-01T00:00:{number % 60:02}.000Z", cwd="/w", **about))
+            entries.append(
+                line(number, timestamp=f"2026-01-01T00:00:{number % 60:02}.000Z", cwd="/w", **about)
+            )
             number += 1
         await store.append(key, entries)
         await theirs.append(key, entries)
         if turn % 10 == 0:
-            told = {one["session_id"]: one["data"] for one in await store.list_session_summaries("-work")}
-            wanted = {one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")}
+            told = {
+                one["session_id"]: one["data"]
+                for one in await store.list_session_summaries("-work")
+            }
+            wanted = {
+                one["session_id"]: one["data"]
+                for one in await theirs.list_session_summaries("-work")
+            }
             assert told == wanted
     read, before = [], foldlog.History.events
 
@@ -153,7 +213,9 @@ async def test_summaries_are_what_the_sdk_folds_and_cost_what_is_new(histories, 
     monkeypatch.setattr(foldlog.History, "events", events)
     fresh = FoldlogSessionStore(histories)
     told = {one["session_id"]: one["data"] for one in await fresh.list_session_summaries("-work")}
-    assert told == {one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")}
+    assert told == {
+        one["session_id"]: one["data"] for one in await theirs.list_session_summaries("-work")
+    }
     assert len(read) <= 9 * 8, "not the 500 entries"
     read.clear()
     await fresh.list_session_summaries("-work")
@@ -197,9 +259,9 @@ async def test_the_transcripts_of_a_folder_are_imported(histories, tmp_path, mon
         here = {info.session_id: info for info in await list_sessions_from_store(store, folder)}
         assert name in there
         for info in there.values():
-            assert here.pop(info.session_id) == replace(info, last_modified=ANY, file_size=None, created_at=ANY), (
-                "all but what a file has"
-            )
+            assert here.pop(info.session_id) == replace(
+                info, last_modified=ANY, file_size=None, created_at=ANY
+            ), "all but what a file has"
         assert here == {}
 
     assert await store.import_folder(projects / "-work") == (3, 0, ())
@@ -224,7 +286,8 @@ class TestKeeps(Lists):
 
     async def add(self, store, *names):
         entries = [{"type": "x", "uuid": name} for name in names]
-        await store.append(KEY, [{"type": "x", "uuid": "again"}, *entries])  # every call sends the first one again
+        # every call sends the first one again
+        await store.append(KEY, [{"type": "x", "uuid": "again"}, *entries])
 
     async def names(self, store):
         return [entry["uuid"] for entry in await store.load(KEY)][1:]
@@ -240,7 +303,9 @@ class TestKeeps(Lists):
 async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redacted(url, tmp_path):
     key = {"project_key": project_key_for_directory(str(tmp_path)), "session_id": str(uuid.uuid4())}
     ids = [str(uuid.uuid4()) for _ in range(6)]
-    called = [{"type": "tool_use", "id": f"c{n}", "name": "Read", "input": {"path": "x"}} for n in (0, 1)]
+    called = [
+        {"type": "tool_use", "id": f"c{n}", "name": "Read", "input": {"path": "x"}} for n in (0, 1)
+    ]
     result = [{"type": "tool_result", "tool_use_id": f"c{n}", "content": "read"} for n in (0, 1)]
     thinking = [{"type": "thinking", "thinking": "hm", "signature": "s"}]
     said = [
@@ -254,11 +319,26 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
     entries = []
     for place, content in enumerate(said):
         role = "assistant" if place in (1, 2, 4) else "user"
-        about = {"type": "message", "model": "m", "id": f"m{place // 3}"} if role == "assistant" else {}
+        about = (
+            {"type": "message", "model": "m", "id": f"m{place // 3}"} if role == "assistant" else {}
+        )
         message = {"role": role, "content": content, **about}
-        entry = {"type": role, "uuid": ids[place], "parentUuid": ids[place - 1] if place else None, "message": message}
+        entry = {
+            "type": role,
+            "uuid": ids[place],
+            "parentUuid": ids[place - 1] if place else None,
+            "message": message,
+        }
         time = f"2026-01-01T00:00:0{place}.000Z"
-        entries.append({**entry, "sessionId": key["session_id"], "isSidechain": False, "timestamp": time, "cwd": "/x"})
+        entries.append(
+            {
+                **entry,
+                "sessionId": key["session_id"],
+                "isSidechain": False,
+                "timestamp": time,
+                "cwd": "/x",
+            }
+        )
     async with FoldlogSessionStore(url) as store:
         await store.append(key, entries)
     for copy, _, event in redacted_one_by_one(url, tmp_path):
@@ -267,7 +347,9 @@ async def test_the_sdk_reads_a_session_to_its_beginning_whatever_of_it_is_redact
             await store.append(key, [new])
             loaded = await store.load(key)
             assert [each["uuid"] for each in loaded] == [*ids, new["uuid"]], event
-            read = await get_session_messages_from_store(store, key["session_id"], directory=str(tmp_path))
+            read = await get_session_messages_from_store(
+                store, key["session_id"], directory=str(tmp_path)
+            )
             assert [each.uuid for each in read] == [*ids, new["uuid"]], event
             assert all(each.message["content"] for each in read), event
 

@@ -1,6 +1,8 @@
-"""A durable agent under DBOS: ``python agent.py FOLDER KILL_AT TURNS``. It kills itself at its nth point; 0: never.
+"""A durable agent under DBOS: ``python agent.py FOLDER KILL_AT TURNS``. It kills itself at its nth
+point; 0: never.
 
-Its steps carry the version of a conversation, and the messages are in foldlog. The model answers otherwise each time.
+Its steps carry the version of a conversation, and the messages are in foldlog. The model answers
+otherwise each time.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ DBOS(
         "application_version": "1",
     }
 )
-HISTORIES = foldlog.open(f"sqlite:///{FOLDER}/agent.db", condenser={"type": "digest", "max_size": 10})
+HISTORIES = foldlog.open(
+    f"sqlite:///{FOLDER}/agent.db", condenser={"type": "digest", "max_size": 10}
+)
 POINTS = 0
 
 
@@ -53,7 +57,10 @@ def run_command(command: str) -> str:
 @DBOS.step()
 def prepare(conversation: str, turn: int) -> int:
     history = HISTORIES[conversation]
-    history.append({"role": "user", "content": f"task {turn}"}, idempotency_key=f"{DBOS.workflow_id}/task-{turn}")
+    history.append(
+        {"role": "user", "content": f"task {turn}"},
+        idempotency_key=f"{DBOS.workflow_id}/task-{turn}",
+    )
     version = history.prepare().version
     point()
     return version
@@ -67,8 +74,14 @@ def ask(conversation: str, turn: int, version: int) -> int:
         messages = json.dumps(history.sent(version).to_messages(), sort_keys=True)
         write_down("prompts.jsonl", [turn, hashlib.sha256(messages.encode()).hexdigest()])
         point()
-        function = {"name": "run", "arguments": json.dumps({"command": f"{turn} {os.urandom(4).hex()}"})}
-        return {"role": "assistant", "tool_calls": [{"id": f"c{turn}", "type": "function", "function": function}]}
+        function = {
+            "name": "run",
+            "arguments": json.dumps({"command": f"{turn} {os.urandom(4).hex()}"}),
+        }
+        return {
+            "role": "assistant",
+            "tool_calls": [{"id": f"c{turn}", "type": "function", "function": function}],
+        }
 
     recorded = history.once(f"{DBOS.workflow_id}/{turn}", answer)
     point()

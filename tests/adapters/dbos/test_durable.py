@@ -1,4 +1,6 @@
-"""A workflow of DBOS whose steps carry a version: killed at every point, it ends, and each turn has one prompt."""
+"""A workflow of DBOS whose steps carry a version: killed at every point, it ends, and each turn has
+one prompt.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +19,18 @@ ROOT, AGENT = Path(__file__).parents[3], Path(__file__).parent / "agent.py"
 
 def run(folder: Path, kill_at: int, turns: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, str(AGENT), str(folder), str(kill_at), str(turns)]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False
+    )
 
 
 def lines(path: Path) -> list:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def test_a_workflow_that_is_killed_at_any_point_ends_and_asks_each_turn_with_one_prompt(tmp_path: Path) -> None:
+def test_a_workflow_that_is_killed_at_any_point_ends_and_asks_each_turn_with_one_prompt(
+    tmp_path: Path,
+) -> None:
     kills, doubts = 0, 0
     for point in range(1, 100):
         folder = tmp_path / str(point)

@@ -1,4 +1,6 @@
-"""A model that plays a script, and refuses a prompt that a server would; and events of every form."""
+"""A model that plays a script, and refuses a prompt that a server would; and events of every
+form.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,9 @@ def problem_of(contents):
         asked = [getattr(part, kind) for part in content.parts or ()]
         return [each.id or each.name for each in asked if each]
 
-    return contract.problem_of([(ids(each, "function_call"), ids(each, "function_response")) for each in contents])
+    return contract.problem_of(
+        [(ids(each, "function_call"), ids(each, "function_response")) for each in contents]
+    )
 
 
 def said(text):
@@ -39,7 +43,9 @@ def reply(given):
     """The content of a reply of ``contract.Script``."""
     if isinstance(given, str):
         return said(given)
-    return types.Content(role="model", parts=[call(tool, name, **arguments) for tool, name, arguments in given])
+    return types.Content(
+        role="model", parts=[call(tool, name, **arguments) for tool, name, arguments in given]
+    )
 
 
 USAGE = types.GenerateContentResponseUsageMetadata(
@@ -54,9 +60,13 @@ class ScriptedModel(BaseLlm):
     script: Any = None
     prompts: Any = None
     usage: Any = None
-    """What each response says that it took; where it says nothing, ADK counts itself, for its compaction."""
+    """What each response says that it took; where it says nothing, ADK counts itself, for its
+    compaction.
+    """
 
-    async def generate_content_async(self, llm_request, stream=False) -> AsyncGenerator[LlmResponse, None]:
+    async def generate_content_async(
+        self, llm_request, stream=False
+    ) -> AsyncGenerator[LlmResponse, None]:
         problem = problem_of(llm_request.contents)
         if problem is not None:
             raise Refused(problem)
@@ -66,12 +76,38 @@ class ScriptedModel(BaseLlm):
 
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "$bytes"]
-_JSON = [None, True, 0, -1, 1.5, 2**62, "", "é", "a b", [], {}, [{"a": [None, 1]}], {"$bytes": "AA=="}, {"$x": {}}]
+_JSON = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    2**62,
+    "",
+    "é",
+    "a b",
+    [],
+    {},
+    [{"a": [None, 1]}],
+    {"$bytes": "AA=="},
+    {"$x": {}},
+]
 _VALUES = [*_JSON, 2**70, "a\x00b", "\ud800", b"\x00\xff", (), (1, (b"q",)), {"": {"$tuple": 1}}]
 
 
 def any_state(choice, values=_JSON):
-    keys = ["a", "b", "$bytes", "temp:t", "app:a", "app:b", "user:a", "user:$x", "user:temp:x", "x:y"]
+    keys = [
+        "a",
+        "b",
+        "$bytes",
+        "temp:t",
+        "app:a",
+        "app:b",
+        "user:a",
+        "user:$x",
+        "user:temp:x",
+        "x:y",
+    ]
     return {choice.choice(keys): choice.choice(values) for _ in range(choice.randrange(4))}
 
 
@@ -82,14 +118,27 @@ def any_event(choice, number, *, plain=False):
     parts = [
         types.Part(text=text),
         types.Part(text=text, thought=True, thought_signature=b"\xfe\x00"),
-        types.Part(function_call=types.FunctionCall(id=choice.choice([None, "c0"]), name="f", args={"a": value})),
-        types.Part(function_response=types.FunctionResponse(id="c0", name="f", response={"result": value, "n": None})),
+        types.Part(
+            function_call=types.FunctionCall(
+                id=choice.choice([None, "c0"]), name="f", args={"a": value}
+            )
+        ),
+        types.Part(
+            function_response=types.FunctionResponse(
+                id="c0", name="f", response={"result": value, "n": None}
+            )
+        ),
         types.Part(function_response=types.FunctionResponse(name="f", response={"error": text})),
-        types.Part(inline_data=types.Blob(data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"]))),
+        types.Part(
+            inline_data=types.Blob(
+                data=b"\x00\xff", mime_type=choice.choice(["image/png", "audio/wav"])
+            )
+        ),
         types.Part(file_data=types.FileData(file_uri="gs://x/y", mime_type="image/png")),
     ]
     content = types.Content(
-        role=choice.choice(["user", "model"]), parts=[choice.choice(parts) for _ in range(choice.randrange(4))]
+        role=choice.choice(["user", "model"]),
+        parts=[choice.choice(parts) for _ in range(choice.randrange(4))],
     )
     return Event(
         id=f"e{number}",

@@ -1,4 +1,6 @@
-"""The command ``adk api_server`` with ``services.yaml``, as the page has it: run, killed by a tool, and run again."""
+"""The command ``adk api_server`` with ``services.yaml``, as the page has it: run, killed by a tool,
+and run again.
+"""
 
 from __future__ import annotations
 
@@ -62,12 +64,16 @@ def served(folder):
     command = [Path(sys.executable).with_name("adk"), "api_server", "--port", str(port)]
     command += ["--session_service_uri", "foldlog:///history.db", "agents"]
     with (folder / "log").open("ab") as log:
-        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env={"PYTHONPATH": str(ROOT)})
+        server = subprocess.Popen(
+            command, cwd=folder, stdout=log, stderr=log, env={"PYTHONPATH": str(ROOT)}
+        )
 
         def ask(path, data=None):
             body = None if data is None else json.dumps(data).encode()
             about = {"content-type": "application/json"}
-            request = urllib.request.Request(f"http://127.0.0.1:{port}/{path}", data=body, headers=about)
+            request = urllib.request.Request(
+                f"http://127.0.0.1:{port}/{path}", data=body, headers=about
+            )
             with urllib.request.urlopen(request, timeout=300) as answer:
                 return json.loads(answer.read())
 
@@ -88,8 +94,12 @@ def served(folder):
 def say(ask, text):
     """Send a message; return the texts of the answer."""
     message = {"role": "user", "parts": [{"text": text}]}
-    events = ask("run", {"app_name": "measuring", "user_id": "u", "session_id": "s", "new_message": message})
-    return [part["text"] for event in events for part in event["content"]["parts"] if "text" in part]
+    events = ask(
+        "run", {"app_name": "measuring", "user_id": "u", "session_id": "s", "new_message": message}
+    )
+    return [
+        part["text"] for event in events for part in event["content"]["parts"] if "text" in part
+    ]
 
 
 def test_the_command_keeps_its_sessions_in_foldlog_and_goes_on_after_a_kill(folder):
@@ -109,12 +119,21 @@ def test_the_command_keeps_its_sessions_in_foldlog_and_goes_on_after_a_kill(fold
             "assistant",
         ]
         acknowledged = history.version()
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
     (folder / "dies").unlink()
     with served(folder) as ask:
         kept = ask(session)
         assert kept["state"]["user:measured"] == "km"
-        assert [event["author"] for event in kept["events"]] == ["user", "agent", "agent", "agent", "user", "agent"]
+        assert [event["author"] for event in kept["events"]] == [
+            "user",
+            "agent",
+            "agent",
+            "agent",
+            "user",
+            "agent",
+        ]
         assert say(ask, "are you there") == ["finished"]
         assert [each["id"] for each in ask("apps/measuring/users/u/sessions")] == ["s"]
     with foldlog.open(f"sqlite:///{folder / 'history.db'}") as histories:

@@ -14,7 +14,9 @@ from tests.adapters.google_adk.scripted import call
 
 
 def told(parts):
-    return [(part.inline_data.mime_type, part.inline_data.data) for part in parts if part.inline_data]
+    return [
+        (part.inline_data.mime_type, part.inline_data.data) for part in parts if part.inline_data
+    ]
 
 
 @pytest.mark.anyio
@@ -22,9 +24,14 @@ async def test_the_sdk_reads_an_export_of_what_it_saved_and_a_view_shows_its_ima
     shown = types.Part.from_bytes(data=IMAGE, mime_type="image/png")
     of_result = types.FunctionResponsePart.from_bytes(data=IMAGE, mime_type="image/png")
     thought = types.Part(text="hm", thought=True, thought_signature=IMAGE)
-    answered = types.FunctionResponse(id="c1", name="look", response={"result": "see"}, parts=[of_result])
+    answered = types.FunctionResponse(
+        id="c1", name="look", response={"result": "see"}, parts=[of_result]
+    )
     parts = [[shown], [thought, call("look", "c1")], [types.Part(function_response=answered)]]
-    events = [Event(author="user", invocation_id="i", content=types.Content(role="user", parts=each)) for each in parts]
+    events = [
+        Event(author="user", invocation_id="i", content=types.Content(role="user", parts=each))
+        for each in parts
+    ]
     written = ",".join(event.model_dump_json(exclude_none=True) for event in events)
     check_import(histories, "google-adk", f"[{written}]", 2)
     service = FoldlogSessionService(histories)

@@ -1,4 +1,6 @@
-"""``FoldlogSessionService``: equal to the SDK's own SQLite service, exact, and what runs do with it."""
+"""``FoldlogSessionService``: equal to the SDK's own SQLite service, exact, and what runs do with
+it.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,20 @@ from foldlog.eventstore.inside import Appending, can_be_redacted
 from foldlog.formats import decode
 from foldlog.projections import View
 from tests.adapters.contract import STRATEGIES, Condenses, Lists
-from tests.adapters.google_adk.scripted import USAGE, ScriptedModel, any_event, any_state, call, reply, said
+from tests.adapters.google_adk.scripted import (
+    USAGE,
+    ScriptedModel,
+    any_event,
+    any_state,
+    call,
+    reply,
+    said,
+)
 
 pytestmark = [
     pytest.mark.anyio,
-    # The releases of OpenTelemetry that the older SDK takes read entry points in a way that Python 3.11 warns of.
+    # The releases of OpenTelemetry that the older SDK takes read entry points in a way that Python
+    # 3.11 warns of.
     pytest.mark.filterwarnings("ignore:SelectableGroups dict interface:DeprecationWarning"),
     # The SDK says once in a process which of its own features are experimental.
     pytest.mark.filterwarnings(r"ignore:\[EXPERIMENTAL\]:UserWarning"),
@@ -73,20 +84,27 @@ async def erase_state(service, *names):
         with suppress(foldlog.ConversationNotFound):
             service.histories.sync.erase(service.conversation(*names), reason="asked to")
         return
-    where = "user_states WHERE app_name = ? AND user_id = ?" if names[1:] else "app_states WHERE app_name = ?"
+    where = (
+        "user_states WHERE app_name = ? AND user_id = ?"
+        if names[1:]
+        else "app_states WHERE app_name = ?"
+    )
     with closing(sqlite3.connect(service._db_path)) as database, database:
         database.execute(f"DELETE FROM {where}", names)
 
 
 def random_operation(choice, number):
-    """Return something to do with a service: the same with each that it is given, and with the sessions that it has."""
+    """Return something to do with a service: the same with each that it is given, and with the
+    sessions that it has.
+    """
     names = {"app_name": choice.choice(["a", "b/ü"]), "user_id": choice.choice(["u", "v w"])}
     session_id = choice.choice(["s", "t", " s ", "x/y"])
     key = (*names.values(), session_id)
     what, state, seed = choice.random(), any_state(choice), choice.random()
     shared_by = choice.choice([("app_name",), ("app_name", "user_id")])
     config = GetSessionConfig(
-        num_recent_events=choice.choice([None, 0, 1, 3]), after_timestamp=choice.choice([None, 0.0, 1050.0])
+        num_recent_events=choice.choice([None, 0, 1, 3]),
+        after_timestamp=choice.choice([None, 0.0, 1050.0]),
     )
 
     async def operate(service, held):
@@ -122,7 +140,10 @@ async def test_random_operations_are_what_the_sdks_sqlite_service_does(service, 
     try:
         for number in range(150):
             operate = random_operation(choice, number)
-            one, other = await outcome(operate(service, ours_held)), await outcome(operate(theirs, theirs_held))
+            one, other = (
+                await outcome(operate(service, ours_held)),
+                await outcome(operate(theirs, theirs_held)),
+            )
             assert as_json(one) == as_json(other)
             appended += isinstance(one, list) and one[:1] != [] and isinstance(one[0], Event)
     finally:
@@ -131,7 +152,9 @@ async def test_random_operations_are_what_the_sdks_sqlite_service_does(service, 
 
 
 def as_json(value):
-    """Return what the SDK's own service keeps of a value: its JSON, where keys of a state have no order."""
+    """Return what the SDK's own service keeps of a value: its JSON, where keys of a state have no
+    order.
+    """
     if isinstance(value, list):
         return [as_json(each) for each in value]
     return value.model_dump(mode="json") if isinstance(value, BaseModel) else value
@@ -152,7 +175,9 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_p
     events = [any_event(choice, number) for number in range(200)]
     events.sort(key=lambda event: event.timestamp)
     async with FoldlogSessionService(url) as service:
-        session = await service.create_session(**S, state={"b": b"\x00", "t": (1,), "app:s": "\ud800", "temp:x": 1})
+        session = await service.create_session(
+            **S, state={"b": b"\x00", "t": (1,), "app:s": "\ud800", "temp:x": 1}
+        )
         for event in events:
             await service.append_event(session, event)
         held = {key: value for key, value in session.state.items() if not key.startswith("temp:")}
@@ -160,19 +185,29 @@ async def test_events_and_states_come_back_as_they_were_after_a_fresh_open(tmp_p
         got = await service.get_session(**S)
         assert exact(got.events) == exact(events)
         assert got.events == events
-        assert {key: repr(value) for key, value in got.state.items()} == {key: repr(held[key]) for key in held}
+        assert {key: repr(value) for key, value in got.state.items()} == {
+            key: repr(held[key]) for key in held
+        }
         recent = await service.get_session(**S, config=GetSessionConfig(num_recent_events=7))
         assert exact(recent.events) == exact(events[-7:])
         assert recent.state == got.state
-        after = await service.get_session(**S, config=GetSessionConfig(after_timestamp=events[100].timestamp))
-        assert after.events == [event for event in events if event.timestamp >= events[100].timestamp]
+        after = await service.get_session(
+            **S, config=GetSessionConfig(after_timestamp=events[100].timestamp)
+        )
+        assert after.events == [
+            event for event in events if event.timestamp >= events[100].timestamp
+        ]
 
 
 @pytest.mark.parametrize("killed_at", ["adk/a/u/s", "adk/a/u/+state", "adk/a/+state"])
-async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_all(service, monkeypatch, killed_at):
+async def test_an_event_is_stored_with_its_changes_of_shared_states_or_not_at_all(
+    service, monkeypatch, killed_at
+):
     session = await service.create_session(**S, state=dict.fromkeys(("k", "user:k", "app:k"), 1))
     delta, append = dict.fromkeys(("k", "user:k", "app:k"), 2), Appending.__call__
-    event = Event(id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+    event = Event(
+        id="e", author="agent", invocation_id="i", actions=EventActions(state_delta=delta)
+    )
 
     def killed(work, transaction):
         done = append(work, transaction)
@@ -194,11 +229,17 @@ async def test_a_shared_state_that_was_erased_holds_only_what_came_after(service
     for session_id, value, left in (("s", "old", {}), ("t", "new", {f"{scope}:k": "new"})):
         session = await service.create_session(**{**S, "session_id": session_id})
         actions = EventActions(state_delta={f"{scope}:k": value})
-        await service.append_event(session, Event(author="agent", invocation_id="i", actions=actions))
+        await service.append_event(
+            session, Event(author="agent", invocation_id="i", actions=actions)
+        )
         if value == "old":
             await erase_state(service, *names)
         for each in (await service.list_sessions(app_name="a")).sessions:
-            assert (await service.get_session(**{**S, "session_id": each.id})).state == left == each.state
+            assert (
+                (await service.get_session(**{**S, "session_id": each.id})).state
+                == left
+                == each.state
+            )
 
 
 async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_erased_back(url):
@@ -209,7 +250,9 @@ async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_
             session = await service.create_session(app_name="a", user_id="u", session_id=name)
             for number in range(10):
                 delta = {f"{scope}:{name}": number for scope in ("app", "user")}
-                event = Event(author="agent", invocation_id="i", actions=EventActions(state_delta=delta))
+                event = Event(
+                    author="agent", invocation_id="i", actions=EventActions(state_delta=delta)
+                )
                 await service.append_event(session, event)
             return name
 
@@ -226,8 +269,12 @@ async def test_sessions_that_run_at_once_change_shared_states_and_bring_nothing_
                 for was, now in zip(before, await states(), strict=True):
                     assert all(number > was.get(name, -1) for name, number in now.items())
 
-        await asyncio.gather(erase(), *(work(each, f"s{n}") for n, each in enumerate([one, two] * 3)))
-        names = await asyncio.gather(*(work(each, f"t{n}") for n, each in enumerate([one, two] * 3)))
+        await asyncio.gather(
+            erase(), *(work(each, f"s{n}") for n, each in enumerate([one, two] * 3))
+        )
+        names = await asyncio.gather(
+            *(work(each, f"t{n}") for n, each in enumerate([one, two] * 3))
+        )
         for state in await states():
             assert {name: state[name] for name in names} == dict.fromkeys(names, 9)
         await two.close()
@@ -239,21 +286,34 @@ async def test_a_call_that_waits_for_a_confirmation_stays_whole_in_the_session_t
         session = await service.create_session(**S)
         for number in range(8):
             parts = [call("measure", f"c{number}", unit="km" * 400)]
-            result = types.FunctionResponse(id=f"c{number}", name="measure", response={"result": "9 km"})
-            asked = EventActions(requested_tool_confirmations={} if number else {"c0": ToolConfirmation()})
+            result = types.FunctionResponse(
+                id=f"c{number}", name="measure", response={"result": "9 km"}
+            )
+            asked = EventActions(
+                requested_tool_confirmations={} if number else {"c0": ToolConfirmation()}
+            )
             answer = types.Content(role="user", parts=[types.Part(function_response=result)])
-            for content, actions in ((types.Content(role="model", parts=parts), EventActions()), (answer, asked)):
+            for content, actions in (
+                (types.Content(role="model", parts=parts), EventActions()),
+                (answer, asked),
+            ):
                 event = Event(author="agent", invocation_id="i", content=content, actions=actions)
                 await service.append_event(session, event)
         stored = (await service.get_session(**S)).events
-        whole = [one.content == other.content for one, other in zip(session.events, stored, strict=True)]
+        whole = [
+            one.content == other.content for one, other in zip(session.events, stored, strict=True)
+        ]
         assert whole[:3] == [True, True, False]
 
 
 async def test_a_deleted_session_is_erased_and_its_id_is_used_again(service, histories):
     await talk(service, 2)
     attributes = histories[service.conversation("a", "u", "s")].attributes()
-    assert attributes == {"runtime": "google-adk", "app": "a", "user": "u"}, "by which retention finds it"
+    assert attributes == {
+        "runtime": "google-adk",
+        "app": "a",
+        "user": "u",
+    }, "by which retention finds it"
     await service.delete_session(**S)
     assert await service.get_session(**S) is None
     assert histories.store.conversation(service.conversation("a", "u", "s")).erased_at is not None
@@ -304,7 +364,9 @@ async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tm
     theirs, choice = SqliteSessionService(str(tmp_path / "theirs.db")), random.Random(4)
     for user in ("u", "v"):
         for name in ("s", "t"):
-            session = await theirs.create_session(app_name="a", user_id=user, session_id=name, state={"app:n": name})
+            session = await theirs.create_session(
+                app_name="a", user_id=user, session_id=name, state={"app:n": name}
+            )
             for number in range(12):
                 event = any_event(choice, number, plain=True)
                 event.timestamp = session.last_update_time + 1
@@ -314,7 +376,9 @@ async def test_a_copy_of_another_service_has_its_sessions_and_states(service, tm
     for user in ("u", "v"):
         for name in ("s", "t"):
             names = {"app_name": "a", "user_id": user, "session_id": name}
-            assert as_json(await service.get_session(**names)) == as_json(await theirs.get_session(**names))
+            assert as_json(await service.get_session(**names)) == as_json(
+                await theirs.get_session(**names)
+            )
     assert as_json((await service.list_sessions(app_name="a")).sessions) == as_json(
         (await theirs.list_sessions(app_name="a")).sessions
     )
@@ -329,10 +393,13 @@ class TestKeeps(Lists, Condenses):
     async def add(self, store, *names):
         while True:
             session = await store.get_session(**S) or await store.create_session(**S)
-            actions = EventActions(state_delta={"k": names[-1], "user:k": names[-1], "app:k": names[-1]})
+            actions = EventActions(
+                state_delta={"k": names[-1], "user:k": names[-1], "app:k": names[-1]}
+            )
             try:
                 await store.append_event(
-                    session, Event(id=" ".join(names), author="user", invocation_id="i", actions=actions)
+                    session,
+                    Event(id=" ".join(names), author="user", invocation_id="i", actions=actions),
                 )
             except StaleSessionError:
                 continue
@@ -351,7 +418,9 @@ class TestKeeps(Lists, Condenses):
         return sessions
 
     async def add_to(self, store, name):
-        """Each time that a session goes on, its user's state takes from it: what is listed is of one moment."""
+        """Each time that a session goes on, its user's state takes from it: what is listed is of
+        one moment.
+        """
         number = int(name.removeprefix("c"))
         names = {"app_name": "a", "user_id": f"u{number}", "session_id": name}
         session = await store.get_session(**names)
@@ -359,11 +428,14 @@ class TestKeeps(Lists, Condenses):
             session = await store.create_session(**names, state={"k": number, "user:k": 0})
         delta = {"k": session.state["k"] - 1, "user:k": session.state["user:k"] - 1}
         await store.append_event(
-            session, Event(author="user", invocation_id="i", actions=EventActions(state_delta=delta))
+            session,
+            Event(author="user", invocation_id="i", actions=EventActions(state_delta=delta)),
         )
 
     def model(self, script):
-        return ScriptedModel(script=lambda contents, number: reply(script(number)), prompts=[], usage=USAGE)
+        return ScriptedModel(
+            script=lambda contents, number: reply(script(number)), prompts=[], usage=USAGE
+        )
 
     async def run(self, store, model, prompt, *tools):
         if await store.get_session(**S) is None:
@@ -389,7 +461,8 @@ class TestKeeps(Lists, Condenses):
         return sent([event.content for event in (await store.get_session(**S)).events])
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs
+# --------------------------------------------------------------------------------------------------
 
 
 def measure(unit: str) -> dict:
@@ -401,12 +474,17 @@ async def run(service, model, prompt, tools=(measure,)):
     agent = LlmAgent(name="agent", model=model, tools=list(tools))
     runner = Runner(agent=agent, app_name="a", session_service=service)
     message = types.Content(role="user", parts=[types.Part(text=prompt)])
-    return [event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)]
+    return [
+        event async for event in runner.run_async(user_id="u", session_id="s", new_message=message)
+    ]
 
 
 def shown(view):
     """What a View shows, as ``sent``."""
-    told = {"Action": lambda one: ("call", one.tool), "Observation": lambda one: ("result", one.tool)}
+    told = {
+        "Action": lambda one: ("call", one.tool),
+        "Observation": lambda one: ("result", one.tool),
+    }
     return [told.get(type(one).__name__, lambda one: one.content)(one) for one in view]
 
 
@@ -414,18 +492,32 @@ def sent(contents):
     """What a request says, part by part."""
     parts = [part for content in contents for part in content.parts]
     calls = [("call", part.function_call.name) if part.function_call else None for part in parts]
-    results = [("result", part.function_response.name) if part.function_response else None for part in parts]
-    return [call or result or part.text for part, call, result in zip(parts, calls, results, strict=True)]
+    results = [
+        ("result", part.function_response.name) if part.function_response else None
+        for part in parts
+    ]
+    return [
+        call or result or part.text
+        for part, call, result in zip(parts, calls, results, strict=True)
+    ]
 
 
 @pytest.mark.parametrize(
     "url, compaction",
-    [("memory", "interval"), ("sqlite", "overlap"), ("postgres", "tokens"), ("sqlite", "foldlog"), ("memory", "both")],
+    [
+        ("memory", "interval"),
+        ("sqlite", "overlap"),
+        ("postgres", "tokens"),
+        ("sqlite", "foldlog"),
+        ("memory", "both"),
+    ],
     indirect=["url"],
 )
 async def test_the_view_is_what_the_model_is_sent_with_rewinds_and_compactions(url, compaction):
     condenses = compaction in ("foldlog", "both")
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 12, "keep_first": 1}) as histories:
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 12, "keep_first": 1}
+    ) as histories:
         await _compare(FoldlogSessionService(histories, condense=condenses), compaction)
 
 
@@ -458,11 +550,15 @@ async def _compare(service, compaction):
     rewinds = 0
     while len(compared) < 200:
         turn = types.Content(role="user", parts=[types.Part(text=f"turn {len(compared)}")])
-        events = [event async for event in runner.run_async(user_id="u", session_id="s", new_message=turn)]
+        events = [
+            event async for event in runner.run_async(user_id="u", session_id="s", new_message=turn)
+        ]
         if choice.random() < 0.25:
             kept = (await service.get_session(**S)).events
             before = choice.choice([event.invocation_id for event in [*kept[-12:], *events]])
-            await runner.rewind_async(user_id="u", session_id="s", rewind_before_invocation_id=before)
+            await runner.rewind_async(
+                user_id="u", session_id="s", rewind_before_invocation_id=before
+            )
             rewinds += 1
     for ours, theirs in compared:
         assert ours == theirs
@@ -475,7 +571,9 @@ async def _compare(service, compaction):
     history, kept = service.histories.sync[conversation], (await service.get_session(**S)).events
     assert len(list(history.export())) == len(kept)
     whole = list(decode(history.export(), "google-adk"))
-    assert shown(View.from_events(whole)) == shown(history.view()), "an import of all records gives the same View"
+    assert shown(View.from_events(whole)) == shown(history.view()), (
+        "an import of all records gives the same View"
+    )
     await _compare_recent(service)
     for event in choice.sample([each for each in history.events() if can_be_redacted(each)], 30):
         history.redact(event.id, reason="asked to", with_summaries=True)
@@ -497,9 +595,12 @@ async def test_a_compaction_within_the_times_of_an_earlier_one_changes_nothing(s
     times = [event.timestamp for event in session.events]
 
     async def compact(first, last, text):
-        compaction = EventCompaction(start_timestamp=first, end_timestamp=last, compacted_content=said(text))
+        compaction = EventCompaction(
+            start_timestamp=first, end_timestamp=last, compacted_content=said(text)
+        )
         await service.append_event(
-            session, Event(author="user", invocation_id=text, actions=EventActions(compaction=compaction))
+            session,
+            Event(author="user", invocation_id=text, actions=EventActions(compaction=compaction)),
         )
 
     history = service.histories.sync[service.conversation("a", "u", "s")]

@@ -1,4 +1,6 @@
-"""``FoldlogChatMessageHistory``: equal to the SDK's own in memory, killed at any moment, and what the log keeps."""
+"""``FoldlogChatMessageHistory``: equal to the SDK's own in memory, killed at any moment, and what
+the log keeps.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,14 @@ from pathlib import Path
 
 import pytest
 from langchain_core.chat_history import InMemoryChatMessageHistory
-from langchain_core.messages import AIMessage, BaseMessage, ChatMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    BaseMessage,
+    ChatMessage,
+    HumanMessage,
+    SystemMessage,
+    ToolMessage,
+)
 
 import foldlog
 from foldlog.adapters.langchain import FoldlogChatMessageHistory
@@ -15,9 +24,27 @@ from foldlog.eventstore import CondensationAction
 from tests.adapters.contract import Keeps
 from tests.adapters.killed import check_killed_while_it_adds
 
-pytestmark = [pytest.mark.anyio, pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory`")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.filterwarnings("ignore:The class `InMemoryChatMessageHistory`"),
+]
 
-VALUES = [None, True, 0, 1.5, 2**70, "", "a\x00b", "é", "\ud800", [], {}, {"$x": 1}, (1, (2,)), b"\x00\xff"]
+VALUES = [
+    None,
+    True,
+    0,
+    1.5,
+    2**70,
+    "",
+    "a\x00b",
+    "é",
+    "\ud800",
+    [],
+    {},
+    {"$x": 1},
+    (1, (2,)),
+    b"\x00\xff",
+]
 
 
 def any_message(choice: random.Random) -> BaseMessage:
@@ -25,10 +52,19 @@ def any_message(choice: random.Random) -> BaseMessage:
     call = {"name": "f", "args": {"x": value}, "id": f"c{choice.random()}"}
     return choice.choice(
         [
-            HumanMessage(choice.choice(["hi", "", "a\x00b"]), id="m1", additional_kwargs={"x": value}),
-            HumanMessage([{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": "https://x/y"}}]),
+            HumanMessage(
+                choice.choice(["hi", "", "a\x00b"]), id="m1", additional_kwargs={"x": value}
+            ),
+            HumanMessage(
+                [
+                    {"type": "text", "text": "see"},
+                    {"type": "image_url", "image_url": {"url": "https://x/y"}},
+                ]
+            ),
             AIMessage("", tool_calls=[call], response_metadata={"model_name": "m", "x": value}),
-            AIMessage("yes", usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}),
+            AIMessage(
+                "yes", usage_metadata={"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}
+            ),
             ToolMessage("12", tool_call_id="c", artifact=value, status="error"),
             SystemMessage("be brief"),
             ChatMessage("no", role="critic"),
@@ -45,7 +81,9 @@ async def test_random_operations_are_what_the_sdks_history_in_memory_does(histor
         if what < 0.7:
             messages = [any_message(choice) for _ in range(choice.choice([0, 1, 1, 3]))]
             theirs.add_messages(messages)
-            await ours.aadd_messages(messages) if choice.random() < 0.5 else ours.add_messages(messages)
+            await ours.aadd_messages(messages) if choice.random() < 0.5 else ours.add_messages(
+                messages
+            )
         elif what < 0.72:
             theirs.clear()
             await ours.aclear() if choice.random() < 0.5 else ours.clear()
@@ -58,13 +96,20 @@ async def test_random_operations_are_what_the_sdks_history_in_memory_does(histor
 async def test_a_condensation_is_a_summary_in_the_messages_and_the_log_keeps_all(histories):
     ours = FoldlogChatMessageHistory("s", histories)
     ours.add_messages([HumanMessage("one"), AIMessage("two"), HumanMessage("three")])
-    ours.history.append(CondensationAction(forgotten_event_ids=[0, 1], summary="1, 2", summary_offset=0))
-    assert [(each.type, each.content) for each in ours.messages] == [("human", "1, 2"), ("human", "three")]
+    ours.history.append(
+        CondensationAction(forgotten_event_ids=[0, 1], summary="1, 2", summary_offset=0)
+    )
+    assert [(each.type, each.content) for each in ours.messages] == [
+        ("human", "1, 2"),
+        ("human", "three"),
+    ]
     assert [event.content for event in ours.history.events(0, 3)] == ["one", "two", "three"]
 
 
 async def test_it_condenses_where_its_histories_say_so():
-    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 6}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "amortized_forgetting", "max_size": 6}
+    ) as histories:
         ours = FoldlogChatMessageHistory("s", histories, condense=True)
         for number in range(9):
             ours.add_messages([HumanMessage(f"{number}"), AIMessage("yes")])

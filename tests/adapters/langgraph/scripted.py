@@ -1,4 +1,6 @@
-"""An agent of LangGraph, and a model that plays a script and refuses a prompt that a server would."""
+"""An agent of LangGraph, and a model that plays a script and refuses a prompt that a server
+would.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def reply(given):
 
 
 def steps(count, tool="measure"):
-    """A script of so many messages with calls before the last one; every second one has two parallel calls."""
+    """A script of so many messages with calls before the last one; every second one has two
+    parallel calls.
+    """
 
     def script(messages, number):
         if number < count:
@@ -43,11 +47,18 @@ def steps(count, tool="measure"):
 def problem_of(messages, messages_max=None):
     """Return what is wrong with a prompt, or None."""
     calls = [[each["id"] for each in getattr(message, "tool_calls", ())] for message in messages]
-    results = [[message.tool_call_id] if isinstance(message, ToolMessage) else [] for message in messages]
+    results = [
+        [message.tool_call_id] if isinstance(message, ToolMessage) else [] for message in messages
+    ]
     return contract.problem_of(zip(calls, results, strict=True), messages_max)
 
 
-USAGE = {"input_tokens": 10, "output_tokens": 2, "total_tokens": 12, "input_token_details": {"cache_read": 4}}
+USAGE = {
+    "input_tokens": 10,
+    "output_tokens": 2,
+    "total_tokens": 12,
+    "input_token_details": {"cache_read": 4},
+}
 
 
 class ScriptedModel(BaseChatModel):
@@ -70,7 +81,9 @@ class ScriptedModel(BaseChatModel):
             raise Refused(problem)
         self.prompts.append(list(messages))
         said = self.script(messages, len(self.prompts) - 1)
-        said = said.model_copy(update={"usage_metadata": USAGE, "response_metadata": {"model_name": "scripted"}})
+        said = said.model_copy(
+            update={"usage_metadata": USAGE, "response_metadata": {"model_name": "scripted"}}
+        )
         return ChatResult(generations=[ChatGeneration(message=said)])
 
 

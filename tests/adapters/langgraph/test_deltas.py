@@ -1,4 +1,6 @@
-"""Channels that are stored as differences: the values are LangGraph's, and the thread has its history all the same."""
+"""Channels that are stored as differences: the values are LangGraph's, and the thread has its
+history all the same.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ import foldlog
 from foldlog import CondensationAction
 from foldlog.adapters.langgraph import FoldlogSaver
 
-delta = pytest.importorskip("langgraph.channels.delta", reason="this release has no channels of differences")
+delta = pytest.importorskip(
+    "langgraph.channels.delta", reason="this release has no channels of differences"
+)
 reducer = pytest.importorskip("langgraph.graph.message")._messages_delta_reducer
 THREAD = {"configurable": {"thread_id": "t"}}
 FREQUENCIES = 1, 3, 100
@@ -30,7 +34,9 @@ def last_two(state, writes):
 
 
 def channel(every=None, reduce=reducer):
-    """Return the annotation of the messages: a snapshot ``every`` so many updates, or the whole value always."""
+    """Return the annotation of the messages: a snapshot ``every`` so many updates, or the whole
+    value always.
+    """
     if every is None:
         return Annotated[list, add_messages]
     return Annotated[list, delta.DeltaChannel(reduce, snapshot_frequency=every)]
@@ -106,19 +112,31 @@ def test_a_condensation_of_such_a_thread_is_what_the_model_is_sent(histories, ev
     action = CondensationAction(forgotten_event_ids=forgotten, summary="before", summary_offset=0)
     saver.history(THREAD).append(action)
     sent = saver.pre_model_hook(compiled.get_state(THREAD).values, THREAD)["llm_input_messages"]
-    assert [message.content for message in sent] == ["before", "question 1", "answer 1", "question 2", "answer 2"]
+    assert [message.content for message in sent] == [
+        "before",
+        "question 1",
+        "answer 1",
+        "question 2",
+        "answer 2",
+    ]
     compiled.invoke(asked(3), THREAD, durability="sync")
     assert len(state(compiled)) == 8
     assert shown(saver)[0] == "before"
 
 
 def ids_of(saver, *contents):
-    return [event.id for event in saver.history(THREAD).view() if getattr(event, "content", None) in contents]
+    return [
+        event.id
+        for event in saver.history(THREAD).view()
+        if getattr(event, "content", None) in contents
+    ]
 
 
 @pytest.mark.parametrize("seed", range(6))
 def test_any_changes_of_the_messages_are_followed(histories, seed):
-    """Messages are added, put in the place of others and removed, and the thread is gone on with from its past."""
+    """Messages are added, put in the place of others and removed, and the thread is gone on with
+    from its past.
+    """
     chosen = random.Random(seed)
     every = chosen.choice(FREQUENCIES)
 
@@ -130,10 +148,16 @@ def test_any_changes_of_the_messages_are_followed(histories, seed):
             case "replace":
                 return {"messages": HumanMessage(f"other {name}", id=now.choice(there))}
             case "remove":
-                return {"messages": [RemoveMessage(id=now.choice(there)), RemoveMessage(id="unknown")]}
+                return {
+                    "messages": [RemoveMessage(id=now.choice(there)), RemoveMessage(id="unknown")]
+                }
             case "overwrite":
                 return {"messages": Overwrite([AIMessage(f"alone {name}", id=name)])}
-        return {"messages": [AIMessage(f"new {name} {number}", id=f"{name} {number}") for number in range(2)]}
+        return {
+            "messages": [
+                AIMessage(f"new {name} {number}", id=f"{name} {number}") for number in range(2)
+            ]
+        }
 
     savers = FoldlogSaver(histories), InMemorySaver()
     compiled = [graph(channel(every), saver, node) for saver in savers]
@@ -168,7 +192,9 @@ def test_writes_that_wait_for_an_answer_are_history_when_their_step_has_ended(hi
     compiled = graph(channel(100), saver, ask)
     compiled.invoke(asked(0), THREAD, durability="sync")
     assert shown(saver) == ["question 0"]
-    graph(channel(100), other := FoldlogSaver(histories), ask).invoke(Command(resume="said"), THREAD, durability="sync")
+    graph(channel(100), other := FoldlogSaver(histories), ask).invoke(
+        Command(resume="said"), THREAD, durability="sync"
+    )
     assert shown(other) == ["question 0", "said"]
 
 
@@ -211,5 +237,7 @@ def test_what_led_to_a_checkpoint_is_read_in_few_transactions(histories, monkeyp
     recorder, queries = histories.store.database.recorder, []
     query = recorder.query
     monkeypatch.setattr(recorder, "query", lambda work: queries.append(work) or query(work))
-    assert FoldlogSaver(histories).get_delta_channel_history(config=THREAD, channels=["messages"])["messages"]["writes"]
+    assert FoldlogSaver(histories).get_delta_channel_history(config=THREAD, channels=["messages"])[
+        "messages"
+    ]["writes"]
     assert len(queries) < 24  # there are 72 checkpoints

@@ -32,7 +32,9 @@ def run(saver):
     other = ToolMessage("other", tool_call_id=waiting["id"], id="other")
     graph.update_state(early.config, {"messages": [other]}, as_node="tools")
     newest = saver.get_tuple(THREADS[1]).config
-    saver.put_writes(newest, [("a", b"\x00"), ("b", (1,)), ("__error__", "no")], "task-z", "~path-a")
+    saver.put_writes(
+        newest, [("a", b"\x00"), ("b", (1,)), ("__error__", "no")], "task-z", "~path-a"
+    )
     saver.put_writes(newest, [("a", {"x": 1})], "task-a", "~path-b")
 
 
@@ -69,7 +71,9 @@ def test_the_threads_of_another_saver_are_copied_without_loss(tmp_path, kind):
         assert told(ours) == told(theirs), "with the fork, and with writes in their order"
         graph = agent(ScriptedModel(script=steps(0), prompts=[]), [measure], ours)
         ended = graph.invoke({"messages": [HumanMessage("more")]}, THREADS[0], durability="sync")
-        assert ended["messages"][-1].content == "finished", "a thread with the versions of the other saver goes on"
+        assert ended["messages"][-1].content == "finished", (
+            "a thread with the versions of the other saver goes on"
+        )
         history = ours.history(THREADS[0])
         assert history.id.startswith("langgraph/one/@")
         assert len(history.view()) == len(ended["messages"])

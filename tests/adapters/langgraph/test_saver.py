@@ -1,4 +1,6 @@
-"""``FoldlogSaver``: the conformance suite, equal to LangGraph's own savers, and what becomes of runs."""
+"""``FoldlogSaver``: the conformance suite, equal to LangGraph's own savers, and what becomes of
+runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,13 @@ from typing import Annotated
 from uuid import UUID
 
 import pytest
-from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, SystemMessage, ToolMessage
+from langchain_core.messages import (
+    AIMessage,
+    HumanMessage,
+    RemoveMessage,
+    SystemMessage,
+    ToolMessage,
+)
 from langchain_core.tools import tool
 from langgraph.checkpoint.base import BaseCheckpointSaver, empty_checkpoint
 from langgraph.checkpoint.base.id import uuid6
@@ -28,7 +36,14 @@ import foldlog
 from foldlog.adapters.langgraph import FoldlogSaver
 from foldlog.eventstore import CondensationAction, Retraction
 from foldlog.projections import well_formed
-from tests.adapters.contract import STRATEGIES, Condenses, counted, own_events, redacted_one_by_one, work
+from tests.adapters.contract import (
+    STRATEGIES,
+    Condenses,
+    counted,
+    own_events,
+    redacted_one_by_one,
+    work,
+)
 from tests.adapters.langgraph.scripted import ScriptedModel, agent, call, problem_of, reply, steps
 
 pytestmark = pytest.mark.anyio
@@ -99,17 +114,32 @@ EXACT = {
     "id": UUID(int=5),
     "deep": {"a": {"b": [{"c": []}, {}]}},
     "messages": [
-        SystemMessage([{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}], id="s"),
+        SystemMessage(
+            [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}], id="s"
+        ),
         HumanMessage(["see", {"type": "image_url", "image_url": {"url": "u"}}], id="h", name="me"),
         AIMessage(
-            [{"type": "thinking", "thinking": "hm", "signature": "x"}, {"type": "text", "text": "I look\x00"}],
+            [
+                {"type": "thinking", "thinking": "hm", "signature": "x"},
+                {"type": "text", "text": "I look\x00"},
+            ],
             id="a",
-            tool_calls=[{"name": "f", "args": {"n": [1, 1.0, None]}, "id": f"c{n}"} for n in range(3)],
-            invalid_tool_calls=[{"name": "g", "args": "{", "id": "i", "error": "bad", "type": "invalid_tool_call"}],
+            tool_calls=[
+                {"name": "f", "args": {"n": [1, 1.0, None]}, "id": f"c{n}"} for n in range(3)
+            ],
+            invalid_tool_calls=[
+                {"name": "g", "args": "{", "id": "i", "error": "bad", "type": "invalid_tool_call"}
+            ],
             usage_metadata={"input_tokens": 1, "output_tokens": 2, "total_tokens": 3},
             response_metadata={"raw": b"\x00", "pair": (1, 2)},
         ),
-        ToolMessage("done", tool_call_id="c0", artifact={"raw": b"\xff", "pair": (1,)}, status="error", id="t0"),
+        ToolMessage(
+            "done",
+            tool_call_id="c0",
+            artifact={"raw": b"\xff", "pair": (1,)},
+            status="error",
+            id="t0",
+        ),
         ToolMessage(["a", {"type": "text", "text": "b"}], tool_call_id="c1", name="f"),
         ToolMessage("", tool_call_id="c2"),
         AIMessage("", id=None, additional_kwargs={"refusal": None}),
@@ -120,13 +150,19 @@ EXACT = {
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 def test_a_checkpoint_comes_back_as_it_was_put_after_a_fresh_open(url):
     def kept(saver, value):
-        """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and it is theirs."""
+        """What LangGraph's serializer keeps of a value: it makes lists of tuples in artifacts, and
+        it is theirs.
+        """
         return saver.serde.loads_typed(saver.serde.dumps_typed(value))
 
     with FoldlogSaver(url) as saver:
         config = put(saver, EXACT)
-        expected = {name: kept(saver, value) for name, value in EXACT.items() if name != "surrogate"}
-        saver.put_writes(config, [("a", (1, b"\x00")), ("__error__", "first"), ("b", "\ud800")], "task", "path")
+        expected = {
+            name: kept(saver, value) for name, value in EXACT.items() if name != "surrogate"
+        }
+        saver.put_writes(
+            config, [("a", (1, b"\x00")), ("__error__", "first"), ("b", "\ud800")], "task", "path"
+        )
         saver.put_writes(config, [("ignored", 1), ("__error__", "second")], "task", "path")
     with FoldlogSaver(url) as saver:
         values = channels(saver, config)
@@ -165,7 +201,11 @@ def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted
     config = put(saver, {"messages": messages})
     kept = [*messages[2:5], HumanMessage("new", id="n")]
     history = saver.history(config)
-    for later, kind in ((messages[:5], Retraction), (messages[2:5], CondensationAction), (kept, None)):
+    for later, kind in (
+        (messages[:5], Retraction),
+        (messages[2:5], CondensationAction),
+        (kept, None),
+    ):
         before = history.version()
         config = put(saver, {"messages": later}, config)
         assert channels(saver, config)["messages"] == later
@@ -173,31 +213,56 @@ def test_what_the_graph_removes_is_forgotten_and_what_it_takes_back_is_retracted
         kinds = {type(event) for event in history.events(before) if event.structural}
         assert kinds == ({kind} if kind else set())
     config = put(saver, {"messages": kept[:2]}, config)
-    assert [event.content for event in history.view()] == ["2", "3"], "what was removed earlier does not come back"
+    assert [event.content for event in history.view()] == [
+        "2",
+        "3",
+    ], "what was removed earlier does not come back"
     config = put(saver, {"messages": []}, config)
     assert channels(saver, config)["messages"] == []
     assert not history.view()
 
 
 def test_what_a_graph_changes_in_place_after_a_call_changes_nothing_that_is_stored(histories):
-    saver, values = FoldlogSaver(histories), {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
+    saver, values = (
+        FoldlogSaver(histories),
+        {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]},
+    )
     checkpoint = checkpoint_of(values, {"a": 1, "messages": 1})
     config = saver.put(THREAD, checkpoint, {}, {"a": 1, "messages": 1})
     other = FoldlogSaver(histories)
-    for given in (checkpoint, saver.get_tuple(THREAD).checkpoint, other.get_tuple(THREAD).checkpoint):
+    for given in (
+        checkpoint,
+        saver.get_tuple(THREAD).checkpoint,
+        other.get_tuple(THREAD).checkpoint,
+    ):
         given["channel_versions"]["a"] = 2
         given["channel_values"]["a"]["n"].append(2)
         given["channel_values"]["messages"][0].content = "y"
     for putting in (other, saver):
-        two = putting.put(config, checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}), {}, {})
+        two = putting.put(
+            config,
+            checkpoint_of({"a": {"n": [3]}, "messages": []}, {"a": 2, "messages": 2}),
+            {},
+            {},
+        )
         for reader in (saver, other, FoldlogSaver(histories)):
-            assert channels(reader, config) == {"a": {"n": [1]}, "messages": [HumanMessage("x", id="x")]}
+            assert channels(reader, config) == {
+                "a": {"n": [1]},
+                "messages": [HumanMessage("x", id="x")],
+            }
             assert channels(reader, two) == {"a": {"n": [3]}, "messages": []}
 
 
 def test_messages_that_are_no_messages_are_kept_too(saver):
     config = None
-    for value in ([["user", "hi"]], [HumanMessage("a", id="1")], "text", [RemoveMessage(id="1")], [], [{"role": "x"}]):
+    for value in (
+        [["user", "hi"]],
+        [HumanMessage("a", id="1")],
+        "text",
+        [RemoveMessage(id="1")],
+        [],
+        [{"role": "x"}],
+    ):
         config = put(saver, {"messages": value}, config)
         assert channels(saver, config)["messages"] == value
     seen = [each.checkpoint["channel_values"]["messages"] for each in saver.list(THREAD)]
@@ -218,7 +283,9 @@ def test_a_checkpoint_that_is_put_again_is_replaced_and_other_branches_stay(save
     assert channels(saver, fork) == {"a": 4}
 
 
-def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(histories, tmp_path):
+def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_statements_with_more(
+    histories, tmp_path
+):
     choice, newest, counts = random.Random(3), {}, []
     ours, theirs = FoldlogSaver(histories), SqliteSaver(sqlite3.connect(tmp_path / "theirs.db"))
 
@@ -228,11 +295,19 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
     for threads in (8, 60):
         for step in range(4 * threads):
             names = f"t{choice.randrange(threads)}", choice.choice(["", "", "in|ner"])
-            put_at = {"configurable": {"thread_id": names[0], "checkpoint_ns": names[1], "checkpoint_id": None}}
+            put_at = {
+                "configurable": {
+                    "thread_id": names[0],
+                    "checkpoint_ns": names[1],
+                    "checkpoint_id": None,
+                }
+            }
             put_at["configurable"]["checkpoint_id"] = newest.get(names)
             checkpoint = checkpoint_of({"a": step}, {"a": step})
             for saver in (ours, theirs):
-                put = saver.put(put_at, checkpoint, {"source": "loop", "step": step % 3}, {"a": step})
+                put = saver.put(
+                    put_at, checkpoint, {"source": "loop", "step": step % 3}, {"a": step}
+                )
                 saver.put_writes(put, [("a", step)], "task")
             newest[names] = checkpoint["id"]
         known = ids(theirs)
@@ -242,7 +317,9 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
             for options in ({"before": before}, {"filter": {"step": 1}}):
                 assert ids(ours, limit=limit, **options) == ids(theirs, **options)[:limit]
         inner = [names for names in newest if names[1]]
-        assert len(ids(ours, {"configurable": {"checkpoint_ns": "in|ner"}}, limit=9)) == min(9, len(inner) * 9)
+        assert len(ids(ours, {"configurable": {"checkpoint_ns": "in|ner"}}, limit=9)) == min(
+            9, len(inner) * 9
+        )
         with counted(histories) as queries:
             ids(ours, limit=5)
         counts.append(len(queries))
@@ -250,7 +327,9 @@ def test_a_list_of_all_threads_is_that_of_langgraphs_saver_and_takes_no_more_sta
 
 
 def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(histories):
-    """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is walked."""
+    """The figure of 5,000 checkpoints is in the benchmark; what it rests on is that nothing is
+    walked.
+    """
     saver, config = FoldlogSaver(histories), None
     for number in range(40):
         config = put(saver, {"a": number, "messages": [HumanMessage("x", id="x")]}, config)
@@ -262,7 +341,8 @@ def test_the_newest_checkpoint_costs_the_same_number_of_reads_at_any_length(hist
 
 
 @pytest.mark.skipif(
-    not hasattr(BaseCheckpointSaver, "get_delta_channel_history"), reason="this release has no channels of differences"
+    not hasattr(BaseCheckpointSaver, "get_delta_channel_history"),
+    reason="this release has no channels of differences",
 )
 def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(saver):
     one = put(saver, {"a": 1})
@@ -277,7 +357,9 @@ def test_what_is_pruned_still_makes_up_channels_that_are_stored_as_differences(s
 
 
 def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
-    """With ``durability="async"`` the result is in the state and in no checkpoint when the model is called."""
+    """With ``durability="async"`` the result is in the state and in no checkpoint when the model is
+    called.
+    """
     messages = [HumanMessage(str(n), id=str(n)) for n in range(6)]
     waiting = AIMessage("", id="call", tool_calls=[{"name": "f", "args": {}, "id": "c"}])
     config = put(saver, {"messages": [*messages, waiting]})
@@ -295,25 +377,35 @@ def test_a_call_whose_result_is_not_stored_yet_is_sent_with_it(saver):
 @pytest.mark.parametrize("known", range(8))
 @pytest.mark.parametrize("comes", [None, "before", "after", "fork"])
 def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, comes):
-    """Its run was killed in a tool, or a user went on before its result came. Of the messages ``known`` are stored, all
-    of them while the prompt is made, or in a fork.
+    """Its run was killed in a tool, or a user went on before its result came. Of the messages
+    ``known`` are stored, all of them while the prompt is made, or in a fork.
     """
 
     def calls(name, *ids):
-        return AIMessage(name, id=name, tool_calls=[{"name": "f", "args": {}, "id": each} for each in ids])
+        return AIMessage(
+            name, id=name, tool_calls=[{"name": "f", "args": {}, "id": each} for each in ids]
+        )
 
     def meanwhile(*which):
         found = newest(*which) if comes == "after" else None
         put(saver, {"messages": state}, config)
         return newest(*which) if found is None else found
 
-    begins = [HumanMessage("go", id="go"), calls("dead", "c0", "c1"), ToolMessage("0", tool_call_id="c0", id="0")]
+    begins = [
+        HumanMessage("go", id="go"),
+        calls("dead", "c0", "c1"),
+        ToolMessage("0", tool_call_id="c0", id="0"),
+    ]
     results = [ToolMessage(f"new {n}", tool_call_id=f"c{n}", id=f"new {n}") for n in (0, 1)]
     state = [*begins, HumanMessage("go on", id="on"), calls("again", "c0", "c1"), *results]
     with FoldlogSaver("memory:", condense=True) as saver:
         config = put(saver, {"messages": state[:known]}) if known else None
         if comes == "fork":
-            put(saver, {"messages": [*state[:known], *(HumanMessage("left") for _ in state)]}, config)
+            put(
+                saver,
+                {"messages": [*state[:known], *(HumanMessage("left") for _ in state)]},
+                config,
+            )
         newest = saver._checkpoints.newest_records
         if comes is not None:
             monkeypatch.setattr(saver._checkpoints, "newest_records", meanwhile)
@@ -324,7 +416,9 @@ def test_a_call_that_was_left_without_a_result_is_not_sent(monkeypatch, known, c
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_no_call_is_sent_without_its_result(strategy, durability):
-    """With tools that fail, time travel, and calls of one id: the model refuses what a server would."""
+    """With tools that fail, time travel, and calls of one id: the model refuses what a server
+    would.
+    """
     failing = cycle((False, False, False, True, False))
 
     @tool
@@ -335,18 +429,28 @@ def test_no_call_is_sent_without_its_result(strategy, durability):
         return "9 km " * 200
 
     def script(messages, number):
-        return AIMessage("done") if number % 5 == 4 else call("measure", *("c0", "c1")[: 1 + number % 2])
+        return (
+            AIMessage("done")
+            if number % 5 == 4
+            else call("measure", *("c0", "c1")[: 1 + number % 2])
+        )
 
     with foldlog.open("memory:", condenser=STRATEGIES[strategy]) as histories:
         saver = FoldlogSaver(histories, condense=True)
         model = ScriptedModel(script=script, prompts=[])
         graph = agent(model, [measure], saver, saver.pre_model_hook)
         for turn in range(12):
-            past = [each.config for each in graph.get_state_history(THREAD)] if turn % 3 == 2 else [THREAD]
+            past = (
+                [each.config for each in graph.get_state_history(THREAD)]
+                if turn % 3 == 2
+                else [THREAD]
+            )
             with suppress(OSError):
                 graph.invoke(said(str(turn)), past[len(past) // 2], durability=durability)
         assert len(model.prompts) > 20
-        assert any(len(prompt) < len(channels(saver, THREAD)["messages"]) for prompt in model.prompts[-3:])
+        assert any(
+            len(prompt) < len(channels(saver, THREAD)["messages"]) for prompt in model.prompts[-3:]
+        )
 
 
 def test_a_model_of_a_run_whose_thread_is_deleted_is_sent_all_messages(histories):
@@ -382,14 +486,18 @@ def test_a_thread_that_is_copied_again_has_each_checkpoint_once(saver):
     saver.put_writes(fork, [("b", 2)], "another task")
     saver.copy_thread("t", "other")
     assert len(list(saver.list(other))) == len(whole) + 1
-    assert saver.get_tuple({"configurable": {**fork["configurable"], "thread_id": "other"}}).pending_writes == [
+    assert saver.get_tuple(
+        {"configurable": {**fork["configurable"], "thread_id": "other"}}
+    ).pending_writes == [
         ("another task", "b", 2),
         ("task", "a", 1),
     ]
 
 
 def forked(saver):
-    """Put a thread with two branches, each with a write. Return the configs: of both, the first branch, the fork."""
+    """Put a thread with two branches, each with a write. Return the configs: of both, the first
+    branch, the fork.
+    """
     one = put(saver, {"messages": [HumanMessage("secret one")]})
     two = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("secret two")]}, one)
     three = put(saver, {"messages": [HumanMessage("secret one"), HumanMessage("three")]}, one)
@@ -410,8 +518,14 @@ def test_a_branch_that_is_left_when_the_first_one_is_erased_is_listed_and_goes_o
     one, _, three = forked(saver)
     histories.erase("langgraph/t", reason="asked to", detach_forks=True)
     assert "langgraph/t/+writes" not in histories, "it holds what was erased"
-    assert ids(saver) == [id_of(three), id_of(one)] == [each.checkpoint["id"] for each in saver.list(None, limit=9)]
-    assert saver.get_tuple(one).checkpoint["channel_values"] == {"messages": [HumanMessage("secret one")]}
+    assert (
+        ids(saver)
+        == [id_of(three), id_of(one)]
+        == [each.checkpoint["id"] for each in saver.list(None, limit=9)]
+    )
+    assert saver.get_tuple(one).checkpoint["channel_values"] == {
+        "messages": [HumanMessage("secret one")]
+    }
     four = put(saver, {"messages": [HumanMessage("four")]}, three)
     saver.put_writes(four, [("a", 1)], "task")
     assert saver.get_tuple(THREAD).pending_writes == [("task", "a", 1)]
@@ -445,7 +559,10 @@ def test_a_message_that_is_redacted_is_redacted_in_the_writes_too(saver, histori
     one, two, _ = forked(saver)
     receipt = histories["langgraph/t"].redact(2, reason="asked to")
     assert [quote.conversation for quote in receipt.quotes] == ["langgraph/t/+writes"]
-    assert (saver.get_tuple(one).pending_writes, len(saver.get_tuple(two).pending_writes)) == ([], 1)
+    assert (saver.get_tuple(one).pending_writes, len(saver.get_tuple(two).pending_writes)) == (
+        [],
+        1,
+    )
     assert "secret two" not in str([*saver.list(THREAD)])
     saver.put_writes(one, [("a", 1)], "task")
     assert saver.get_tuple(one).pending_writes == [("task", "a", 1)]
@@ -461,7 +578,9 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
         def answer(state):
             return {"messages": [AIMessage("fine")], "notes": [state["messages"][-1].content]}
 
-        return StateGraph(Noted).add_node("a", answer).add_edge(START, "a").compile(checkpointer=saver)
+        return (
+            StateGraph(Noted).add_node("a", answer).add_edge(START, "a").compile(checkpointer=saver)
+        )
 
     def copies():
         yield from (path for path, _, _ in redacted_one_by_one(url, tmp_path))
@@ -469,7 +588,9 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
             path = tmp_path / "copy.db"
             path.write_bytes(Path(url.removeprefix("sqlite:///")).read_bytes())
             with foldlog.open(path) as histories:
-                for name, event in [each for each in own_events(histories) if text in repr(each[1])][::-1]:
+                for name, event in [
+                    each for each in own_events(histories) if text in repr(each[1])
+                ][::-1]:
                     if text in repr(histories[name].events(event.id, event.id + 1)):
                         histories[name].redact(event.id, reason="asked to")
             yield f"sqlite:///{path}"
@@ -486,10 +607,14 @@ def test_a_thread_with_lists_goes_on_whatever_of_it_is_redacted(url, tmp_path):
         with FoldlogSaver(path) as saver:
             graph = graph_of(saver)
             there = list(graph.get_state_history(THREAD))
-            assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][: len(there)]
+            assert [each.config for each in there][:1] == [graph.get_state(THREAD).config][
+                : len(there)
+            ]
             for config in asked:
                 graph.get_state(config)
-            assert [each.content for each in graph.invoke(said("go on"), THREAD)["messages"]][-2:] == ["go on", "fine"]
+            assert [each.content for each in graph.invoke(said("go on"), THREAD)["messages"]][
+                -2:
+            ] == ["go on", "fine"]
 
 
 async def test_deleting_erases_and_the_id_can_be_used_again(tmp_path):
@@ -525,17 +650,25 @@ def deleting_tool(saver):
 
 @pytest.mark.parametrize("durability", ["sync", "async", "exit"])
 @pytest.mark.parametrize("deleter", ["the run's own saver", "another saver"])
-def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgraph(tmp_path, durability, deleter):
-    """In the middle of a step, twice. What the run puts from then on is another thread with the id."""
+def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgraph(
+    tmp_path, durability, deleter
+):
+    """In the middle of a step, twice. What the run puts from then on is another thread with the
+    id.
+    """
     url = f"sqlite:///{tmp_path / 'h.db'}"
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}) as histories:
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 8, "keep_first": 1}
+    ) as histories:
         ours, theirs, kept = FoldlogSaver(histories, condense=True), InMemorySaver(), []
         with FoldlogSaver(url) as other:
             for saver in (ours, theirs):
                 deletes = other if saver is ours and deleter == "another saver" else saver
                 deleting, calls = deleting_tool(deletes)
                 model = ScriptedModel(script=steps(5), prompts=[])
-                graph = agent(model, [deleting], saver, saver.pre_model_hook if saver is ours else None)
+                graph = agent(
+                    model, [deleting], saver, saver.pre_model_hook if saver is ours else None
+                )
                 ended = graph.invoke(said("go"), THREAD, durability=durability)
                 assert len(calls) == 7
                 kept.append([message.content for message in ended["messages"]])
@@ -544,7 +677,9 @@ def test_a_run_goes_on_when_its_thread_is_deleted_as_with_the_savers_of_langgrap
             assert kept[0] == kept[1]
             if durability == "sync":
                 assert len(list(ours.list(THREAD))) == len(list(theirs.list(THREAD)))
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
         ours.delete_thread("t")
         assert ours.get_tuple(THREAD) is None
     assert b"9 km" not in (tmp_path / "h.db").read_bytes()
@@ -560,10 +695,15 @@ class TestKeeps(Condenses):
     async def add(self, store, *names):
         newest = await store.aget_tuple(THREAD)
         before = [] if newest is None else newest.checkpoint["channel_values"]["messages"]
-        values = {"messages": [*before, *(HumanMessage(name, id=name) for name in names)], "a": names[-1]}
+        values = {
+            "messages": [*before, *(HumanMessage(name, id=name) for name in names)],
+            "a": names[-1],
+        }
         versions = {"messages": len(before) + 1, "a": len(before) + 1}
         config = THREAD if newest is None else newest.config
-        put = await store.aput(config, checkpoint_of(values, versions), {"step": len(before)}, versions)
+        put = await store.aput(
+            config, checkpoint_of(values, versions), {"step": len(before)}, versions
+        )
         await store.aput_writes(put, [("w", names[-1])], "task")
 
     async def names(self, store):
@@ -583,15 +723,20 @@ class TestKeeps(Condenses):
         return {"before": (await store.aget_tuple(THREAD)).checkpoint["channel_values"]["messages"]}
 
     async def run(self, store, model, prompt, *tools, before=()):
-        graph = agent(model, [*map(tool, tools)], store, store.pre_model_hook if self.condense else None)
-        pending = (await graph.aget_state(THREAD)).tasks  # ``next`` leaves out those whose writes are there already
+        graph = agent(
+            model, [*map(tool, tools)], store, store.pre_model_hook if self.condense else None
+        )
+        # ``next`` leaves out those whose writes are there already
+        pending = (await graph.aget_state(THREAD)).tasks
         durability = os.environ.get("DURABILITY", "sync")
         given = None if pending else {"messages": [*before, *said(prompt)["messages"]]}
         await graph.ainvoke(given, THREAD, durability=durability)
 
     def texts(self, prompt):
         def texts_of(message):
-            return [each["args"] for each in getattr(message, "tool_calls", ())] or [message.content]
+            return [each["args"] for each in getattr(message, "tool_calls", ())] or [
+                message.content
+            ]
 
         return [text for message in prompt for text in texts_of(message)]
 
@@ -600,10 +745,14 @@ class TestKeeps(Condenses):
 
     async def kept(self, store):
         newest = await store.aget_tuple(THREAD)
-        return list(told([] if newest is None else newest.checkpoint["channel_values"].get("messages", [])))
+        return list(
+            told([] if newest is None else newest.checkpoint["channel_values"].get("messages", []))
+        )
 
     @pytest.mark.parametrize("url", ["sqlite"], indirect=True)
-    async def test_a_kill_while_checkpoints_are_put_later_leaves_some_of_them(self, url, monkeypatch):
+    async def test_a_kill_while_checkpoints_are_put_later_leaves_some_of_them(
+        self, url, monkeypatch
+    ):
         monkeypatch.setenv("DURABILITY", "async")
         sent = self.killed(url)
         async with self.opened(url) as store:
@@ -613,7 +762,8 @@ class TestKeeps(Condenses):
             assert (await self.kept(store))[-1] == ("ai", "finished")
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs
+# --------------------------------------------------------------------------------------------------
 
 
 def told(messages):
@@ -637,7 +787,9 @@ def shown(view):
 def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
     """With parallel calls, time travel, messages that the graph removes, and condensations."""
     choice, compared, forks, removed = random.Random(5), [], 0, 0
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
+    ) as histories:
         saver = FoldlogSaver(histories, condense=True)
 
         def script(messages, number):
@@ -646,7 +798,12 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
                 return AIMessage(f"answer {number}")
             return call("measure", *(f"c{number}-{n}" for n in range(choice.choice([1, 1, 2]))))
 
-        graph = agent(ScriptedModel(script=script, messages_max=40, prompts=[]), [measure], saver, saver.pre_model_hook)
+        graph = agent(
+            ScriptedModel(script=script, messages_max=40, prompts=[]),
+            [measure],
+            saver,
+            saver.pre_model_hook,
+        )
         run = {**THREAD, "recursion_limit": 500}
         while len(compared) < 200:
             config, how = run, choice.random()
@@ -657,14 +814,32 @@ def test_the_view_is_what_the_model_was_sent_over_random_steps(url):
                 forks += 1
             elif ends:
                 gone = choice.choice(range(len(ends[0].values["messages"]) - 1))
-                users = [each for each in ends[0].values["messages"][gone:] if isinstance(each, HumanMessage)][:1]
-                graph.update_state(THREAD, {"messages": [RemoveMessage(each.id) for each in users]}, as_node="agent")
+                users = [
+                    each
+                    for each in ends[0].values["messages"][gone:]
+                    if isinstance(each, HumanMessage)
+                ][:1]
+                graph.update_state(
+                    THREAD,
+                    {"messages": [RemoveMessage(each.id) for each in users]},
+                    as_node="agent",
+                )
                 removed += len(users)
             graph.invoke(said(f"turn {len(compared)}"), config, durability="sync")
         for view, messages in compared:
             assert view == messages
         assert min(forks, removed) > 3
-        assert len(channels(saver, THREAD)["messages"]) > 40, "the state keeps what the model is not sent"
-        made = [event for row in histories.store.iter_conversations() for event in histories[row.id].events()]
-        assert sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert len(channels(saver, THREAD)["messages"]) > 40, (
+            "the state keeps what the model is not sent"
+        )
+        made = [
+            event
+            for row in histories.store.iter_conversations()
+            for event in histories[row.id].events()
+        ]
+        assert (
+            sum(isinstance(event, CondensationAction) and bool(event.summary) for event in made) > 5
+        )
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]

@@ -1,4 +1,6 @@
-"""``FoldlogChatStore``: equal to the SDK's own in memory, killed at any moment, and what the View follows."""
+"""``FoldlogChatStore``: equal to the SDK's own in memory, killed at any moment, and what the View
+follows.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,13 @@ import random
 from pathlib import Path
 
 import pytest
-from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ThinkingBlock, ToolCallBlock
+from llama_index.core.base.llms.types import (
+    ChatMessage,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+)
 from llama_index.core.memory import ChatMemoryBuffer
 from llama_index.core.storage.chat_store import SimpleChatStore
 
@@ -27,8 +35,13 @@ MESSAGES = [
     lambda: ChatMessage("hi", role="user"),
     lambda: ChatMessage("", role="assistant"),
     lambda: ChatMessage("a\x00é", role="user", additional_kwargs={"x": [None, {"$y": 1}]}),
-    lambda: ChatMessage(role="user", blocks=[TextBlock(text="see"), ImageBlock(image=PNG, image_mimetype="image/png")]),
-    lambda: ChatMessage(role="assistant", blocks=[ThinkingBlock(content="hm"), TextBlock(text="so"), CALL]),
+    lambda: ChatMessage(
+        role="user",
+        blocks=[TextBlock(text="see"), ImageBlock(image=PNG, image_mimetype="image/png")],
+    ),
+    lambda: ChatMessage(
+        role="assistant", blocks=[ThinkingBlock(content="hm"), TextBlock(text="so"), CALL]
+    ),
     lambda: ChatMessage(role="assistant", blocks=[], additional_kwargs={"tool_calls": [OF_OPENAI]}),
     lambda: ChatMessage("12", role="tool", additional_kwargs={"tool_call_id": "c", "name": "f"}),
     lambda: ChatMessage("be brief", role="system"),
@@ -58,7 +71,9 @@ async def test_random_operations_are_what_the_sdks_store_in_memory_does(historie
         elif what < 0.88 and there:
             assert await ours.adelete_messages(key) == theirs.delete_messages(key)
         assert ours.get_messages(key) == theirs.get_messages(key)
-        assert ours.get_keys() == sorted(each for each in theirs.get_keys() if theirs.get_messages(each))
+        assert ours.get_keys() == sorted(
+            each for each in theirs.get_keys() if theirs.get_messages(each)
+        )
 
 
 async def test_what_leaves_the_list_is_taken_back_at_its_end_and_else_forgotten(histories):
@@ -67,7 +82,11 @@ async def test_what_leaves_the_list_is_taken_back_at_its_end_and_else_forgotten(
     store.set_messages("k", [first, second, third])
     store.delete_last_message("k")
     store.set_messages("k", [second])
-    changes = [event for event in store.history("k").events() if isinstance(event, Retraction | CondensationAction)]
+    changes = [
+        event
+        for event in store.history("k").events()
+        if isinstance(event, Retraction | CondensationAction)
+    ]
     assert [type(each) for each in changes] == [Retraction, CondensationAction]
     assert [event.content for event in store.history("k").view()] == ["two"]
     assert len([event for event in store.history("k").events() if isinstance(event, Message)]) == 3
@@ -78,12 +97,16 @@ async def test_messages_become_events_and_events_become_messages(histories):
     events = list(decode(records, format=NAME))
     called = [event.tool for event in events if isinstance(event, Action)]
     assert called == ["f", "g"]
-    assert [(event.tool, event.call_id) for event in events if isinstance(event, Observation)] == [("f", "c")]
+    assert [(event.tool, event.call_id) for event in events if isinstance(event, Observation)] == [
+        ("f", "c")
+    ]
     assert next(event for event in events if isinstance(event, Action)).thinking
     store = FoldlogChatStore(histories)
     history = store.history("k")
     history.append({"role": "user", "content": "go"})
-    history.append({"role": "assistant", "content": "so", "tool_calls": [{**OF_OPENAI, "id": "c9"}]})
+    history.append(
+        {"role": "assistant", "content": "so", "tool_calls": [{**OF_OPENAI, "id": "c9"}]}
+    )
     history.append({"role": "tool", "tool_call_id": "c9", "content": "12"})
     written = store.get_messages("k")
     assert [each.role.value for each in written] == ["user", "assistant", "tool"]
@@ -92,14 +115,18 @@ async def test_messages_become_events_and_events_become_messages(histories):
 
 
 async def test_a_memory_keeps_its_messages_in_the_store(histories):
-    memory = ChatMemoryBuffer.from_defaults(chat_store=FoldlogChatStore(histories), chat_store_key="user-7")
+    memory = ChatMemoryBuffer.from_defaults(
+        chat_store=FoldlogChatStore(histories), chat_store_key="user-7"
+    )
     memory.put(ChatMessage("hi", role="user"))
     assert [each.content for each in memory.get()] == ["hi"]
     assert histories["llama-index/user-7"].version() == 1
 
 
 async def test_it_condenses_where_its_histories_say_so():
-    with foldlog.open("memory:", condenser={"type": "amortized_forgetting", "max_size": 6}) as histories:
+    with foldlog.open(
+        "memory:", condenser={"type": "amortized_forgetting", "max_size": 6}
+    ) as histories:
         store = FoldlogChatStore(histories, condense=True)
         for number in range(9):
             said = [ChatMessage(f"{number}", role="user"), ChatMessage("yes", role="assistant")]

@@ -41,7 +41,9 @@ def replies(reply):
 
 
 def reasoning(number):
-    return ResponseReasoningItem(id=f"rs_{number}", summary=[Summary(text="hm", type="summary_text")], type="reasoning")
+    return ResponseReasoningItem(
+        id=f"rs_{number}", summary=[Summary(text="hm", type="summary_text")], type="reasoning"
+    )
 
 
 def problem_of(items, items_max=None):
@@ -53,11 +55,20 @@ def problem_of(items, items_max=None):
         kind = item.get("type", "message")
         if kind == "reasoning":
             following = items[place + 1] if place + 1 < len(items) else {}
-            if following.get("type") not in ("reasoning", "function_call") and following.get("role") != "assistant":
-                return f"item {place} of type 'reasoning' was provided without its required following item"
+            if (
+                following.get("type") not in ("reasoning", "function_call")
+                and following.get("role") != "assistant"
+            ):
+                return (
+                    f"item {place} of type 'reasoning' was provided without its required following"
+                    " item"
+                )
         elif kind == "function_call":
             follows = items[place - 1] if place else {}
-            if item.get("id", "").endswith("-r") and follows.get("type") not in ("reasoning", "function_call"):
+            if item.get("id", "").endswith("-r") and follows.get("type") not in (
+                "reasoning",
+                "function_call",
+            ):
                 return f"item {place} was provided without its required 'reasoning' item"
             waiting[item["call_id"]] = place
         elif kind == "function_call_output" and waiting.pop(item["call_id"], None) is None:
@@ -80,7 +91,9 @@ class ScriptedModel(Model):
         if problem is not None:
             raise Refused(problem)
         self.prompts.append(items)
-        return ModelResponse(output=self.script(items, len(self.prompts) - 1), usage=USAGE, response_id=None)
+        return ModelResponse(
+            output=self.script(items, len(self.prompts) - 1), usage=USAGE, response_id=None
+        )
 
     def stream_response(self, *args, **kwargs):
         raise NotImplementedError

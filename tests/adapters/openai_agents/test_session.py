@@ -36,7 +36,21 @@ def session(histories):
     return FoldlogSession("s", histories)
 
 
-VALUES = [None, True, 0, -1, 1.5, 2**70, "", "a\x00b", "\ud800", "é", [], {}, [{"a": [None, "\x00"]}]]
+VALUES = [
+    None,
+    True,
+    0,
+    -1,
+    1.5,
+    2**70,
+    "",
+    "a\x00b",
+    "\ud800",
+    "é",
+    [],
+    {},
+    [{"a": [None, "\x00"]}],
+]
 
 
 def any_item(choice):
@@ -52,13 +66,16 @@ def any_item(choice):
             {"type": "function_call_output", "call_id": "c", "output": "done"},
             {"type": "reasoning", "id": "r", "summary": []},
             {"type": "web_search_call", "id": "w", "status": "completed"},
-            {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "gAAAA"},  # of the SDK's EncryptedSession
+            # of the SDK's EncryptedSession
+            {"__enc__": 1, "v": 1, "kid": "hkdf-v1", "payload": "gAAAA"},
         ]
     )
     for _ in range(choice.randrange(3)):
         item = {
             **item,
-            choice.choice(["id", "status", "content", "output", "x", "\x00", "\ud800"]): choice.choice(VALUES),
+            choice.choice(
+                ["id", "status", "content", "output", "x", "\x00", "\ud800"]
+            ): choice.choice(VALUES),
         }
     return item
 
@@ -131,7 +148,8 @@ async def test_clearing_can_erase(histories):
     assert len(await session.get_items()) == 2
     await session.clear_session()
     with pytest.raises(ConversationErased):
-        await other.add_items([{"role": "user", "content": "late"}])  # it belongs to what was erased
+        # it belongs to what was erased
+        await other.add_items([{"role": "user", "content": "late"}])
     await FoldlogSession("s", histories).add_items([{"role": "user", "content": "a new process"}])
     assert [item["content"] for item in await session.get_items()] == ["a new process"]
     assert "secret" not in str(list(histories["openai-agents/s"].events()))
@@ -142,7 +160,12 @@ async def test_a_session_that_was_erased_is_empty(histories):
     await one.add_items([{"role": "user", "content": "secret"}])
     assert len(await other.get_items()) == 1
     histories.erase("openai-agents/s", reason="asked for")
-    for session in (one, other, FoldlogSession("s", histories), FoldlogSession("s", histories, clear="erase")):
+    for session in (
+        one,
+        other,
+        FoldlogSession("s", histories),
+        FoldlogSession("s", histories, clear="erase"),
+    ):
         assert await session.get_items() == []
         assert await session.pop_item() is None
         await session.clear_session()
@@ -192,7 +215,9 @@ class TestKeeps(Answers, Condenses):
     async def run(self, store, model, prompt, *tools):
         agent = Agent(name="a", model=model, tools=[*map(function_tool, tools)])
         config = RunConfig(call_model_input_filter=store.input_filter if self.condense else None)
-        await Runner.run(agent, prompt, session=store, hooks=store.hooks, run_config=config, max_turns=50)
+        await Runner.run(
+            agent, prompt, session=store, hooks=store.hooks, run_config=config, max_turns=50
+        )
 
     def texts(self, prompt):
         def text(item):
@@ -210,7 +235,8 @@ class TestKeeps(Answers, Condenses):
         return told(await store.get_items())
 
 
-# -- runs -------------------------------------------------------------------------------------------------------------
+# -- runs
+# --------------------------------------------------------------------------------------------------
 
 
 @function_tool
@@ -224,7 +250,9 @@ def steps(count):
 
     def script(items, number):
         if number < count:
-            calls = [call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(1 + number % 2)]
+            calls = [
+                call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(1 + number % 2)
+            ]
             for each in calls[:1]:
                 each.id = f"{each.id}-r"
             return [reasoning(number), *calls]
@@ -236,14 +264,21 @@ def steps(count):
 def told(items):
     """What items say, without the ids and states that the SDK leaves out or adds."""
     keys = ("type", "role", "content", "call_id", "name", "arguments", "output", "summary")
-    return [{"type": "message", **{key: item[key] for key in keys if key in item}} for item in items]
+    return [
+        {"type": "message", **{key: item[key] for key in keys if key in item}} for item in items
+    ]
 
 
 @pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
     choice, compared, cleared = random.Random(9), [], 0
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
-        session, history = FoldlogSession("s", histories, condense=True), histories["openai-agents/s"]
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
+    ) as histories:
+        session, history = (
+            FoldlogSession("s", histories, condense=True),
+            histories["openai-agents/s"],
+        )
 
         def script(items, number):
             shown = shown_records(well_formed(history.view()), "openai-responses", history)
@@ -251,7 +286,10 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
             compared.append((told(view), told(items)))
             if choice.random() < 0.3:
                 return [said("fine", number)]
-            calls = [call("measure", '{"unit": "km"}', f"c{number}-{n}") for n in range(choice.choice([1, 2]))]
+            calls = [
+                call("measure", '{"unit": "km"}', f"c{number}-{n}")
+                for n in range(choice.choice([1, 2]))
+            ]
             return [reasoning(number), *calls]
 
         agent = Agent(name="a", model=ScriptedModel(script, items_max=40), tools=[measure])
@@ -263,10 +301,16 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
                     continue
             elif how < 0.27 and compared:  # as OpenAIResponsesCompactionSession does
                 await session.clear_session()
-                compaction = {"type": "compaction", "id": f"cmp_{len(compared)}", "encrypted_content": "x"}
+                compaction = {
+                    "type": "compaction",
+                    "id": f"cmp_{len(compared)}",
+                    "encrypted_content": "x",
+                }
                 await session.add_items([{"role": "user", "content": "kept"}, compaction])
                 cleared += 1
-            await Runner.run(agent, f"turn {len(compared)}", session=session, run_config=run, max_turns=200)
+            await Runner.run(
+                agent, f"turn {len(compared)}", session=session, run_config=run, max_turns=200
+            )
         for view, items in compared:
             assert view == items
         assert cleared
@@ -274,20 +318,36 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url):
 
 
 @pytest.mark.parametrize("kept", [["one", "three"], ["three"], []])
-async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(session, histories, kept):
+async def test_a_session_that_the_sdk_compacts_is_condensed_and_not_taken_back(
+    session, histories, kept
+):
     """``OpenAIResponsesCompactionSession`` clears a session, and adds the compacted items."""
-    said = {"type": "message", "role": "assistant", "id": "m1", "content": [{"type": "output_text", "text": "two"}]}
+    said = {
+        "type": "message",
+        "role": "assistant",
+        "id": "m1",
+        "content": [{"type": "output_text", "text": "two"}],
+    }
     users = {text: {"role": "user", "content": text} for text in ("one", "three")}
     await session.add_items([users["one"], said, users["three"]])
     await session.clear_session()
-    items = [*(users[text] for text in kept), {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"}]
+    items = [
+        *(users[text] for text in kept),
+        {"type": "compaction", "id": "cmp_1", "encrypted_content": "x"},
+    ]
     await session.add_items(items)
     assert await session.get_items() == items
     history = histories[session.history.id]
     shown = [event.id for event in history.view()]
-    assert shown[:-1] == [{"one": 0, "three": 2}[text] for text in kept], "the items that stay are the same events"
+    assert shown[:-1] == [{"one": 0, "three": 2}[text] for text in kept], (
+        "the items that stay are the same events"
+    )
     assert "condensation" in history.why(1).reason
-    reasons = [event.metadata["reason"] for event in history.events() if isinstance(event, CondensationAction)]
+    reasons = [
+        event.metadata["reason"]
+        for event in history.events()
+        if isinstance(event, CondensationAction)
+    ]
     assert {*reasons} == {"the model's provider compacted the context"}
     assert len(reasons) == (1 if len(kept) == 2 else 2)
 
@@ -310,7 +370,9 @@ async def test_the_usage_of_each_call_is_recorded_on_its_day(session, histories,
         scripted.model = model
     agent = Agent(name="a", model=scripted, tools=[measure])
     await Runner.run(agent, "how far?", session=session, hooks=session.hooks)
-    (figures,) = collect_stats(histories.store, ["openai-agents/s"], views=histories.views).models.values()
+    (figures,) = collect_stats(
+        histories.store, ["openai-agents/s"], views=histories.views
+    ).models.values()
     assert (figures.model, figures.calls) == (named, 3)
     assert figures.day == datetime.now(UTC).date().isoformat()
 
@@ -321,7 +383,9 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     session = FoldlogSession("s", histories)
     await session.add_items([{"role": "user", "content": str(n)} for n in range(4)])
     given = [{"role": "user", "content": str(n)} for n in range(6)]
-    data = CallModelData(model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None)
+    data = CallModelData(
+        model_data=ModelInputData(input=given, instructions="i"), agent=None, context=None
+    )
     assert await session.input_filter(data) is data.model_data, "nothing was condensed"
     histories["openai-agents/s"].append(
         foldlog.CondensationAction(forgotten_event_ids=[0, 1], summary="before", summary_offset=0)
@@ -330,17 +394,31 @@ async def test_the_filter_keeps_what_the_session_does_not_have_yet(histories):
     assert [item["content"] for item in filtered.input] == ["before", "2", "3", "4", "5"]
     assert filtered.instructions == "i"
     foreign = ModelInputData(input=[{"role": "user", "content": "other"}], instructions=None)
-    assert await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None)) is foreign
+    assert (
+        await session.input_filter(CallModelData(model_data=foreign, agent=None, context=None))
+        is foreign
+    )
 
 
 async def test_calls_whose_reasoning_was_cleared_are_sent_without_their_ids():
     with foldlog.open("memory:", condenser={"type": "clear_thinking"}) as histories:
         turns = steps(99)
-        model = ScriptedModel(lambda items, number: turns(items, number) if number % 4 < 3 else [said("fine", number)])
+        model = ScriptedModel(
+            lambda items, number: turns(items, number) if number % 4 < 3 else [said("fine", number)]
+        )
         session = FoldlogSession("s", histories, condense=True)
         run = RunConfig(call_model_input_filter=session.input_filter)
         for prompt in ("how far?", "and back?"):
-            await Runner.run(Agent(name="a", model=model, tools=[measure]), prompt, session=session, run_config=run)
-        cleared = [item for item in model.prompts[-1] if item.get("type") == "function_call" and "id" not in item]
+            await Runner.run(
+                Agent(name="a", model=model, tools=[measure]),
+                prompt,
+                session=session,
+                run_config=run,
+            )
+        cleared = [
+            item
+            for item in model.prompts[-1]
+            if item.get("type") == "function_call" and "id" not in item
+        ]
         assert len(cleared) == 4
         assert sum(item.get("type") == "reasoning" for item in model.prompts[-1]) == 3

@@ -1,4 +1,6 @@
-"""Agents of the OpenHands SDK with one tool, which does what its call says: also kill its own process."""
+"""Agents of the OpenHands SDK with one tool, which does what its call says: also kill its own
+process.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,14 @@ from openhands.sdk import LLM, Agent
 from openhands.sdk.conversation.impl.local_conversation import LocalConversation
 from openhands.sdk.llm import Message, MessageToolCall, TextContent
 from openhands.sdk.testing import TestLLM
-from openhands.sdk.tool import Action, Observation, Tool, ToolDefinition, ToolExecutor, register_tool
+from openhands.sdk.tool import (
+    Action,
+    Observation,
+    Tool,
+    ToolDefinition,
+    ToolExecutor,
+    register_tool,
+)
 
 
 class WorkAction(Action):
@@ -45,7 +54,14 @@ with suppress(ValueError):  # it is registered already
 
 def served(url):
     """Return a model behind a server."""
-    return LLM(model="openai/gpt-4o", api_key="key", base_url=url, usage_id="agent", num_retries=0, stream=False)
+    return LLM(
+        model="openai/gpt-4o",
+        api_key="key",
+        base_url=url,
+        usage_id="agent",
+        num_retries=0,
+        stream=False,
+    )
 
 
 def scripted(*replies):
@@ -55,11 +71,15 @@ def scripted(*replies):
         calls = None
         if isinstance(reply, tuple):
             calls = [
-                MessageToolCall(id=call_id, name="work", arguments=f'{{"what": "{what}"}}', origin="completion")
+                MessageToolCall(
+                    id=call_id, name="work", arguments=f'{{"what": "{what}"}}', origin="completion"
+                )
                 for call_id, what in [reply]
             ]
         text = "" if calls else reply
-        messages.append(Message(role="assistant", content=[TextContent(text=text)], tool_calls=calls))
+        messages.append(
+            Message(role="assistant", content=[TextContent(text=text)], tool_calls=calls)
+        )
     return TestLLM.from_messages(messages)
 
 

@@ -7,7 +7,12 @@ import json
 from tests.adapters import contract
 from tests.adapters.model_server import ModelServer
 
-USAGE = {"prompt_tokens": 10, "completion_tokens": 2, "prompt_tokens_details": {"cached_tokens": 4}, "total_tokens": 12}
+USAGE = {
+    "prompt_tokens": 10,
+    "completion_tokens": 2,
+    "prompt_tokens_details": {"cached_tokens": 4},
+    "total_tokens": 12,
+}
 
 
 def said(text):
@@ -35,7 +40,9 @@ def told(messages):
     """What messages say: roles, words, and ids of calls and of the answers to them."""
 
     def words(content):
-        return content if isinstance(content, str) else "".join(part["text"] for part in content or ())
+        return (
+            content if isinstance(content, str) else "".join(part["text"] for part in content or ())
+        )
 
     return [
         (
@@ -49,10 +56,14 @@ def told(messages):
 
 def problem_of(messages, messages_max=None):
     """Return what is wrong with a prompt, or None."""
-    if [message["role"] == "system" for message in messages] != [True] + [False] * (len(messages) - 1):
+    if [message["role"] == "system" for message in messages] != [True] + [False] * (
+        len(messages) - 1
+    ):
         return "the first message is not the system's, or another one is"
     calls = [[each["id"] for each in message.get("tool_calls") or ()] for message in messages]
-    results = [[message["tool_call_id"]] if message["role"] == "tool" else [] for message in messages]
+    results = [
+        [message["tool_call_id"]] if message["role"] == "tool" else [] for message in messages
+    ]
     return contract.problem_of(zip(calls, results, strict=True), messages_max)
 
 
@@ -71,5 +82,10 @@ class ChatServer(ModelServer):
         message = self.script(prompt["messages"], number)
         stops = "tool_calls" if message.get("tool_calls") else "stop"
         choice = {"index": 0, "message": message, "finish_reason": stops}
-        about = {"id": f"r{number}", "object": "chat.completion", "created": 0, "model": prompt["model"]}
+        about = {
+            "id": f"r{number}",
+            "object": "chat.completion",
+            "created": 0,
+            "model": prompt["model"],
+        }
         return {**about, "choices": [choice], "usage": USAGE}

@@ -1,4 +1,6 @@
-"""The SDK asks for prices on the network and shows a banner when it is imported, unless it is told not to."""
+"""The SDK asks for prices on the network and shows a banner when it is imported, unless it is told
+not to.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ import os
 
 import pytest
 
-os.environ.update(LITELLM_LOCAL_MODEL_COST_MAP="True", OPENHANDS_SUPPRESS_BANNER="1", LOG_LEVEL="ERROR")
+os.environ.update(
+    LITELLM_LOCAL_MODEL_COST_MAP="True", OPENHANDS_SUPPRESS_BANNER="1", LOG_LEVEL="ERROR"
+)
 
 THEIRS = (
     "ignore::UserWarning:pydantic",

@@ -1,4 +1,6 @@
-"""A tool that pays, for ``tests.adapters.paying``: the SDK finds its classes by their names in a module."""
+"""A tool that pays, for ``tests.adapters.paying``: the SDK finds its classes by their names in a
+module.
+"""
 
 from __future__ import annotations
 

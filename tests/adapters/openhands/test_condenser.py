@@ -10,7 +10,11 @@ import pytest
 from openhands.sdk.context.condenser.base import CondenserBase, NoCondensationAvailableException
 from openhands.sdk.context.view import View
 from openhands.sdk.event import ActionEvent, ObservationEvent, SystemPromptEvent
-from openhands.sdk.event.condenser import Condensation, CondensationRequest, CondensationSummaryEvent
+from openhands.sdk.event.condenser import (
+    Condensation,
+    CondensationRequest,
+    CondensationSummaryEvent,
+)
 from openhands.sdk.llm import ImageContent, TextContent
 from pydantic import ValidationError
 
@@ -22,7 +26,9 @@ from tests.adapters.openhands.test_file_store import any_events, said, worked
 
 def messages(count, *, system=True):
     prompt = SystemPromptEvent(system_prompt=TextContent(text="Be brief."), tools=[])
-    talk = (said(f"message {number}", source=("user", "agent")[number % 2]) for number in range(count))
+    talk = (
+        said(f"message {number}", source=("user", "agent")[number % 2]) for number in range(count)
+    )
     return [*([prompt] if system else []), *talk]
 
 
@@ -37,7 +43,11 @@ def test_a_request_is_answered(histories, tmp_path):
     talk.condense()
     assert len(talk.state.view) < before
     assert not store.history.view().unhandled_condensation_request
-    assert [type(event) for event in talk.state.events if isinstance(event, CondensationRequest | Condensation)] == [
+    assert [
+        type(event)
+        for event in talk.state.events
+        if isinstance(event, CondensationRequest | Condensation)
+    ] == [
         CondensationRequest,
         Condensation,
     ]
@@ -84,12 +94,16 @@ def test_masks_are_masks_in_the_sdk():
     while len(events) < 30:
         events += any_events(choice, None)
     view = View.from_events(events)
-    masked = FoldlogCondenser(config={"type": "observation_masking", "attention_window": 5}).condense(view)
+    masked = FoldlogCondenser(
+        config={"type": "observation_masking", "attention_window": 5}
+    ).condense(view)
     assert [event.id for event in masked.events] == [event.id for event in view.events]
     masks = [TextContent(text="<MASKED>")]
     for before, after in zip(view.events[:-5], masked.events[:-5], strict=True):
         if isinstance(before, ObservationEvent):
-            assert after.to_llm_message() == before.to_llm_message().model_copy(update={"content": masks})
+            assert after.to_llm_message() == before.to_llm_message().model_copy(
+                update={"content": masks}
+            )
         else:
             assert after == before
     assert masked.events[-5:] == view.events[-5:]
@@ -98,7 +112,10 @@ def test_masks_are_masks_in_the_sdk():
 def test_what_no_model_was_shown_stays():
     since = [*worked("x"), *messages(40, system=False)[::2]]
     view = View.from_events([*messages(10), *since])
-    for config in ({"type": "digest", "max_size": 12, "keep_first": 1}, {"type": "recent_events", "max_events": 4}):
+    for config in (
+        {"type": "digest", "max_size": 12, "keep_first": 1},
+        {"type": "recent_events", "max_events": 4},
+    ):
         left = FoldlogCondenser(config=config).condense(view)
         if isinstance(left, Condensation):
             left = View.from_events([*view.events, left])
@@ -110,7 +127,9 @@ def test_what_has_no_room_is_shortened_in_the_sdk():
     image = ImageContent(image_urls=["data:image/png;base64,AA=="])
     action, big = worked("word " * 9_000, image, is_error=True)
     view = View.from_events([*messages(0), action, big, said("first " * 9_000)])
-    llm = served("http://127.0.0.1:9/v1").model_copy(update={"max_input_tokens": 15_000, "max_output_tokens": 500})
+    llm = served("http://127.0.0.1:9/v1").model_copy(
+        update={"max_input_tokens": 15_000, "max_output_tokens": 500}
+    )
     *before, result, last = FoldlogCondenser().condense(view, llm).events
     assert before == view.events[:-2]
     header, text, shown = result.to_llm_message().content
@@ -124,20 +143,28 @@ def test_what_has_no_room_is_shortened_in_the_sdk():
 
 
 def test_calls_that_are_cleared_are_cleared_in_the_sdk():
-    view = View.from_events([*messages(2), *worked("one " * 800), *worked("two " * 800), *worked("three " * 800)])
+    view = View.from_events(
+        [*messages(2), *worked("one " * 800), *worked("two " * 800), *worked("three " * 800)]
+    )
     config = {"type": "clear_tool_uses", "trigger": 200, "keep": 1, "clear_tool_inputs": True}
     events = FoldlogCondenser(config=config).condense(view).events
-    arguments = [json.loads(each.tool_call.arguments) for each in events if isinstance(each, ActionEvent)]
+    arguments = [
+        json.loads(each.tool_call.arguments) for each in events if isinstance(each, ActionEvent)
+    ]
     assert [[*each] for each in arguments] == [["cleared"], ["cleared"], ["what"]]
     results = [
-        "".join(map(str, each.to_llm_message().content)) for each in events if each.to_llm_message().role == "tool"
+        "".join(map(str, each.to_llm_message().content))
+        for each in events
+        if each.to_llm_message().role == "tool"
     ]
     assert ["one" in results[0], "two" in results[1], "three" in results[2]] == [False, False, True]
 
 
 def test_what_is_hidden_is_hidden_in_the_sdk():
     view = View.from_events(messages(30))
-    recent = FoldlogCondenser(config={"type": "recent_events", "max_events": 6, "keep_first": 2}).condense(view)
+    recent = FoldlogCondenser(
+        config={"type": "recent_events", "max_events": 6, "keep_first": 2}
+    ).condense(view)
     assert recent.events == [*view.events[:2], *view.events[-4:]]
 
 

@@ -27,7 +27,14 @@ from foldlog._figures.shown import collect_stats
 from foldlog.adapters.openhands import FoldlogFileStore
 from foldlog.eventstore import DocumentChanges, InvalidEvent, Retraction
 from tests.adapters.contract import Runs
-from tests.adapters.openhands.agents import TOOLS, WorkAction, WorkObservation, conversation, scripted, served
+from tests.adapters.openhands.agents import (
+    TOOLS,
+    WorkAction,
+    WorkObservation,
+    conversation,
+    scripted,
+    served,
+)
 from tests.adapters.openhands.chat_server import ChatServer, reply, told
 
 TEXTS = ["", "hi", "a\x00b", "é \U0001f600", '{"a": [1, null]}', "  x\n" * 20]
@@ -39,7 +46,9 @@ def store(histories):
 
 
 def said(text, parent=None, source="user"):
-    message = Message(role="user" if source == "user" else "assistant", content=[TextContent(text=text)])
+    message = Message(
+        role="user" if source == "user" else "assistant", content=[TextContent(text=text)]
+    )
     return MessageEvent(source=source, llm_message=message, parent_id=parent)
 
 
@@ -47,7 +56,10 @@ def worked(what, *content, is_error=False):
     """Return a call and its result, which is ``what`` and more content."""
     about = {"tool_name": "work", "tool_call_id": uuid4().hex}
     call = MessageToolCall(
-        id=about["tool_call_id"], name="work", arguments=json.dumps({"what": what}), origin="completion"
+        id=about["tool_call_id"],
+        name="work",
+        arguments=json.dumps({"what": what}),
+        origin="completion",
     )
     done = {"action": WorkAction(what=what), "tool_call": call, "llm_response_id": uuid4().hex}
     action = ActionEvent(thought=[TextContent(text="I work.")], **done, **about)
@@ -63,13 +75,17 @@ def any_events(choice, parent):
         case 0:
             yield PauseEvent(parent_id=parent)
         case 1:
-            yield ConversationStateUpdateEvent(key="execution_status", value="idle", parent_id=parent)
+            yield ConversationStateUpdateEvent(
+                key="execution_status", value="idle", parent_id=parent
+            )
         case 2:
             yield AgentErrorEvent(error=text, parent_id=parent, **about)
         case 3:
             yield CondensationRequest(parent_id=parent)
         case 4 | 5:
-            call = MessageToolCall(id=number, name="work", arguments=json.dumps({"what": text}), origin="completion")
+            call = MessageToolCall(
+                id=number, name="work", arguments=json.dumps({"what": text}), origin="completion"
+            )
             action = ActionEvent(
                 thought=[TextContent(text=text)],
                 action=WorkAction(what=text),
@@ -80,7 +96,9 @@ def any_events(choice, parent):
             )
             yield action
             observation = WorkObservation.from_text(text, is_error=choice.random() < 0.2)
-            yield ObservationEvent(observation=observation, action_id=action.id, parent_id=action.id, **about)
+            yield ObservationEvent(
+                observation=observation, action_id=action.id, parent_id=action.id, **about
+            )
         case _:
             yield said(text, parent)
 
@@ -128,7 +146,11 @@ def test_a_tree_of_random_events_is_what_the_sdks_own_store_keeps(url, tmp_path)
     again = EventLog(store)
     again.append(said("after", head))
     assert list(EventLog(store))[-1].parent_id == head
-    assert not [finding for one in store.histories.sync.maintenance.verify("openhands/c1") for finding in one.findings]
+    assert not [
+        finding
+        for one in store.histories.sync.maintenance.verify("openhands/c1")
+        for finding in one.findings
+    ]
     store.close()
 
 
@@ -147,7 +169,9 @@ def test_files_that_are_no_events_are_those_of_the_sdks_store_in_memory(store):
         assert store.exists(path) == theirs.exists(path)
         if theirs.exists(path):
             compact = path == "base_state.json" and theirs.read(path).startswith("{")
-            assert store.read(path) == (theirs.read(path).replace(" ", "") if compact else theirs.read(path))
+            assert store.read(path) == (
+                theirs.read(path).replace(" ", "") if compact else theirs.read(path)
+            )
         else:
             with pytest.raises(FileNotFoundError):
                 store.read(path)
@@ -174,7 +198,10 @@ def test_a_growing_state_is_kept_as_differences(store):
 
 def test_the_usage_of_each_call_is_recorded_once(histories):
     def state(*calls):
-        tokens = [{"model": "m", "prompt_tokens": n, "completion_tokens": 2, "cache_read_tokens": 1} for n in calls]
+        tokens = [
+            {"model": "m", "prompt_tokens": n, "completion_tokens": 2, "cache_read_tokens": 1}
+            for n in calls
+        ]
         costs = [{"model": "m", "cost": n / 4, "timestamp": 1.0} for n in calls]
         metrics = {"model_name": "m", "token_usages": tokens, "costs": costs}
         return json.dumps({"stats": {"usage_to_metrics": {"agent": metrics}}})
@@ -184,7 +211,9 @@ def test_the_usage_of_each_call_is_recorded_once(histories):
         for text in states:
             store.write("base_state.json", text)
     assert not store.history.view()
-    (figures,) = collect_stats(histories.store, ["openhands/c"], views=histories.views).models.values()
+    (figures,) = collect_stats(
+        histories.store, ["openhands/c"], views=histories.views
+    ).models.values()
     assert (figures.calls, figures.cost) == (3, 6.0)
     assert (figures.prompt_tokens, figures.completion_tokens, figures.cached_tokens) == (24, 6, 3)
 
@@ -203,7 +232,10 @@ def test_an_event_is_written_once_and_is_never_deleted(store):
     with pytest.raises(InvalidEvent, match="has no event 'other' to continue from"):
         store.write(f"events/event-00001-{other.id}.json", other.model_dump_json(exclude_none=True))
     store.write("base_state.json", '{"leaf_event_id": "other"}')
-    assert (store.read("base_state.json"), shown(store.history)) == ('{"leaf_event_id":"other"}', [event.id])
+    assert (store.read("base_state.json"), shown(store.history)) == (
+        '{"leaf_event_id":"other"}',
+        [event.id],
+    )
     assert list(EventLog(store)) == [event]
 
 
@@ -231,7 +263,10 @@ def test_a_lock_is_held_by_one_thread(store):
     thread = threading.Thread(target=hold)
     thread.start()
     assert held.wait(30)
-    with pytest.raises(TimeoutError, match="was locked for"), store.lock("events/.eventlog.lock", timeout=0.01):
+    with (
+        pytest.raises(TimeoutError, match="was locked for"),
+        store.lock("events/.eventlog.lock", timeout=0.01),
+    ):
         pass
     done.set()
     thread.join()
@@ -246,7 +281,8 @@ ID = UUID("6b0d6b5f-1f0e-4d55-9d0e-3a3f0a0f1c11")
 class TestKeeps(Runs):
     runtime = "openhands"
     left = 0  # messages show no call without a result
-    test_the_model_reads_what_was_forgotten_with_the_recall_tool = None  # the SDK's tools are classes of their own
+    # the SDK's tools are classes of their own
+    test_the_model_reads_what_was_forgotten_with_the_recall_tool = None
 
     def opened(self, url, **options):
         return FoldlogFileStore(url, ID, **options)
@@ -297,7 +333,9 @@ class TestKeeps(Runs):
     async def test_the_example_runs(self, example, capsys):
         for count in (3, 5):
             example["main"]("hello", scripted("hi there"))
-            assert capsys.readouterr().out.splitlines()[-1] == f"{count} events are shown to the model"
+            assert (
+                capsys.readouterr().out.splitlines()[-1] == f"{count} events are shown to the model"
+            )
 
 
 def test_condensations_of_the_sdk_are_ours(store):
@@ -316,7 +354,9 @@ def test_condensations_of_the_sdk_are_ours(store):
     view = store.history.view()
     assert [getattr(event, "content", None) for event in view] == ["0", "before", "3"]
     store.write("base_state.json", json.dumps({"leaf_event_id": events[3].id}))
-    assert shown(store.history) == [event.id for event in events], "the SDK went back to before its condensation"
+    assert shown(store.history) == [event.id for event in events], (
+        "the SDK went back to before its condensation"
+    )
     assert isinstance(store.history.tail(2)[0], Retraction)
     assert list(EventLog(store))[-1] == forgets
 
@@ -339,7 +379,9 @@ def test_a_conversation_is_copied_from_the_sdks_store(histories, tmp_path):
     assert texts(store) == texts(theirs)
     assert json.loads(store.read("base_state.json")) == json.loads(theirs.read("base_state.json"))
     kept = (MessageEvent, ActionEvent, ObservationEvent, AgentErrorEvent)
-    assert shown(store.history) == [each.id for each in log.path_to_root(heads[-1]) if isinstance(each, kept)]
+    assert shown(store.history) == [
+        each.id for each in log.path_to_root(heads[-1]) if isinstance(each, kept)
+    ]
     theirs.delete(sorted(texts(theirs))[3])
     with pytest.raises(InvalidEvent, match="nothing was copied"):
         FoldlogFileStore(histories, "c2").copy_from(theirs)

@@ -1,4 +1,6 @@
-"""What conversations of the OpenHands SDK do with ``FoldlogFileStore``: runs, kills, resumption, branches."""
+"""What conversations of the OpenHands SDK do with ``FoldlogFileStore``: runs, kills, resumption,
+branches.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,10 @@ def test_a_conversation_is_resumed_as_it_was(url, workspace):
         talk = conversation(store, ID, scripted(("c1", "this"), ("c2", "that"), "done"), workspace)
         talk.send_message("go")
         talk.run()
-        events, state = dumped(talk.state.events), json.loads(talk.state.model_dump_json(exclude_none=True))
+        events, state = (
+            dumped(talk.state.events),
+            json.loads(talk.state.model_dump_json(exclude_none=True)),
+        )
         assert json.loads(store.read("base_state.json")) == state
         talk.close()
     with FoldlogFileStore(url, ID) as store:
@@ -70,13 +75,19 @@ def test_a_conversation_is_resumed_as_it_was(url, workspace):
         ours, theirs = shown(talk)
         assert ours == theirs
         assert store.history.view().to_messages()[-1]["content"] == "again"
-        assert not [finding for one in store.histories.sync.maintenance.verify() for finding in one.findings]
+        assert not [
+            finding for one in store.histories.sync.maintenance.verify() for finding in one.findings
+        ]
         talk.close()
 
 
 @pytest.mark.parametrize("condenses", ["foldlog", "the SDK"])
-def test_the_view_is_what_the_server_was_sent_over_random_steps(histories, workspace, serve, condenses):
-    """With parallel calls, branches that are left and entered again, condensations and condensations on request."""
+def test_the_view_is_what_the_server_was_sent_over_random_steps(
+    histories, workspace, serve, condenses
+):
+    """With parallel calls, branches that are left and entered again, condensations and
+    condensations on request.
+    """
     choice, compared, moves = random.Random(condenses), [], 0
     store = FoldlogFileStore(histories, ID)
 
@@ -116,7 +127,12 @@ def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace)
     for number in range(6):
         conversation_id = uuid4()
         store = FoldlogFileStore(histories, conversation_id)
-        talk = conversation(store, conversation_id, scripted(*[(f"c{n}", "wait") for n in range(9)], "done"), workspace)
+        talk = conversation(
+            store,
+            conversation_id,
+            scripted(*[(f"c{n}", "wait") for n in range(9)], "done"),
+            workspace,
+        )
         talk.send_message("go")
 
         async def cancelled(talk=talk, number=number):
@@ -127,7 +143,9 @@ def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace)
 
         asyncio.run(cancelled())
         events = dumped(talk.state.events)
-        again = conversation(FoldlogFileStore(histories, conversation_id), conversation_id, scripted(), workspace)
+        again = conversation(
+            FoldlogFileStore(histories, conversation_id), conversation_id, scripted(), workspace
+        )
         assert dumped(again.state.events) == events
         assert again.state.leaf_event_id == talk.state.leaf_event_id
         talk.close()
@@ -135,7 +153,9 @@ def test_a_run_that_is_cancelled_leaves_what_the_sdk_knows(histories, workspace)
 
 
 def test_the_sdk_passes_the_store_on_where_the_page_says_so(histories, workspace, tmp_path):
-    """``fork`` writes to files, or to memory: if this fails, the page on adapters is to be changed."""
+    """``fork`` writes to files, or to memory: if this fails, the page on adapters is to be
+    changed.
+    """
     store = FoldlogFileStore(histories, ID)
     talk = conversation(store, ID, scripted(("c1", "this"), "done"), workspace)
     talk.send_message("go")

@@ -1,4 +1,6 @@
-"""A model that plays a script, and refuses a prompt that a server would; and messages of every kind."""
+"""A model that plays a script, and refuses a prompt that a server would; and messages of every
+kind.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,9 @@ def problem_of(messages):
     def ids(message, kind):
         return [part.tool_call_id for part in message.parts if isinstance(part, kind)]
 
-    return contract.problem_of([(ids(each, ToolCallPart), ids(each, ToolReturnPart)) for each in messages])
+    return contract.problem_of(
+        [(ids(each, ToolCallPart), ids(each, ToolReturnPart)) for each in messages]
+    )
 
 
 USAGE = RequestUsage(audio_seconds=0.0, input_tokens=10, output_tokens=2, cache_read_tokens=4)
@@ -45,20 +49,29 @@ def reply(given):
     """The response of ``contract.Script``."""
     if isinstance(given, str):
         return said(given)
-    return ModelResponse(parts=[ToolCallPart(tool, arguments, name) for tool, name, arguments in given], usage=USAGE)
+    return ModelResponse(
+        parts=[ToolCallPart(tool, arguments, name) for tool, name, arguments in given], usage=USAGE
+    )
 
 
 def told(messages):
-    """What a model is sent, part by part. A summary of the application is sent as a user's words."""
+    """What a model is sent, part by part. A summary of the application is sent as a user's
+    words.
+    """
     parts = [part for message in messages for part in message.parts]
     return [
-        (part.part_kind.replace("compaction", "user-prompt"), getattr(part, "tool_call_id", None) or part.content)
+        (
+            part.part_kind.replace("compaction", "user-prompt"),
+            getattr(part, "tool_call_id", None) or part.content,
+        )
         for part in parts
     ]
 
 
 def scripted(script, prompts=None):
-    """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` are what came."""
+    """Return a model: ``script(messages, number)`` gives the response of a call; ``prompts`` are
+    what came.
+    """
     prompts = [] if prompts is None else prompts
 
     def play(messages, info):
@@ -75,15 +88,39 @@ def scripted(script, prompts=None):
 
 _TEXTS = ["", "hi", "a\x00b", "\ud800", "é" * 3, '{"a": 1}', "[1, 2]", "$bytes"]
 _VALUES = [
-    *(None, True, 0, -1, 1.5, 2**70, float("inf"), "", "a\x00b", "\ud800", b"\x00\xff", (), (1, (b"q", "x")), [], {}),
-    *({"$bytes": "AA=="}, {"$tuple": 1, "x": 2}, {"$dict": {"$float": "nan"}}, [{"a": [None, "\x00"]}], {"": {"$": 1}}),
+    *(
+        None,
+        True,
+        0,
+        -1,
+        1.5,
+        2**70,
+        float("inf"),
+        "",
+        "a\x00b",
+        "\ud800",
+        b"\x00\xff",
+        (),
+        (1, (b"q", "x")),
+        [],
+        {},
+    ),
+    *(
+        {"$bytes": "AA=="},
+        {"$tuple": 1, "x": 2},
+        {"$dict": {"$float": "nan"}},
+        [{"a": [None, "\x00"]}],
+        {"": {"$": 1}},
+    ),
 ]
 # The SDK reads a number of seconds as a float, so zero is written as one here.
 _START = datetime(2026, 1, 2, 3, 4, 5, 678, tzinfo=UTC)
 
 
 def any_message(choice):
-    """Return a message of any form; what it holds is kept by the SDK's own serializer, or by marks of ours."""
+    """Return a message of any form; what it holds is kept by the SDK's own serializer, or by marks
+    of ours.
+    """
     text, value = choice.choice(_TEXTS), choice.choice(_VALUES)
     time = _START + timedelta(microseconds=choice.randrange(10**9))
     call_id = choice.choice(["c0", "c1"])
@@ -92,7 +129,11 @@ def any_message(choice):
             SystemPromptPart(text, timestamp=time),
             UserPromptPart(text, timestamp=time),
             UserPromptPart(
-                [text, BinaryContent(b"\x00\xff" * 3, media_type="application/pdf"), ImageUrl("https://x/y.png")],
+                [
+                    text,
+                    BinaryContent(b"\x00\xff" * 3, media_type="application/pdf"),
+                    ImageUrl("https://x/y.png"),
+                ],
                 timestamp=time,
             ),
             ToolReturnPart("f", value, call_id, metadata={"m": value}, timestamp=time),
@@ -100,7 +141,9 @@ def any_message(choice):
         ]
         parts = [choice.choice(kinds) for _ in range(choice.randrange(4))]
         return ModelRequest(
-            parts=parts, timestamp=choice.choice([None, time]), instructions=choice.choice([None, text])
+            parts=parts,
+            timestamp=choice.choice([None, time]),
+            instructions=choice.choice([None, text]),
         )
     kinds = [
         TextPart(text, provider_details={"d": value}),
@@ -111,4 +154,6 @@ def any_message(choice):
     ]
     parts = [choice.choice(kinds) for _ in range(choice.randrange(4))]
     usage = RequestUsage(audio_seconds=0.0, input_tokens=choice.randrange(9), details={"x": 1})
-    return ModelResponse(parts=parts, usage=usage, timestamp=time, model_name=choice.choice([None, "m"]))
+    return ModelResponse(
+        parts=parts, usage=usage, timestamp=time, model_name=choice.choice([None, "m"])
+    )

@@ -1,4 +1,6 @@
-"""``FoldlogSteps``: every message of a run is saved when it exists, and a killed run goes on at its pending call."""
+"""``FoldlogSteps``: every message of a run is saved when it exists, and a killed run goes on at its
+pending call.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +43,25 @@ def measure(unit: str) -> str:
 
 
 def steps(count):
-    """A script of so many turns with tools, the second one with two calls, before the last message."""
+    """A script of so many turns with tools, the second one with two calls, before the last
+    message.
+    """
 
     def script(messages, number):
         if number >= count:
             return said("finished")
-        calls = [ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in range(1 + number % 2)]
+        calls = [
+            ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in range(1 + number % 2)
+        ]
         return ModelResponse(parts=calls)
 
     return script
 
 
 def agent_of(store, script, prompts=None, **options):
-    return Agent(scripted(script, prompts), tools=[measure], capabilities=[FoldlogSteps(store)], **options)
+    return Agent(
+        scripted(script, prompts), tools=[measure], capabilities=[FoldlogSteps(store)], **options
+    )
 
 
 @pytest.fixture
@@ -83,7 +91,9 @@ async def test_a_run_is_saved_without_a_save_and_the_next_run_goes_on(store):
 @pytest.mark.parametrize("condense", [True, False])
 async def test_the_view_is_what_the_model_is_sent_over_random_steps(url, condense):
     choice, compared = random.Random(4), []
-    with foldlog.open(url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}) as histories:
+    with foldlog.open(
+        url, condenser={"type": "digest", "max_size": 24, "keep_first": 1}
+    ) as histories:
         store = FoldlogConversationStore(histories)
         history = histories[store.conversation("c")]
 
@@ -98,7 +108,10 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url, condens
             compared.append((view, told(messages)))
             if choice.random() < 0.4:
                 return said(f"answer {number}")
-            calls = [ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}") for n in range(choice.choice([1, 2]))]
+            calls = [
+                ToolCallPart("measure", {"unit": "km"}, f"c{number}-{n}")
+                for n in range(choice.choice([1, 2]))
+            ]
             return ModelResponse(parts=[TextPart("let me see"), *calls])
 
         prompts = []
@@ -108,17 +121,30 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url, condens
         while len(compared) < 200:
             given = await store.load("c") or Conversation(conversation_id="c")
             how = choice.random()
-            if len(given.messages) > 4 and how < 0.1:  # as an application compacts, or Pydantic AI Harness
-                users = [n for n, each in enumerate(given.messages) if isinstance(each.parts[0], UserPromptPart)]
+            # as an application compacts, or Pydantic AI Harness
+            if len(given.messages) > 4 and how < 0.1:
+                users = [
+                    n
+                    for n, each in enumerate(given.messages)
+                    if isinstance(each.parts[0], UserPromptPart)
+                ]
                 summary = ModelRequest(parts=[CompactionPart(f"summary {len(compared)}")])
                 given.messages = [summary, *given.messages[choice.choice(users[-3:]) :]]
                 summaries += 1
             elif given.messages and how < 0.35:
-                ends = [place for place, each in enumerate(given.messages) if each.kind == "response"]
+                ends = [
+                    place for place, each in enumerate(given.messages) if each.kind == "response"
+                ]
                 ends = [place for place in ends if not given.messages[place].tool_calls]
-                given = await store.branch("c", at=choice.choice(ends[-4:]) + 1, expected_revision=given.revision)
+                given = await store.branch(
+                    "c", at=choice.choice(ends[-4:]) + 1, expected_revision=given.revision
+                )
                 branches += 1
-            await agent.run(f"turn {len(compared)}", conversation=given, usage_limits=UsageLimits(request_limit=None))
+            await agent.run(
+                f"turn {len(compared)}",
+                conversation=given,
+                usage_limits=UsageLimits(request_limit=None),
+            )
         for view, messages in compared:
             assert view == messages
         assert min(branches, summaries) > 3
@@ -126,7 +152,9 @@ async def test_the_view_is_what_the_model_is_sent_over_random_steps(url, condens
         made = sum(type(event).__name__ == "CondensationAction" for event in history.events())
         assert made >= summaries, "a history that begins with a summary is a condensation"
         kept = (await store.load("c")).messages
-        assert len(kept) > 40 if condense else told(kept[:-1]) == messages, "the conversation stays whole"
+        assert len(kept) > 40 if condense else told(kept[:-1]) == messages, (
+            "the conversation stays whole"
+        )
 
 
 async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
@@ -142,7 +170,11 @@ async def test_a_message_is_saved_before_the_model_and_before_the_tools(store):
 
     async def script(messages, info):
         await look("model")
-        return ModelResponse(parts=[ToolCallPart("tool", {}, "c0")]) if len(messages) == 1 else said("finished")
+        return (
+            ModelResponse(parts=[ToolCallPart("tool", {}, "c0")])
+            if len(messages) == 1
+            else said("finished")
+        )
 
     agent = Agent(FunctionModel(script), tools=[tool], capabilities=[FoldlogSteps(store)])
     await agent.run("go", conversation_id="c")
@@ -155,7 +187,12 @@ async def test_streamed_runs_are_saved_too(store):
     async with agent.run_stream("go", conversation_id="c") as streamed:
         await streamed.get_output()
     loaded = await store.load("c")
-    assert [message.kind for message in loaded.messages] == ["request", "response", "request", "response"]
+    assert [message.kind for message in loaded.messages] == [
+        "request",
+        "response",
+        "request",
+        "response",
+    ]
 
 
 @pytest.mark.parametrize("ends", ["early", "exhaustive"])
@@ -180,21 +217,29 @@ async def test_the_results_of_the_last_response_of_a_streamed_run_are_saved(stor
         ours, theirs = (await store.load("c")).messages, streamed.all_messages()
         assert ours[:-1] == theirs[:-1]
         assert (ours[-1].run_id, ours[-1].conversation_id) == (theirs[-1].run_id, "c")
-        was_called = {part.tool_call_id: part for part in theirs[-1].parts[:2] if ends == "exhaustive"}
+        was_called = {
+            part.tool_call_id: part for part in theirs[-1].parts[:2] if ends == "exhaustive"
+        }
         *results, look_at = ours[-1].parts if was_called else [*ours[-1].parts, None]
         assert [part.tool_call_id for part in results] == ["c0", "c1", "c2"]
         for part in results:
             same = was_called.get(part.tool_call_id)
             none = "There is no result: the run ended with its final result."
-            assert (part.content, part.metadata) == ((same.content, same.metadata) if same else (none, None))
+            assert (part.content, part.metadata) == (
+                (same.content, same.metadata) if same else (none, None)
+            )
         assert (look_at and look_at.content) == ("This is the map." if was_called else None)
     result = await agent.run("more", message_history=theirs, conversation_id="c", output_type=str)
     assert (await store.load("c")).messages == result.all_messages()
 
 
 @pytest.mark.parametrize("output", [str, Unit])
-@pytest.mark.parametrize("ends", ["raises at once", "raises", "raises after all", "leaves", "cancels", "is cancelled"])
-async def test_what_was_received_of_a_streamed_response_is_saved_however_its_block_ends(store, ends, output):
+@pytest.mark.parametrize(
+    "ends", ["raises at once", "raises", "raises after all", "leaves", "cancels", "is cancelled"]
+)
+async def test_what_was_received_of_a_streamed_response_is_saved_however_its_block_ends(
+    store, ends, output
+):
     async def stream(messages, info):
         assert problem_of(messages) is None
         for place, tool in enumerate(("measure", "final_result") if output is Unit else ()):
@@ -223,7 +268,8 @@ async def test_what_was_received_of_a_streamed_response_is_saved_however_its_blo
         await asyncio.gather(run("go"), return_exceptions=True)
     ours = (await store.load("c")).messages
     assert len(ours) == 2
-    left = ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit  # its calls are over
+    # its calls are over
+    left = ours[1].state == "interrupted" and theirs[1].state == "incomplete" and output is Unit
     assert ours == [theirs[0], replace(theirs[1], state="interrupted") if left else theirs[1]]
     ends = ""
     await run("go on")
@@ -243,7 +289,9 @@ async def test_a_paused_run_goes_on_with_the_result_of_the_call_that_ran(store, 
         return ModelResponse(parts=calls) if len(messages) == 1 else said("finished")
 
     model = FunctionModel(script, stream_function=stream)
-    agent = Agent(model, capabilities=[FoldlogSteps(store)], output_type=[str, DeferredToolRequests])
+    agent = Agent(
+        model, capabilities=[FoldlogSteps(store)], output_type=[str, DeferredToolRequests]
+    )
     agent.tool_plain(lambda: "approved", name="other", requires_approval=True)
     agent.tool_plain(lambda: ran.append("paid") or "paid", name="pay")
     if streamed:
@@ -308,7 +356,9 @@ async def test_a_run_goes_on_after_a_result_beside_an_approval_was_redacted(stor
 async def test_one_agent_may_run_in_two_conversations_at_once(store):
     agent = agent_of(store, steps(3))
     names = ("c", "d")
-    results = await asyncio.gather(*(agent.run(f"go to {name}", conversation_id=name) for name in names))
+    results = await asyncio.gather(
+        *(agent.run(f"go to {name}", conversation_id=name) for name in names)
+    )
     for name, result in zip(names, results, strict=True):
         assert (await store.load(name)).messages == result.all_messages()
 
@@ -341,7 +391,9 @@ async def test_a_run_whose_model_failed_can_be_run_again(store, turns):
     for _ in range(2):
         with pytest.raises(ConnectionError):
             await agent_of(store, fails).run("more", message_history=history, conversation_id="c")
-    result = await agent_of(store, steps(0)).run("more", message_history=history, conversation_id="c")
+    result = await agent_of(store, steps(0)).run(
+        "more", message_history=history, conversation_id="c"
+    )
     assert (await store.load("c")).messages == result.all_messages()
     assert len(result.all_messages()) == len(history) + 2
 
@@ -374,7 +426,9 @@ async def test_a_run_goes_on_after_an_answer_of_the_caller_to_the_output_tool(st
 async def test_a_run_with_the_last_messages_only_goes_on_after_all(store):
     await agent_of(store, steps(1)).run("go", conversation_id="c")
     before = (await store.load("c")).messages
-    result = await agent_of(store, steps(0)).run("more", conversation=await store.load("c", limit=1))
+    result = await agent_of(store, steps(0)).run(
+        "more", conversation=await store.load("c", limit=1)
+    )
     assert (await store.load("c")).messages == [*before, *result.new_messages()]
     assert (await store.read_record("c")).branches == []
 
@@ -394,7 +448,12 @@ async def test_the_second_of_two_runs_at_once_is_told(store):
     )
     record = await store.read_record("c")
     lines = [await store.read_history(tip) for tip in [record.head_id, *record.branches]]
-    prompts = {entry.message.parts[0].content for line in lines for entry in line if entry.message.kind == "request"}
+    prompts = {
+        entry.message.parts[0].content
+        for line in lines
+        for entry in line
+        if entry.message.kind == "request"
+    }
     assert prompts >= {"go"}
     for result in results:
         if not isinstance(result, Exception):

@@ -1,4 +1,6 @@
-"""``FoldlogConversationStore``: equal to the SDK's own store in memory, exact, and safe beside others."""
+"""``FoldlogConversationStore``: equal to the SDK's own store in memory, exact, and safe beside
+others.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,13 @@ from pydantic_ai.conversation_store import (
     InMemoryConversationStore,
 )
 from pydantic_ai.exceptions import UserError
-from pydantic_ai.messages import CompactionPart, ModelMessagesTypeAdapter, ModelRequest, ModelResponse, UserPromptPart
+from pydantic_ai.messages import (
+    CompactionPart,
+    ModelMessagesTypeAdapter,
+    ModelRequest,
+    ModelResponse,
+    UserPromptPart,
+)
 from pydantic_ai.usage import RunUsage
 
 from foldlog.adapters._linked import Moves
@@ -34,11 +42,15 @@ def store(histories):
 
 
 def exact(value):
-    """Return a text that differs where a value or a type differs, and not where the SDK computes a field again."""
+    """Return a text that differs where a value or a type differs, and not where the SDK computes a
+    field again.
+    """
     if isinstance(value, (list, tuple)):
         return [exact(each) for each in value]
     if isinstance(value, (ModelRequest, ModelResponse)):
-        return type(value).__name__ + repr(ModelMessagesTypeAdapter.dump_python([value], warnings=False))
+        return type(value).__name__ + repr(
+            ModelMessagesTypeAdapter.dump_python([value], warnings=False)
+        )
     if isinstance(value, ConversationEntry):
         return value.id, value.parent_id, value.kind, exact(value.message)
     return repr(value)
@@ -57,7 +69,15 @@ class Twin(ConversationStore):
     """Does everything in two stores, and compares what each of them says."""
 
     read_record, read_records, read_entry, read_history, write_record, delete_record = map(
-        both, ("read_record", "read_records", "read_entry", "read_history", "write_record", "delete_record")
+        both,
+        (
+            "read_record",
+            "read_records",
+            "read_entry",
+            "read_history",
+            "write_record",
+            "delete_record",
+        ),
     )
 
     def __init__(self, ours, theirs):
@@ -93,18 +113,26 @@ async def random_operation(store, choice):
         case 0 | 1 | 2 | 3:
             conversation = conversation or Conversation(conversation_id=one)
             conversation.messages += [any_message(choice) for _ in range(choice.randrange(4))]
-            conversation.usage = RunUsage(audio_seconds=0.0, requests=choice.randrange(9), details={"x": 2})
+            conversation.usage = RunUsage(
+                audio_seconds=0.0, requests=choice.randrange(9), details={"x": 2}
+            )
             await store.save(conversation, scope=choice.choice([None, None, scope]))
         case 4 if conversation is not None:  # rewritten from somewhere on
             at = choice.randrange(count + 1)
             conversation.messages = [*conversation.messages[:at], any_message(choice)]
             await store.save(conversation)
         case 5 if record is not None:
-            await store.branch(one, at=choice.randrange(len(entries) + 1), expected_revision=record.revision)
+            await store.branch(
+                one, at=choice.randrange(len(entries) + 1), expected_revision=record.revision
+            )
         case 6 if tips:
-            await store.branch(one, from_entry=choice.choice(tips), expected_revision=record.revision)
+            await store.branch(
+                one, from_entry=choice.choice(tips), expected_revision=record.revision
+            )
         case 7:
-            await store.fork(one, at=choice.choice([None, 0, 1, count]), new_conversation_id=other, scope=scope)
+            await store.fork(
+                one, at=choice.choice([None, 0, 1, count]), new_conversation_id=other, scope=scope
+            )
         case 8 if tips:
             await store.fork(one, from_entry=choice.choice(tips), new_conversation_id=other)
         case 9:
@@ -141,7 +169,9 @@ def prompt(text):
 
 
 async def talk(store, conversation_id, *texts):
-    conversation = await store.load(conversation_id) or Conversation(conversation_id=conversation_id)
+    conversation = await store.load(conversation_id) or Conversation(
+        conversation_id=conversation_id
+    )
     for text in texts:
         conversation.messages += [prompt(text), said(f"re {text}")]
     await store.save(conversation)
@@ -172,7 +202,12 @@ async def test_a_fork_shares_the_events_of_its_parent(store, histories):
     row = histories.store.conversation(store.conversation("d"))
     assert (row.parent, row.parent_version) == (store.conversation("c"), 2)
     await talk(store, "d", "other")
-    assert texts_of(histories[store.conversation("d")].view()) == ["one", "re one", "other", "re other"]
+    assert texts_of(histories[store.conversation("d")].view()) == [
+        "one",
+        "re one",
+        "other",
+        "re other",
+    ]
     assert len((await store.load("c")).messages) == 4
 
 
@@ -181,7 +216,10 @@ async def test_deleting_erases_and_a_fork_keeps_what_it_shares(store, histories)
     await store.fork("c", at=2, new_conversation_id="d")
     await store.delete("c")
     assert histories.store.conversation(store.conversation("c")).erased_at is not None
-    assert [message.parts[0].content for message in (await store.load("d")).messages] == ["one", "re one"]
+    assert [message.parts[0].content for message in (await store.load("d")).messages] == [
+        "one",
+        "re one",
+    ]
     await talk(store, "c", "again")
     assert len((await store.load("c")).messages) == 2
     assert {record.conversation_id for record in await store.list_conversations()} == {"c", "d"}
@@ -291,12 +329,16 @@ class TestKeeps(Answers, Lists, Condenses):
     async def run(self, store, model, prompt, *tools, conversation=None):
         given = conversation or await store.load("c") or Conversation(conversation_id="c")
         pending = given.messages and getattr(given.messages[-1], "tool_calls", ())
-        agent = Agent(model, tools=tools, capabilities=[FoldlogSteps(store, condense=self.condense)])
+        agent = Agent(
+            model, tools=tools, capabilities=[FoldlogSteps(store, condense=self.condense)]
+        )
         await agent.run(None if pending else prompt, conversation=given)
 
     def texts(self, prompt):
         parts = [part for message in prompt for part in message.parts]
-        return [part.args_as_dict() if part.part_kind == "tool-call" else part.content for part in parts]
+        return [
+            part.args_as_dict() if part.part_kind == "tool-call" else part.content for part in parts
+        ]
 
     def parts(self, prompt):
         return told(prompt)
@@ -305,8 +347,14 @@ class TestKeeps(Answers, Lists, Condenses):
         return told((await store.load("c")).messages)
 
 
-async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(store, histories):
-    first = [ModelRequest.user_text_prompt("one"), said("two"), ModelRequest.user_text_prompt("three")]
+async def test_a_history_that_an_application_compacted_is_condensed_and_not_taken_back(
+    store, histories
+):
+    first = [
+        ModelRequest.user_text_prompt("one"),
+        said("two"),
+        ModelRequest.user_text_prompt("three"),
+    ]
     conversation = Conversation(conversation_id="c", messages=first)
     await store.save(conversation)
     summary = ModelRequest(parts=[CompactionPart("in short")])
@@ -320,7 +368,10 @@ async def test_a_history_that_an_application_compacted_is_condensed_and_not_take
     history = histories["pydantic-ai/c"]
     entry = next(event.id for event in events if event.id > condensation.id)
     history.redact(entry, reason="asked to")
-    assert [len(each.message.parts) for each in await store.read_history((await store.read_record("c")).head_id)] == [
+    assert [
+        len(each.message.parts)
+        for each in await store.read_history((await store.read_record("c")).head_id)
+    ] == [
         1,
         1,
     ]
@@ -335,8 +386,13 @@ async def test_attributes_that_are_set_stay_when_a_conversation_is_saved_again(h
     assert histories[store.conversation("c")].attributes()["title"] == "Refunds"
 
 
-async def test_a_record_in_memory_is_not_that_of_a_conversation_that_other_code_changed(histories, store):
-    other, conversation = FoldlogConversationStore(histories), Conversation(conversation_id="c", messages=[said("hi")])
+async def test_a_record_in_memory_is_not_that_of_a_conversation_that_other_code_changed(
+    histories, store
+):
+    other, conversation = (
+        FoldlogConversationStore(histories),
+        Conversation(conversation_id="c", messages=[said("hi")]),
+    )
     await store.save(conversation)
     await other.save(await other.load("c"))
     assert await store.read_record("c") == await other.read_record("c")

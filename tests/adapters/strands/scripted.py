@@ -22,7 +22,11 @@ def call(tool, arguments=None, call_id="c"):
 
 def replies(reply):
     """The contents of a reply of ``contract.Script``."""
-    return [said(reply)] if isinstance(reply, str) else [call(tool, given, name) for tool, name, given in reply]
+    return (
+        [said(reply)]
+        if isinstance(reply, str)
+        else [call(tool, given, name) for tool, name, given in reply]
+    )
 
 
 def parts(messages):
@@ -36,12 +40,14 @@ def problem_of(messages):
     def ids(message, kind):
         return [content[kind]["toolUseId"] for content in message["content"] if kind in content]
 
-    return contract.problem_of([(ids(message, "toolUse"), ids(message, "toolResult")) for message in messages])
+    return contract.problem_of(
+        [(ids(message, "toolUse"), ids(message, "toolResult")) for message in messages]
+    )
 
 
 class ScriptedModel(Model):
-    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages that came. A guardrail
-    replaces what the user says of a secret.
+    """``script(messages, number)`` returns the contents of a reply; ``prompts`` are the messages
+    that came. A guardrail replaces what the user says of a secret.
     """
 
     summary = staticmethod(lambda messages, number: f"summary {number}")
@@ -65,21 +71,35 @@ class ScriptedModel(Model):
         if problem is not None:
             raise Refused(problem)
         if not is_summary and self.messages_max is not None and len(messages) > self.messages_max:
-            raise ContextWindowOverflowException(f"{len(messages)} messages, the context takes {self.messages_max}")
+            raise ContextWindowOverflowException(
+                f"{len(messages)} messages, the context takes {self.messages_max}"
+            )
         if not is_summary:
             self.prompts.append(copy.deepcopy(list(messages)))
         number = len(self.prompts) - 1
-        contents = [said(self.summary(messages, number))] if is_summary else self.script(messages, number)
+        contents = (
+            [said(self.summary(messages, number))] if is_summary else self.script(messages, number)
+        )
         if "secret" in str(messages[-1]):
             yield {"redactContent": {"redactUserContentMessage": "taken out"}}
         yield {"messageStart": {"role": "assistant"}}
         for content in contents:
             use = content.get("toolUse")
-            named = {} if use is None else {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
-            delta = {"text": content["text"]} if use is None else {"toolUse": {"input": json.dumps(use["input"])}}
+            named = (
+                {}
+                if use is None
+                else {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
+            )
+            delta = (
+                {"text": content["text"]}
+                if use is None
+                else {"toolUse": {"input": json.dumps(use["input"])}}
+            )
             yield {"contentBlockStart": {"start": named}}
             yield {"contentBlockDelta": {"delta": delta}}
             yield {"contentBlockStop": {}}
-        yield {"messageStop": {"stopReason": "tool_use" if "toolUse" in contents[-1] else "end_turn"}}
+        yield {
+            "messageStop": {"stopReason": "tool_use" if "toolUse" in contents[-1] else "end_turn"}
+        }
         usage = {"inputTokens": 10, "outputTokens": 2, "totalTokens": 12, "cacheReadInputTokens": 4}
         yield {"metadata": {"usage": usage, "metrics": {"latencyMs": 1}}}

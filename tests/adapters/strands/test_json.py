@@ -20,7 +20,16 @@ def result(name, content, status="success"):
 
 
 def test_a_view_shows_the_images_of_messages_of_the_sdk(histories):
-    contents = [FILES, [call("look", {"at": 1}, "c1")], [result("c1", [{"text": "see"}, *FILES, {"json": {"a": 1}}])]]
-    messages = [{"role": "assistant" if place == 1 else "user", "content": each} for place, each in enumerate(contents)]
-    written = [SessionMessage.from_message(each, place).to_dict() for place, each in enumerate(messages)]
+    contents = [
+        FILES,
+        [call("look", {"at": 1}, "c1")],
+        [result("c1", [{"text": "see"}, *FILES, {"json": {"a": 1}}])],
+    ]
+    messages = [
+        {"role": "assistant" if place == 1 else "user", "content": each}
+        for place, each in enumerate(contents)
+    ]
+    written = [
+        SessionMessage.from_message(each, place).to_dict() for place, each in enumerate(messages)
+    ]
     check_import(histories, "strands", json.dumps(written), 2)

@@ -7,7 +7,10 @@ from functools import partial
 
 import pytest
 from strands import Agent, tool
-from strands.agent.conversation_manager import SlidingWindowConversationManager, SummarizingConversationManager
+from strands.agent.conversation_manager import (
+    SlidingWindowConversationManager,
+    SummarizingConversationManager,
+)
 from strands.session.file_session_manager import FileSessionManager
 from strands.session.repository_session_manager import RepositorySessionManager
 from strands.types.exceptions import SessionException
@@ -37,7 +40,13 @@ def any_content(choice):
         [
             {"text": choice.choice(["hi", "", "a\x00b", "é"])},
             {"toolUse": {"toolUseId": "c", "name": "f", "input": {"x": value}}},
-            {"toolResult": {"toolUseId": "c", "status": "error", "content": [{"text": "no"}, {"json": {"x": value}}]}},
+            {
+                "toolResult": {
+                    "toolUseId": "c",
+                    "status": "error",
+                    "content": [{"text": "no"}, {"json": {"x": value}}],
+                }
+            },
             {"image": {"format": "png", "source": {"bytes": b"\x00\xff"}}},
             {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}},
             {"cachePoint": {"type": "default"}},
@@ -71,19 +80,26 @@ async def test_random_operations_are_what_the_sdks_own_repository_does(repositor
             repository.create_message("s", agent_id, message)
             theirs.create_message("s", agent_id, message)
         elif what < 0.7:
-            agent = SessionAgent(agent_id, {"k": choice.choice(VALUES), "b": b"\x00"}, {"removed_message_count": 0})
+            agent = SessionAgent(
+                agent_id, {"k": choice.choice(VALUES), "b": b"\x00"}, {"removed_message_count": 0}
+            )
             repository.update_agent("s", agent)
             theirs.update_agent("s", agent)
             assert (
-                plain(repository.read_agent("s", agent_id))["state"] == plain(theirs.read_agent("s", agent_id))["state"]
+                plain(repository.read_agent("s", agent_id))["state"]
+                == plain(theirs.read_agent("s", agent_id))["state"]
             )
         elif what < 0.9:
             limit, offset = choice.choice([None, 0, 2, 9]), choice.choice([0, 1, 7, 200])
             ours = repository.list_messages("s", agent_id, limit, offset)
-            assert list(map(plain, ours)) == list(map(plain, theirs.list_messages("s", agent_id, limit, offset)))
+            assert list(map(plain, ours)) == list(
+                map(plain, theirs.list_messages("s", agent_id, limit, offset))
+            )
         else:
             number = choice.randrange(counts[agent_id] + 2)
-            ours, other = (each.read_message("s", agent_id, number) for each in (repository, theirs))
+            ours, other = (
+                each.read_message("s", agent_id, number) for each in (repository, theirs)
+            )
             assert plain(ours) == plain(other)
 
 
@@ -97,7 +113,9 @@ async def test_what_does_not_exist_and_what_exists_is_refused(repository):
         lambda: repository.create_session(session),
         lambda: repository.update_agent("s", agent),
         lambda: repository.list_messages("s", "a"),
-        lambda: repository.update_message("s", "a", SessionMessage.from_message({"role": "user", "content": []}, 0)),
+        lambda: repository.update_message(
+            "s", "a", SessionMessage.from_message({"role": "user", "content": []}, 0)
+        ),
         lambda: repository.delete_session("other"),
     ):
         with pytest.raises(SessionException, match="exist"):
@@ -108,7 +126,10 @@ async def test_a_state_that_did_not_change_is_not_stored_again(repository, histo
     """The SDK updates an agent after each message."""
     repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
     repository.create_agent("s", SessionAgent("a", {"k": 1}, {"removed_message_count": 0}))
-    history, other = histories[repository.conversation("s", "a")], FoldlogSessionRepository(histories)
+    history, other = (
+        histories[repository.conversation("s", "a")],
+        FoldlogSessionRepository(histories),
+    )
     for number, (writer, value, added) in enumerate(
         [(repository, 1, 0), (other, 2, 1), (repository, 2, 0), (other, 2, 0)]
     ):
@@ -127,16 +148,24 @@ async def test_a_session_that_was_deleted_begins_again(repository, histories):
         repository.create_agent("s", SessionAgent("a", {"k": text}, {}))
         message = SessionMessage.from_message({"role": "user", "content": [{"text": text}]}, 0)
         repository.create_message("s", "a", message)
-        assert [each.to_message()["content"] for each in repository.list_messages("s", "a")] == [[{"text": text}]]
-        assert "secret" not in str(list(histories[repository.conversation("s", "a")].events())) or text == "secret"
+        assert [each.to_message()["content"] for each in repository.list_messages("s", "a")] == [
+            [{"text": text}]
+        ]
+        assert (
+            "secret" not in str(list(histories[repository.conversation("s", "a")].events()))
+            or text == "secret"
+        )
         repository.delete_session("s")
         assert repository.read_session("s") is None
         assert repository.read_agent("s", "a") is None
 
 
-async def test_a_session_whose_deletion_was_killed_is_deleted_again(repository, histories, monkeypatch):
+async def test_a_session_whose_deletion_was_killed_is_deleted_again(
+    repository, histories, monkeypatch
+):
     repository.create_agent("s", SessionAgent("a", {}, {}))
-    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))  # it may be the younger one
+    # it may be the younger one
+    repository.create_session(Session(session_id="s", session_type=SessionType.AGENT))
     before = erase.erase
     with monkeypatch.context() as patched:
         patched.setattr(erase, "erase", lambda *which, **how: before(*which, **how) and 1 / 0)
@@ -151,7 +180,11 @@ async def test_a_message_that_is_redacted_is_gone(repository, histories):
     repository.create_agent("s", SessionAgent("a", {}, {}))
     for number in range(6):
         secret = {"role": "user", "content": [{"text": "a secret"}, {"text": "more of it"}]}
-        message = SessionMessage.from_message(secret, number) if number in (2, 5) else any_message(choice, number)
+        message = (
+            SessionMessage.from_message(secret, number)
+            if number in (2, 5)
+            else any_message(choice, number)
+        )
         repository.create_message("s", "a", message)
     history = histories[repository.conversation("s", "a")]
     before = repository.list_messages("s", "a")
@@ -176,18 +209,29 @@ async def test_what_has_no_text_is_redacted_and_summarized_too(repository, histo
     texts = [("user", "go"), ("assistant", "fine"), ("user", "more")]
     said = [{"role": role, "content": [{"text": text}]} for role, text in texts]
     calls = {"role": "assistant", "content": [thought, call("f", {"x": 1}, "c")]}
-    for number, message in enumerate([*said, calls, {"role": "user", "content": [{"toolResult": result}]}]):
+    for number, message in enumerate(
+        [*said, calls, {"role": "user", "content": [{"toolResult": result}]}]
+    ):
         repository.create_message("s", "a", SessionMessage.from_message(message, number))
     *before, last = repository.list_messages("s", "a")
-    last.redact_message = {"role": "user", "content": [{"toolResult": {**result, "content": [{"text": "no"}]}}]}
+    last.redact_message = {
+        "role": "user",
+        "content": [{"toolResult": {**result, "content": [{"text": "no"}]}}],
+    }
     repository.update_message("s", "a", last)
     summary = {"role": "user", "content": [{"text": " "}]}
-    repository.update_agent("s", SessionAgent("a", {}, {"removed_message_count": 2, "summary_message": summary}))
+    repository.update_agent(
+        "s", SessionAgent("a", {}, {"removed_message_count": 2, "summary_message": summary})
+    )
     history = histories[repository.conversation("s", "a")]
     assert "secret" not in f"{[*history.events()]} {history.documents()}"
     now = repository.list_messages("s", "a")
     assert [each.to_message() for each in now] == [each.to_message() for each in [*before, last]]
-    assert [message["role"] for message in history.view().to_messages()] == ["user", "assistant", "tool"]
+    assert [message["role"] for message in history.view().to_messages()] == [
+        "user",
+        "assistant",
+        "tool",
+    ]
 
 
 class TestKeeps(Runs):
@@ -223,7 +267,8 @@ class TestKeeps(Runs):
         return parts(each.to_message() for each in store.list_messages("s", "a"))
 
 
-# -- agents -----------------------------------------------------------------------------------------------------------
+# -- agents
+# --------------------------------------------------------------------------------------------------
 
 
 def measure(unit: str) -> str:
@@ -237,7 +282,13 @@ def steps(choice):
     def script(messages, number):
         if choice.random() < 0.5:
             text = [said("let me see")] if choice.random() < 0.3 else []
-            return [*text, *(call("measure", {"unit": "km"}, f"c{number}-{n}") for n in range(choice.randrange(1, 3)))]
+            return [
+                *text,
+                *(
+                    call("measure", {"unit": "km"}, f"c{number}-{n}")
+                    for n in range(choice.randrange(1, 3))
+                ),
+            ]
         return [said(f"finished {number}")]
 
     return script
@@ -246,7 +297,12 @@ def steps(choice):
 def agent_of(repository, model, tools=(measure,), **settings):
     manager = RepositorySessionManager("s", repository)
     return Agent(
-        model=model, tools=[*map(tool, tools)], agent_id="a", session_manager=manager, callback_handler=None, **settings
+        model=model,
+        tools=[*map(tool, tools)],
+        agent_id="a",
+        session_manager=manager,
+        callback_handler=None,
+        **settings,
     )
 
 
@@ -268,11 +324,18 @@ OF_THE_SDK = {
     "window": lambda: SlidingWindowConversationManager(window_size=12, per_turn=True),
     "pins": lambda: SlidingWindowConversationManager(window_size=8, per_turn=True, pin_first=3),
     "summaries and pins": lambda: SummarizingConversationManager(0.5, 4, pin_first=2),
-    "summaries": lambda: SummarizingConversationManager(summary_ratio=0.5, preserve_recent_messages=4),
+    "summaries": lambda: SummarizingConversationManager(
+        summary_ratio=0.5, preserve_recent_messages=4
+    ),
 }
 
 
-WHERE = [("sqlite", "window"), ("postgres", "summaries"), ("memory", "pins"), ("memory", "summaries and pins")]
+WHERE = [
+    ("sqlite", "window"),
+    ("postgres", "summaries"),
+    ("memory", "pins"),
+    ("memory", "summaries and pins"),
+]
 
 
 @pytest.mark.parametrize("url, how", WHERE, indirect=["url"])
@@ -284,7 +347,8 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         history = histories[repository.conversation("s", "a")]
         agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
         while len(model.prompts) < 200:
-            if choice.random() < 0.1 and "pins" not in how:  # another process goes on: the SDK loses its pins
+            # another process goes on: the SDK loses its pins
+            if choice.random() < 0.1 and "pins" not in how:
                 agent = agent_of(repository, model, conversation_manager=OF_THE_SDK[how]())
             await agent.invoke_async(f"step {len(model.prompts)}")
             sent, view = parts(model.prompts[-1]), shown(history)
@@ -293,7 +357,9 @@ async def test_the_view_is_what_the_model_was_sent_at_each_call(url, how):
         assert sum(isinstance(event, CondensationAction) for event in history.events()) >= 5
         assert len([event for event in history.events() if event.origin]) > 2 * len(history.view())
         assert list(history.export()) == list(history.export("strands"))
-        assert not [finding for verdict in histories.maintenance.verify() for finding in verdict.findings]
+        assert not [
+            finding for verdict in histories.maintenance.verify() for finding in verdict.findings
+        ]
 
 
 async def test_agents_that_work_together_are_kept(repository):
@@ -312,15 +378,20 @@ async def test_agents_that_work_together_are_kept(repository):
     assert repository.read_multi_agent("s", "g") == {"nodes": ["a"]}
 
 
-# -- what a live agent holds ------------------------------------------------------------------------------------------
+# -- what a live agent holds
+# ------------------------------------------------------------------------------------------
 
 
 def summarizing(repository, model):
-    return agent_of(repository, model, (), conversation_manager=SummarizingConversationManager(0.5, 2))
+    return agent_of(
+        repository, model, (), conversation_manager=SummarizingConversationManager(0.5, 2)
+    )
 
 
 async def summarized(histories):
-    """An agent whose summary quotes its first message, its history, and its model, which quotes what it summarizes."""
+    """An agent whose summary quotes its first message, its history, and its model, which quotes
+    what it summarizes.
+    """
     repository = FoldlogSessionRepository(histories)
     model = ScriptedModel(lambda messages, number: [said(f"reply {number}")], messages_max=6)
     model.summary = lambda messages, number: "card Kurt" if "Kurt" in str(messages) else "no card"
@@ -358,7 +429,9 @@ async def test_an_agent_that_holds_redacted_content_does_not_store_it_again(hist
     for number in range(4):
         await agent.invoke_async(f"more {number}")
     assert "card Kurt" in str(agent.messages[0])
-    assert [event.summary for event in history.events(version) if isinstance(event, CondensationAction)]
+    assert [
+        event.summary for event in history.events(version) if isinstance(event, CondensationAction)
+    ]
     assert holding(history, "Kurt") == []
     restarted = summarizing(FoldlogSessionRepository(histories), model)
     for number in range(4):
@@ -411,7 +484,9 @@ async def test_states_of_agents_that_work_together_are_not_written_after_an_eras
 async def test_what_replaced_a_message_stays_in_the_view_until_that_message_is_removed(histories):
     repository = FoldlogSessionRepository(histories)
     model = ScriptedModel(lambda messages, number: [said(f"reply {number}")])
-    agent = agent_of(repository, model, (), conversation_manager=SlidingWindowConversationManager(window_size=6))
+    agent = agent_of(
+        repository, model, (), conversation_manager=SlidingWindowConversationManager(window_size=6)
+    )
     history, seen = histories[repository.conversation("s", "a")], []
     for number in range(7):
         await agent.invoke_async("a secret" if number == 2 else f"step {number}")

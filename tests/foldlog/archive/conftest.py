@@ -27,13 +27,16 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     brief = BRIEF.get(name, ("memory",))
     params = [
-        pytest.param(form, id=name, marks=() if name in brief else pytest.mark.long) for name, form in FORMS.items()
+        pytest.param(form, id=name, marks=() if name in brief else pytest.mark.long)
+        for name, form in FORMS.items()
     ]
     metafunc.parametrize("opened", params, indirect=True)
 
 
 @pytest.fixture(autouse=True)
-def opened(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def opened(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
     """Chooses what ``new_store`` opens, and closes all of these stores at the end."""
     if not hasattr(request, "param"):
         yield

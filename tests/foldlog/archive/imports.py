@@ -44,7 +44,9 @@ def refused(store: Store, path: Path, format: str = "auto", **how: Any) -> Excep
 
 
 def source_of(store: Store, conversation: str) -> Source:
-    source = store.database.recorder.query(lambda reader: Sources(store.database, reader).of(conversation))
+    source = store.database.recorder.query(
+        lambda reader: Sources(store.database, reader).of(conversation)
+    )
     assert source is not None
     return source
 

@@ -1,4 +1,6 @@
-"""``HistoryRecords``: all records of a history without its events, for readers such as the adapters."""
+"""``HistoryRecords``: all records of a history without its events, for readers such as the
+adapters.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def test_a_history_that_is_sent_as_it_is_stored_needs_no_events(history, monkeyp
 @pytest.mark.parametrize(
     "change",
     [
-        lambda history: history.append(CondensationAction(forgotten_event_ids=[0], summary="0", summary_offset=0)),
+        lambda history: history.append(
+            CondensationAction(forgotten_event_ids=[0], summary="0", summary_offset=0)
+        ),
         lambda history: history.retract(299, "a mistake"),
         lambda history: history.redact(3, reason="asked to"),
         lambda history: history.append(Message(source="user", content="ours")),
@@ -56,7 +60,10 @@ def test_events_of_foldlog_that_no_view_shows_change_nothing(history):
     history.append(Annotation(name="usage", data={}))
     history.append_records([{"role": "user", "content": "more"}], format=FORMAT)
     history.set_attributes(user="u7")
-    assert list(sent_whole(history, FORMAT).records()) == [*ITEMS, {"role": "user", "content": "more"}]
+    assert list(sent_whole(history, FORMAT).records()) == [
+        *ITEMS,
+        {"role": "user", "content": "more"},
+    ]
     added = history._all_records().added(history.events)
     assert [type(event).__name__ for event in added] == ["Annotation", "DocumentChanges"]
 
@@ -64,8 +71,14 @@ def test_events_of_foldlog_that_no_view_shows_change_nothing(history):
 def test_a_fork_has_the_records_of_its_past(history, histories):
     fork = history.fork(100, "fork")
     fork.append_records([{"role": "user", "content": "more"}], format=FORMAT)
-    assert list(sent_whole(fork, FORMAT).records()) == [*ITEMS[:100], {"role": "user", "content": "more"}]
-    assert list(records_of(fork, FORMAT, 98)) == [*ITEMS[98:100], {"role": "user", "content": "more"}]
+    assert list(sent_whole(fork, FORMAT).records()) == [
+        *ITEMS[:100],
+        {"role": "user", "content": "more"},
+    ]
+    assert list(records_of(fork, FORMAT, 98)) == [
+        *ITEMS[98:100],
+        {"role": "user", "content": "more"},
+    ]
 
 
 def test_records_before_an_event_come_newest_first(history):
@@ -74,10 +87,14 @@ def test_records_before_an_event_come_newest_first(history):
     assert b'"249"' in texts[0]
     assert b'"0"' in texts[-1]
     history.redact(248, reason="asked to")
-    assert len(list(history._stored_records().before(250))) == 1, "what stays of a redacted record is not a record"
+    assert len(list(history._stored_records().before(250))) == 1, (
+        "what stays of a redacted record is not a record"
+    )
 
 
-@pytest.mark.parametrize("value", [{"a": [(1, {"$x": 2}), b"\x00"], "b": {"c": None}}, [], {"$y": 1}, float("nan")])
+@pytest.mark.parametrize(
+    "value", [{"a": [(1, {"$x": 2}), b"\x00"], "b": {"c": None}}, [], {"$y": 1}, float("nan")]
+)
 def test_values_with_types_that_json_lacks_come_back(value):
     assert repr(from_plain(to_plain(value))) == repr(value)
 

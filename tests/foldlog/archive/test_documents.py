@@ -1,4 +1,6 @@
-"""Histories in JSON documents: an import gives back the bytes of the document, and a record keeps its text."""
+"""Histories in JSON documents: an import gives back the bytes of the document, and a record keeps
+its text.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,10 @@ from foldlog.eventstore import Store
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
 from tests.foldlog.records import records_of
 
-ASKED, ANSWERED = {"role": "user", "content": "why é"}, {"role": "assistant", "content": "because\tso"}
+ASKED, ANSWERED = (
+    {"role": "user", "content": "why é"},
+    {"role": "assistant", "content": "because\tso"},
+)
 CALLED = {
     "role": "assistant",
     "content": None,
@@ -56,7 +61,13 @@ CLAUDE = {
     "updated_at": "2026-01-01T00:00:09Z",
     "account": {"uuid": "x"},
     "chat_messages": [
-        {"uuid": "b", "sender": "assistant", **SAID, "created_at": "2026-01-01T00:00:11Z", "parent_message_uuid": "a"},
+        {
+            "uuid": "b",
+            "sender": "assistant",
+            **SAID,
+            "created_at": "2026-01-01T00:00:11Z",
+            "parent_message_uuid": "a",
+        },
         {"uuid": "a", "sender": "human", **SAID, "parent_message_uuid": None},
     ],
 }
@@ -70,8 +81,22 @@ ATIF = {
     ],
     "final_metrics": {"total_prompt_tokens": 3},
 }
-TRAJ = {"trajectory": [{"action": "ls", "observation": "a"}], "history": records_of("swe-agent"), "info": {}}
-DOCUMENTS = [MESSAGES, TASK, CHATGPT, CLAUDE, ATIF, TRAJ, [CHATGPT], [TASK], ANSWERED | {"tool_calls": []}]
+TRAJ = {
+    "trajectory": [{"action": "ls", "observation": "a"}],
+    "history": records_of("swe-agent"),
+    "info": {},
+}
+DOCUMENTS = [
+    MESSAGES,
+    TASK,
+    CHATGPT,
+    CLAUDE,
+    ATIF,
+    TRAJ,
+    [CHATGPT],
+    [TASK],
+    ANSWERED | {"tool_calls": []},
+]
 SHAPES = [{}, {"indent": 2}, {"indent": "\t", "ensure_ascii": False}, {"separators": (",", ":")}]
 
 
@@ -83,7 +108,9 @@ def write(path: Path, value: Any, shape: dict[str, Any]) -> bytes:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("document", DOCUMENTS[:-1])
-def test_a_document_is_exported_byte_for_byte(document: Any, shape: dict[str, Any], tmp_path: Path) -> None:
+def test_a_document_is_exported_byte_for_byte(
+    document: Any, shape: dict[str, Any], tmp_path: Path
+) -> None:
     path = tmp_path / "one.json"
     data = write(path, document, shape)
     held = json.dumps(document[0], **shape).encode() if document in ([CHATGPT], [TASK]) else data
@@ -99,7 +126,9 @@ def test_a_document_is_exported_byte_for_byte(document: Any, shape: dict[str, An
         assert imported(store, path).added == 0
 
 
-@pytest.mark.parametrize("begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")])
+@pytest.mark.parametrize(
+    "begin, end", [(b"\xef\xbb\xbf", b""), (b"\n \t", b"\n\n"), (b"", b"\0\0")]
+)
 def test_what_is_around_a_document_is_kept(begin: bytes, end: bytes, tmp_path: Path) -> None:
     path = tmp_path / "one.json"
     data = begin + json.dumps(TASK, indent=1).encode() + end
@@ -146,12 +175,18 @@ def test_what_is_around_the_records_is_that_of_the_last_import(tmp_path: Path) -
 
 
 def all_bytes(store: Store, conversation: str) -> bytes:
-    return bytes_of(store, conversation) + b"".join(msg.encode() for msg in map(repr, store.events(conversation)))
+    return bytes_of(store, conversation) + b"".join(
+        msg.encode() for msg in map(repr, store.events(conversation))
+    )
 
 
 def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
     path = tmp_path / "one.json"
-    said = {**TASK, "messages": [*MESSAGES, {"role": "user", "content": "my secret"}], "info": {"last": "my secret"}}
+    said = {
+        **TASK,
+        "messages": [*MESSAGES, {"role": "user", "content": "my secret"}],
+        "info": {"last": "my secret"},
+    }
     write(path, said, {"indent": 2})
     with new_store() as store:
         name = imported(store, path).conversation
@@ -174,7 +209,9 @@ def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("used", [False, True])
-@pytest.mark.parametrize("info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr)
+@pytest.mark.parametrize(
+    "info", [{"task": "the Caf\u00e9 deal"}, {"secrets": [{"caf\u00e9 deal": 1}]}], ids=repr
+)
 def test_a_redaction_finds_a_text_between_the_records(
     info: dict[str, Any], used: bool, tmp_path: Path, foldlog: Any
 ) -> None:
@@ -203,9 +240,16 @@ def test_a_redaction_finds_a_text_between_the_records(
 
 
 @pytest.mark.parametrize(
-    "cut, line", [(b'[{"role": "user",\n"content": "a"},\n{"role"', 3), (b'{"messages": [\n{}]\n', 3), (b"[{}\n{}]", 2)]
+    "cut, line",
+    [
+        (b'[{"role": "user",\n"content": "a"},\n{"role"', 3),
+        (b'{"messages": [\n{}]\n', 3),
+        (b"[{}\n{}]", 2),
+    ],
 )
-def test_a_document_that_is_not_whole_is_refused_with_its_line(cut: bytes, line: int, tmp_path: Path) -> None:
+def test_a_document_that_is_not_whole_is_refused_with_its_line(
+    cut: bytes, line: int, tmp_path: Path
+) -> None:
     path = tmp_path / "one.json"
     path.write_bytes(cut)
     with new_store() as store:
@@ -214,7 +258,9 @@ def test_a_document_that_is_not_whole_is_refused_with_its_line(cut: bytes, line:
         assert f"line {line}: not JSON" in str(importing.nothing())
 
 
-def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_stored_is_a_finding_and_stays_in_the_document(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "one.json"
     deep = json.dumps(MESSAGES).replace('"one\\ntwo"', "[" * 490 + "]" * 490)
     path.write_text(deep)
@@ -237,21 +283,30 @@ def test_several_histories_of_one_document_have_their_own_parts(tmp_path: Path) 
 
 def test_a_line_that_holds_a_history_is_exported_as_it_was(tmp_path: Path) -> None:
     path = tmp_path / "runs.jsonl"
-    lines = [json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n" for name in ("a__b-1", "a__b-2")]
+    lines = [
+        json.dumps({**TASK, "instance_id": name}, indent=None).encode() + b"\n"
+        for name in ("a__b-1", "a__b-2")
+    ]
     path.write_bytes(b"".join(lines))
     with new_store() as store:
         ones = list(Import(store, [path]))
-        assert [bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)] == lines
+        assert [
+            bytes_of(store, one.conversation) for one in ones if isinstance(one, Imported)
+        ] == lines
 
 
 def test_the_second_value_of_a_key_counts() -> None:
     document = document_in(b'{"a": [1], "b": "[", "a": [{"x": 1}, {}]}', "x.json")
     found = list(document_of(document, "a", document.value["a"]))
     assert [row.text for row in found] == [b'{"x": 1}', b"{}"]
-    assert [document.text[row.offset :][: len(row.text)] for row in found] == [row.text for row in found]
+    assert [document.text[row.offset :][: len(row.text)] for row in found] == [
+        row.text for row in found
+    ]
 
 
-@pytest.mark.parametrize("text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a'])
+@pytest.mark.parametrize(
+    "text", ["[]", " [ ] ", "[1 , 2]\n", "[]x", "[1]]", "[1,2", "[1 2]", "", "[", '["a']
+)
 def test_an_array_is_read_as_the_standard_library_reads_it(text: str, tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text(text)
@@ -272,7 +327,12 @@ def test_a_frame_that_is_not_that_of_the_records_is_an_array() -> None:
 
 def test_what_is_no_history_says_so(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
-    for text, why in (("", "is empty"), ("[]", "is empty"), ("word", "neither"), ('{"a": 1}', "holds no event")):
+    for text, why in (
+        ("", "is empty"),
+        ("[]", "is empty"),
+        ("word", "neither"),
+        ('{"a": 1}', "holds no event"),
+    ):
         path.write_text(text)
         with new_store() as store:
             importing = Import(store, [path])

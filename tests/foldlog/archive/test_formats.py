@@ -1,4 +1,6 @@
-"""What holds of each format in the archive: an import keeps the bytes, and makes the same events however it grew."""
+"""What holds of each format in the archive: an import keeps the bytes, and makes the same events
+however it grew.
+"""
 
 from __future__ import annotations
 
@@ -44,13 +46,17 @@ def test_the_events_of_a_record_depend_on_it_and_on_those_before(format: str) ->
 
 
 @pytest.mark.parametrize("format", FORMATS)
-def test_an_import_gives_back_the_bytes_and_the_figures_of_its_events(format: str, tmp_path: Path) -> None:
+def test_an_import_gives_back_the_bytes_and_the_figures_of_its_events(
+    format: str, tmp_path: Path
+) -> None:
     path = tmp_path / "source.jsonl"
     path.write_bytes(b"".join(lines_of(format)))
     with new_store() as store:
         one = imported(store, path, format)
         assert bytes_of(store, one.conversation) == path.read_bytes()
-        assert store.conversation(one.conversation, pending=True).pending == one.records == one.added
+        assert (
+            store.conversation(one.conversation, pending=True).pending == one.records == one.added
+        )
         before = figures_of(store, one.conversation)
         assert store.version(one.conversation) > 0  # the first use
         assert store.conversation(one.conversation).pending == 0

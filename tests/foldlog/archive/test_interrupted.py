@@ -1,4 +1,6 @@
-"""Ctrl-C at any place of an import or of a first use: the store is sound, and the same work goes on."""
+"""Ctrl-C at any place of an import or of a first use: the store is sound, and the same work goes
+on.
+"""
 
 from __future__ import annotations
 
@@ -28,10 +30,14 @@ def findings_in(store: Store) -> list[str]:
     return [finding.problem for verdict in verify(store) for finding in verdict.findings]
 
 
-@pytest.mark.parametrize("first", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))])
+@pytest.mark.parametrize(
+    "first", [pytest.param(1), *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))]
+)
 def test_it_leaves_nothing_half(first: int, tmp_path: Path) -> None:
     path = tmp_path / "session.jsonl"
-    path.write_bytes(b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:9]))
+    path.write_bytes(
+        b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:9])
+    )
     with makes_events(open_store("memory:")) as store:
         import_and_use(store, path)
         (row,) = store.conversations()
@@ -46,7 +52,10 @@ def test_it_leaves_nothing_half(first: int, tmp_path: Path) -> None:
                     assert error is exception  # noqa: PT017 - or none was raised
             assert findings_in(store) == [], place
             import_and_use(store, path)
-            assert (events_of(store, row.id), bytes_of(store, row.id)) == (expected, path.read_bytes()), place
+            assert (events_of(store, row.id), bytes_of(store, row.id)) == (
+                expected,
+                path.read_bytes(),
+            ), place
             assert findings_in(store) == [], place
             if not interrupting.raised:
                 assert place > 3 * _STEP

@@ -1,4 +1,6 @@
-"""A process that is killed between any two transactions of what works on a source: the next one goes on."""
+"""A process that is killed between any two transactions of what works on a source: the next one
+goes on.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,10 @@ def whole() -> bytes:
 
 def told(store: Store) -> list[Any]:
     rows = [row.id for row in store.conversations()]
-    return [(name, bytes_of(store, name), imported_in(store, name), figures_of(store, name)) for name in sorted(rows)]
+    return [
+        (name, bytes_of(store, name), imported_in(store, name), figures_of(store, name))
+        for name in sorted(rows)
+    ]
 
 
 def imported_in(store: Store, name: str) -> list[Event]:
@@ -96,7 +101,9 @@ def redact_one(store: Store, path: Path) -> None:
 
 
 def record(store: Store, path: Path) -> None:
-    """Hand over records one by one, as a runtime that begins again where it was, until they are put together."""
+    """Hand over records one by one, as a runtime that begins again where it was, until they are put
+    together.
+    """
     history = foldlog.Histories(store)["recorded"]
     records = [{"role": "user", "content": f"{number} {'words ' * 9}"} for number in range(12)]
     for each in records[history.version() :]:
@@ -107,7 +114,9 @@ LONG = ("sqlite-sealed", "postgresql", "postgresql-sealed")
 
 
 @pytest.fixture(params=["sqlite", *(pytest.param(each, marks=pytest.mark.long) for each in LONG)])
-def new_place(request: pytest.FixtureRequest, tmp_path: Path) -> Callable[[int], Callable[[], Store]]:
+def new_place(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Callable[[int], Callable[[], Store]]:
     """What opens the store with a number, a new one for each."""
     keys = KeyRing(["11" * 32]) if request.param.endswith("sealed") else None
 
@@ -161,7 +170,9 @@ def test_a_killed_copy_goes_on_and_makes_no_event_twice(
         (one,) = Import(store, [path])
         base = tmp_path / "base.db"
         with open_store(base) as target:
-            assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [None] * was_pending
+            assert [each.problem for each in copy_store(store, target, jobs=1) if was_pending] == [
+                None
+            ] * was_pending
         expected = events_of(store, one.conversation)
         for transactions in count():
             killed, used = tmp_path / f"{transactions}.db", tmp_path / f"{transactions}-used.db"

@@ -1,4 +1,6 @@
-"""How much an import holds: a transaction of the bytes of a source, and some bytes for each record."""
+"""How much an import holds: a transaction of the bytes of a source, and some bytes for each
+record.
+"""
 
 from __future__ import annotations
 
@@ -70,7 +72,9 @@ def size_of(held: object) -> int:
 
 
 def held_for_each(record: Callable[[int], bytes]) -> tuple[ClaudeCodeSkeleton, float]:
-    """What counted some records, and how many bytes it holds for each, beside those for sets that are empty."""
+    """What counted some records, and how many bytes it holds for each, beside those for sets that
+    are empty.
+    """
     skeleton, sizes = ClaudeCodeSkeleton(), list[int]()
     for number in range(2 * RECORDS):
         if number % RECORDS == 0:
@@ -85,8 +89,19 @@ def test_a_record_is_recognized_by_some_bytes_of_memory() -> None:
 
 def reply(number: int) -> bytes:
     usage = {"input_tokens": number, "output_tokens": 7}
-    message = {"role": "assistant", "id": f"msg_{number}", "model": "m-1", "content": "so", "usage": usage}
-    value = {"type": "assistant", "uuid": f"u{number}", "requestId": f"req_{number}", "message": message}
+    message = {
+        "role": "assistant",
+        "id": f"msg_{number}",
+        "model": "m-1",
+        "content": "so",
+        "usage": usage,
+    }
+    value = {
+        "type": "assistant",
+        "uuid": f"u{number}",
+        "requestId": f"req_{number}",
+        "message": message,
+    }
     return json.dumps({**value, "timestamp": "2026-03-01T08:00:00Z"}).encode()
 
 
@@ -98,7 +113,9 @@ def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
 
 
-def test_the_figures_of_a_long_source_are_made_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_figures_of_a_long_source_are_made_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(writing, "_TRANSACTION_BYTES", 2**16)
     monkeypatch.setattr(importing, "_SHORT_BYTES", 2**16)
     made = list[int]()
@@ -132,7 +149,8 @@ def test_the_first_records_are_let_go_when_the_format_is_known(tmp_path: Path) -
 
 def test_a_set_has_the_hashes_that_were_added() -> None:
     draw = random.Random(7)
-    few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]  # of one bucket, one beside the other
+    # of one bucket, one beside the other
+    few = [bytes(2) + bytes(draw.choices((0, 1), k=5)) for _ in range(30)]
     hashes = [*few, *(draw.randbytes(16) for _ in range(500))]
     ours, known = HashSet(), set[bytes]()
     for hashed in draw.choices(hashes, k=3_000):

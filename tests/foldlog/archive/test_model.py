@@ -1,9 +1,9 @@
-"""A source that is edited, cut, grown, put back, damaged and repeated at random, imported, used, forked, copied,
-redacted and sealed.
+"""A source that is edited, cut, grown, put back, damaged and repeated at random, imported, used,
+forked, copied, redacted and sealed.
 
-Each record has a word of its own, each title and each damaged line too. After each step: no word that was redacted
-stands in a block, an event, a line, sums, a title, a row of any table, or an answer of the search; and what is stored
-is what was imported.
+Each record has a word of its own, each title and each damaged line too. After each step: no word
+that was redacted stands in a block, an event, a line, sums, a title, a row of any table, or an
+answer of the search; and what is stored is what was imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,15 @@ from foldlog._archive.redacting import redact_beside
 from foldlog._archive.stored import raw
 from foldlog._formats.registry import format_named
 from foldlog._matching import events_with, holding, source_with
-from foldlog.eventstore import CannotRedact, DocumentChanges, Event, KeyRing, Message, Store, open_store
+from foldlog.eventstore import (
+    CannotRedact,
+    DocumentChanges,
+    Event,
+    KeyRing,
+    Message,
+    Store,
+    open_store,
+)
 from foldlog.eventstore.maintenance.backup import vacuum
 from foldlog.eventstore.maintenance.copy import copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -48,9 +56,24 @@ KEYS = KeyRing(["11" * 32])
 
 class Model:
     STEPS: ClassVar = {
-        "edit": 3, "space": 1, "cut": 2, "grow": 4, "back": 2, "repeat": 2, "damage": 1, "entitle": 1, "use": 3,
-        "append": 1, "redact": 2, "match": 2, "fork": 1, "erase": 1, "rekey": 1, "copy": 1, "elsewhere": 1,
-    }  # fmt: skip
+        "edit": 3,
+        "space": 1,
+        "cut": 2,
+        "grow": 4,
+        "back": 2,
+        "repeat": 2,
+        "damage": 1,
+        "entitle": 1,
+        "use": 3,
+        "append": 1,
+        "redact": 2,
+        "match": 2,
+        "fork": 1,
+        "erase": 1,
+        "rekey": 1,
+        "copy": 1,
+        "elsewhere": 1,
+    }
 
     def __init__(self, folder: Path, seed: int, kind: Kind, place: InMemory) -> None:
         self.random, self.kind = random.Random(seed), kind
@@ -69,10 +92,13 @@ class Model:
         self.lines += [self.line() for _ in range(5)]
         self.versions = [(self.lines[:], self.title)]
         self.beside, self.loose = set[str](), set[str]()
-        """The words of titles and damaged lines; words that may be missing: what went with others, or is held twice."""
+        """The words of titles and damaged lines; words that may be missing: what went with others,
+        or is held twice.
+        """
         self.log = list[str]()
 
-    # -- the file -----------------------------------------------------------------------------------------------------
+    # -- the file
+    # ----------------------------------------------------------------------------------------------
 
     def word(self) -> str:
         return f"w{self.random.getrandbits(96):024x}"
@@ -81,8 +107,11 @@ class Model:
         self.numbers += 1
         there = [word for line in self.lines for word in WORD.findall(line)]
         earlier = [self.random.choice(there) for _ in range(2)] if there else []
-        record = json.dumps(self.kind.record(Line(self.numbers, self.word(), earlier, self.session, self.random)))
-        if not format_named(self.kind.format).repeats:  # a redaction does not know what repeats it later
+        record = json.dumps(
+            self.kind.record(Line(self.numbers, self.word(), earlier, self.session, self.random))
+        )
+        # a redaction does not know what repeats it later
+        if not format_named(self.kind.format).repeats:
             self.gone.difference_update(WORD.findall(record))
         return record
 
@@ -125,7 +154,8 @@ class Model:
         self.versions.append((self.lines[:], self.title))
         self.kind.write(self.path, self.lines, self.title)
 
-    # -- the store ----------------------------------------------------------------------------------------------------
+    # -- the store
+    # ----------------------------------------------------------------------------------------------
 
     def sources(self) -> list[tuple[str, Source]]:
         def read(reader: Any) -> list[tuple[str, Source]]:
@@ -150,11 +180,17 @@ class Model:
         name = self.one()
         begins = self.store.conversation(name).parent_version or 0
         told = [(each, WORD.findall(repr(each))) for each in events_of(self.store, name)[begins:]]
-        if said := [each for each in told if len(each[1]) == 1 and type(each[0]).__name__ != "DocumentChanges"]:
+        if said := [
+            each
+            for each in told
+            if len(each[1]) == 1 and type(each[0]).__name__ != "DocumentChanges"
+        ]:
             event, (word,) = self.random.choice(said)
             before = self.words_by_source()
             with suppress(CannotRedact):
-                Histories(self.store)[name].redact([event.id], reason="asked for", by="me", with_summaries=True)
+                Histories(self.store)[name].redact(
+                    [event.id], reason="asked for", by="me", with_summaries=True
+                )
                 self.loosen(before, word)
                 self.gone |= {word} - {*WORD.findall(self.stored())}
 
@@ -171,7 +207,9 @@ class Model:
             begins = row.parent_version or 0
             if found := events_with(self.store, row.id, holds, start=begins):
                 ids = [each.id for each in reversed(found)]
-                Histories(self.store)[row.id].redact(ids, reason="asked for", by="me", with_summaries=True)
+                Histories(self.store)[row.id].redact(
+                    ids, reason="asked for", by="me", with_summaries=True
+                )
         for row in rows:
             if (name := source_with(self.store, row.id, holds)) is not None:
                 redact_beside(self.store, name)
@@ -179,7 +217,10 @@ class Model:
         self.gone.add(word)
 
     def words_by_source(self) -> dict[str, set[str]]:
-        return {name: {*WORD.findall(b"".join(raw(self.store, name)).decode())} for name, _ in self.sources()}
+        return {
+            name: {*WORD.findall(b"".join(raw(self.store, name)).decode())}
+            for name, _ in self.sources()
+        }
 
     def loosen(self, before: dict[str, set[str]], word: str) -> None:
         """Take notice of what went with a word: all words of the records that held it."""
@@ -191,7 +232,9 @@ class Model:
     def fork(self) -> None:
         name = self.one()
         if version := self.store.version(name):
-            self.store.fork(name, self.random.randint(1, version), f"fork-{self.random.getrandbits(40)}")
+            self.store.fork(
+                name, self.random.randint(1, version), f"fork-{self.random.getrandbits(40)}"
+            )
 
     def erase(self) -> None:
         """Erase one that no other shares."""
@@ -207,7 +250,9 @@ class Model:
     def rekey(self) -> None:
         if self.keys is not None:
             decrypt = self.random.random() < 0.5
-            assert [each.problem for each in rekey(self.store, decrypt=decrypt) if each.problem] == []
+            assert [
+                each.problem for each in rekey(self.store, decrypt=decrypt) if each.problem
+            ] == []
 
     def copy(self) -> None:
         """Go on with a copy of the store."""
@@ -221,14 +266,17 @@ class Model:
             self.store = copy
 
     def elsewhere(self) -> None:
-        """Import the same file under another name. What stands beside its records is not known again there."""
+        """Import the same file under another name. What stands beside its records is not known
+        again there.
+        """
         for one in Import(self.store, [self.path], self.kind.format, prefix="other-"):
             if not isinstance(one, Failed):
                 self.gone -= self.beside
             else:
                 assert isinstance(one.error, SourceRefused), (self.log, one)
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- what is there
+    # ----------------------------------------------------------------------------------------------
 
     def stored(self) -> str:
         """All that is stored of what the lines say, sealed or not."""
@@ -244,11 +292,14 @@ class Model:
         return "\n".join(found)
 
     def rows(self) -> Iterator[str]:
-        """Yield all values in all tables, inflated where they are deflated; of a sealed store they say nothing."""
+        """Yield all values in all tables, inflated where they are deflated; of a sealed store they
+        say nothing.
+        """
         for row in () if self.keys is not None else self._place.rows(self.store):
             yield from map(inflated, row)
 
-    # -- a step -------------------------------------------------------------------------------------------------------
+    # -- a step
+    # ----------------------------------------------------------------------------------------------
 
     def step(self) -> None:
         if not self.log:
@@ -267,7 +318,11 @@ class Model:
         else:
             self.check_import(one.conversation)
         self.check_gone()
-        problems = [(each.conversation, found.problem) for each in verify(self.store) for found in each.findings]
+        problems = [
+            (each.conversation, found.problem)
+            for each in verify(self.store)
+            for found in each.findings
+        ]
         assert problems == [], (self.log, problems)
 
     def check_gone(self) -> None:
@@ -279,18 +334,27 @@ class Model:
     def check_import(self, conversation: str) -> None:
         """What was imported is there, but for what was removed."""
         there = b"".join(raw(self.store, conversation)).decode()
-        missing = {*WORD.findall("\n".join(self.lines))} - {*WORD.findall(there)}  # a line may be damaged
+        # a line may be damaged
+        missing = {*WORD.findall("\n".join(self.lines))} - {*WORD.findall(there)}
         removed = self.gone or self.erased or any(source.redacted for _, source in self.sources())
         if not removed and "match" not in self.log:
             assert missing <= self.beside, (self.log, missing)
-            if self.kind.has_lines and "damage" not in self.log and self.kind.format != "otlp-genai":
+            if (
+                self.kind.has_lines
+                and "damage" not in self.log
+                and self.kind.format != "otlp-genai"
+            ):
                 assert there.encode().startswith(self.path.read_bytes()), self.log
         assert missing <= self.gone | self.erased | self.loose | self.beside, (self.log, missing)
 
     def check_events(self) -> None:
         """The events of the source are those of an import of its bytes at once."""
         for name, source in self.sources():
-            if self.store.conversation(name, pending=True).redactions or source.redacted or not self.kind.has_lines:
+            if (
+                self.store.conversation(name, pending=True).redactions
+                or source.redacted
+                or not self.kind.has_lines
+            ):
                 continue
             if "damage" in self.log:  # the event that says so is made between others
                 continue
@@ -307,7 +371,11 @@ class Model:
 
 def told_by(event: Event) -> Event:
     """An event, without the time of the import."""
-    return msgspec.structs.replace(event, timestamp=None) if isinstance(event, DocumentChanges) else event
+    return (
+        msgspec.structs.replace(event, timestamp=None)
+        if isinstance(event, DocumentChanges)
+        else event
+    )
 
 
 def inflated(value: object) -> str:
@@ -333,12 +401,16 @@ class InMemory:
         recorder = store.database.recorder
         assert isinstance(recorder, MemoryRecorder)
         connection = recorder._open()
-        for (table,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall():
+        for (table,) in connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'table'"
+        ).fetchall():
             yield from connection.execute(f'SELECT * FROM "{table.decode()}"')
 
 
 class OnServer(InMemory):
-    """Stores in schemas of a server, which later rounds use again. ``new`` makes the URL of an empty one."""
+    """Stores in schemas of a server, which later rounds use again. ``new`` makes the URL of an
+    empty one.
+    """
 
     def __init__(self, connection: psycopg.Connection[Any], new: Callable[..., str]) -> None:
         self._connection, self._new, self._url = connection, new, ""
@@ -402,6 +474,8 @@ def test_it_never_comes_back_in_any_of_many_rounds(kind: Kind, ten: int, tmp_pat
 @pytest.mark.long
 @pytest.mark.parametrize("ten", range(10))
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.format)
-def test_it_never_comes_back_on_a_server_in_many_rounds(kind: Kind, ten: int, on_server: OnServer, tmp_path: Path):
+def test_it_never_comes_back_on_a_server_in_many_rounds(
+    kind: Kind, ten: int, on_server: OnServer, tmp_path: Path
+):
     for seed in range(20 * ten, 20 * ten + 20):
         run(tmp_path, seed, kind, on_server)

@@ -1,4 +1,6 @@
-"""A conversation without events is shown from a store that can only be read as it will be once it is used."""
+"""A conversation without events is shown from a store that can only be read as it will be once it
+is used.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,11 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
     """Opens the same store, in a mode."""
     database, keys = request.param
     on_server = database == "postgresql"
-    url = request.getfixturevalue("postgres_url")() if on_server else f"sqlite:///{tmp_path}/s.db?patience_s=10"
+    url = (
+        request.getfixturevalue("postgres_url")()
+        if on_server
+        else f"sqlite:///{tmp_path}/s.db?patience_s=10"
+    )
     stores: list[Store] = []
 
     def opened(mode: str) -> Store:
@@ -44,7 +50,9 @@ def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Open]:
 def session(folder: Path, lines: int | None = None) -> Path:
     """Lines of a real form, in a file; some of the first, or all."""
     path = folder / "session.jsonl"
-    path.write_bytes(b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:lines]))
+    path.write_bytes(
+        b"".join((CORPUS / "claude-code.jsonl").read_bytes().splitlines(keepends=True)[:lines])
+    )
     return path
 
 
@@ -102,4 +110,6 @@ def test_more_are_shown_than_are_in_memory_at_once(opened: Open, tmp_path: Path)
     names = [imported(writing, path, prefix=f"{number}-").conversation for number in range(6)]
     logs = [reading.events(name) for name in names]
     read = [next(log) for log in logs]
-    assert [[one, *log] for one, log in zip(read, logs, strict=True)] == [[*writing.events(name)] for name in names]
+    assert [[one, *log] for one, log in zip(read, logs, strict=True)] == [
+        [*writing.events(name)] for name in names
+    ]

@@ -15,7 +15,13 @@ def answers(number, words):
     return {"role": "tool", "tool_call_id": f"c{number}", "content": words}
 
 
-RECORDS = [{"role": "user", "content": "go"}, asks(0), answers(0, "one"), asks(1), answers(1, "two")]
+RECORDS = [
+    {"role": "user", "content": "go"},
+    asks(0),
+    answers(0, "one"),
+    asks(1),
+    answers(1, "two"),
+]
 
 
 def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones():
@@ -24,11 +30,21 @@ def test_a_fork_goes_on_from_the_records_that_it_shares_and_no_later_ones():
         for record in RECORDS:
             history.append_records([record], format="openai-chat")
         history.append_records([asks(1)], format="openai-chat")
-        fork, own = history.fork(4, "fork"), [answers(1, "other"), {"role": "user", "content": "on"}]
+        fork, own = (
+            history.fork(4, "fork"),
+            [answers(1, "other"), {"role": "user", "content": "on"}],
+        )
         for record in own:
             fork.append_records([record], format="openai-chat")
         assert [*fork.export()] == [*RECORDS[:4], *own]
-        assert [getattr(event, "cause", None) for event in fork.events()] == [None, None, 1, None, 3, None]
+        assert [getattr(event, "cause", None) for event in fork.events()] == [
+            None,
+            None,
+            1,
+            None,
+            3,
+            None,
+        ]
         assert [*history.export()] == [*RECORDS, asks(1)]
 
 
@@ -38,24 +54,48 @@ def test_records_of_a_conversation_whose_id_is_used_again_go_on_from_none_of_the
         histories.erase("c1", reason="asked for")
         again = histories.create("c1", {}, replace_erased=True)
         says = {"role": "user", "content": "hi"}
-        again.append([foldlog.Message(source="user", content="hi")] * 2)  # as long as the erased one was
+        # as long as the erased one was
+        again.append([foldlog.Message(source="user", content="hi")] * 2)
         again.append_records([answers(0, "of the first one"), *RECORDS], format="openai-chat")
-        assert [*again.export("openai-chat")] == [says, says, answers(0, "of the first one"), *RECORDS]
-        assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [None, None, None, 5, None, 7]
+        assert [*again.export("openai-chat")] == [
+            says,
+            says,
+            answers(0, "of the first one"),
+            *RECORDS,
+        ]
+        assert [getattr(event, "cause", None) for event in list(again.events())[3:]] == [
+            None,
+            None,
+            None,
+            5,
+            None,
+            7,
+        ]
 
 
 def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
     def turn(number, **actions):
         parts = [{"text": f"turn {number}"}]
         happened = {"author": "user", "invocation_id": f"i{number}", "timestamp": 1.5e9 + number}
-        return {"id": f"e{number}", "content": {"role": "user", "parts": parts}, "actions": actions, **happened}
+        return {
+            "id": f"e{number}",
+            "content": {"role": "user", "parts": parts},
+            "actions": actions,
+            **happened,
+        }
 
     with foldlog.open("memory:") as histories:
         history, rewound = histories["c"], {"rewind_before_invocation_id": "i1"}
         for record in (turn(0), turn(1), turn(2, **rewound), turn(3)):
             history.append_records([record], format="google-adk")
         events, stored = list(history.events()), history._stored_records()
-        assert [type(event).__name__ for event in events] == ["Message", "Message", "Message", "Retraction", "Message"]
+        assert [type(event).__name__ for event in events] == [
+            "Message",
+            "Message",
+            "Message",
+            "Retraction",
+            "Message",
+        ]
         assert [stored.ids(event) for event in events] == [
             range(1),
             range(1, 2),
@@ -63,7 +103,9 @@ def test_a_rewind_at_the_end_of_a_record_is_one_of_its_events():
             range(2, 4),
             range(4, 5),
         ]
-        backwards = [stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])]
+        backwards = [
+            stored.record([event])["id"] for event in (events[4], events[2], events[0], events[1])
+        ]
         assert backwards == ["e3", "e2", "e0", "e1"]
 
 
@@ -71,7 +113,9 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
     url = f"sqlite:///{tmp_path}/a.db"
     with foldlog.open(url) as histories:
         history = histories["c"]
-        history.append_records([said(0, "one"), {**said(1, "secret"), "parent_id": "event-0"}], format="openhands-v1")
+        history.append_records(
+            [said(0, "one"), {**said(1, "secret"), "parent_id": "event-0"}], format="openhands-v1"
+        )
         history.redact(1, reason="asked to")
     with foldlog.open(url) as histories:  # another process decodes what is there
         history = histories["c"]

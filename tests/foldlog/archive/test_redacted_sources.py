@@ -1,4 +1,6 @@
-"""What an import lets in after a redaction: no record that was redacted, under no name, and nothing that held it."""
+"""What an import lets in after a redaction: no record that was redacted, under no name, and nothing
+that held it.
+"""
 
 from __future__ import annotations
 
@@ -29,11 +31,23 @@ SECRET = "the lamp is behind the third stone"
 
 def line(number: int, text: Any, role: str = "user", session: str = "s1") -> dict[str, Any]:
     message = {"role": role, "content": text}
-    return {"type": role, "uuid": f"u{number}", "parentUuid": f"u{number - 1}" if number else None, "message": message,
-            "sessionId": session, "timestamp": f"2026-01-05T09:00:{number:02}.000Z"}  # fmt: skip
+    return {
+        "type": role,
+        "uuid": f"u{number}",
+        "parentUuid": f"u{number - 1}" if number else None,
+        "message": message,
+        "sessionId": session,
+        "timestamp": f"2026-01-05T09:00:{number:02}.000Z",
+    }
 
 
-LINES = [line(0, "hello"), line(1, "yes", "assistant"), line(2, SECRET), line(3, "fine", "assistant"), line(4, "so")]
+LINES = [
+    line(0, "hello"),
+    line(1, "yes", "assistant"),
+    line(2, SECRET),
+    line(3, "fine", "assistant"),
+    line(4, "so"),
+]
 
 
 def write(path: Path, lines: list[Any]) -> Path:
@@ -47,7 +61,9 @@ def redact(store: Store, text: str = SECRET) -> None:
     holds = holding(text)
     for row in sorted(store.conversations(), key=lambda row: row.created_at, reverse=True):
         if found := events_with(store, row.id, holds, start=row.parent_version or 0):
-            Histories(store)[row.id].redact([each.id for each in found], reason="asked for", with_summaries=True)
+            Histories(store)[row.id].redact(
+                [each.id for each in found], reason="asked for", with_summaries=True
+            )
     for row in [*store.conversations()]:
         if (name := source_with(store, row.id, holds)) is not None:
             redact_beside(store, name)
@@ -56,18 +72,25 @@ def redact(store: Store, text: str = SECRET) -> None:
 def held(store: Store, text: str = SECRET) -> list[str]:
     """The conversations that hold a text in a record, between records, or in an event."""
     rows = [row.id for row in store.conversations() if row.erased_at is None]
-    return [name for name in rows if text in repr([b"".join(raw(store, name)), *events_of(store, name)])]
+    return [
+        name for name in rows if text in repr([b"".join(raw(store, name)), *events_of(store, name)])
+    ]
 
 
 OTHERS: dict[str, Callable[[Path], tuple[Path, dict[str, str]]]] = {
     "prefix": lambda path: (path, {"prefix": "p-"}),
     "conversation": lambda path: (path, {"conversation": "c"}),
-    "resumed": lambda path: (write(path.with_name("s2.jsonl"), [line(9, "on", session="s2"), *LINES]), {}),
+    "resumed": lambda path: (
+        write(path.with_name("s2.jsonl"), [line(9, "on", session="s2"), *LINES]),
+        {},
+    ),
 }
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(other: str, tmp_path: Path) -> None:
+def test_a_redacted_record_is_refused_under_another_name_until_it_is_asked_for(
+    other: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "s1.jsonl", LINES)
     with new_store() as store, new_store() as copy:
         imported(store, path)
@@ -97,7 +120,10 @@ def test_what_was_erased_is_refused_in_a_copy_of_the_store(tmp_path: Path) -> No
 def chat(path: Path, *texts: str) -> Path:
     """A chat whose messages have no ids and no times."""
     roles = ["system", *(["user", "assistant"] * len(texts))]
-    messages = [{"role": role, "content": text} for role, text in zip(roles, ("Be short.", *texts), strict=False)]
+    messages = [
+        {"role": role, "content": text}
+        for role, text in zip(roles, ("Be short.", *texts), strict=False)
+    ]
     path.write_text(json.dumps({"messages": messages}))
     return path
 
@@ -109,7 +135,15 @@ def test_what_went_for_its_age_is_refused_in_the_same_history_alone(tmp_path: Pa
     for for_content in (False, True):
         with new_store() as store, new_store() as copy:
             imported(store, first)
-            redacted(store, "a", range(1, 5), reason="old", by=None, with_summaries=False, for_content=for_content)
+            redacted(
+                store,
+                "a",
+                range(1, 5),
+                reason="old",
+                by=None,
+                with_summaries=False,
+                for_content=for_content,
+            )
             [*copy_store(store, copy)]
             for each in (store, copy):
                 assert isinstance(refused(each, longer), SourceRefused)
@@ -135,7 +169,9 @@ def test_an_erased_chat_leaves_others_with_its_prompt_alone(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("odd", [json.dumps(LINES[2])[:-3], json.dumps({"type": 5, "odd": SECRET})])
 @pytest.mark.parametrize("asked", [True, False])
-def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd: str, asked: bool, tmp_path: Path) -> None:
+def test_damaged_lines_and_records_without_events_go_with_a_redaction(
+    odd: str, asked: bool, tmp_path: Path
+) -> None:
     path = write(tmp_path / "s1.jsonl", [LINES[0], odd, *LINES[1:]])
     with new_store() as store:
         imported(store, path)
@@ -151,7 +187,9 @@ def test_damaged_lines_and_records_without_events_go_with_a_redaction(odd: str, 
         assert [finding for each in verify(store) for finding in each.findings] == []
 
 
-def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(tmp_path: Path) -> None:
+def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(
+    tmp_path: Path,
+) -> None:
     path = write(tmp_path / "s1.jsonl", LINES)
     later = [line(5, "more"), line(6, "the oil is under the bench", "assistant"), line(7, "bye")]
     edited = [*LINES[:2], line(2, f"{SECRET}, I think"), *LINES[3:], *later]
@@ -168,7 +206,11 @@ def test_an_edited_source_whose_fork_and_edit_are_redacted_brings_nothing_back(t
         assert held(store) == held(store, "the oil") == []
 
 
-REPEATING = {"codex": "replacement_history", "gemini-cli": '"$set": {"messages"', "qwen-code": "compressedHistory"}
+REPEATING = {
+    "codex": "replacement_history",
+    "gemini-cli": '"$set": {"messages"',
+    "qwen-code": "compressedHistory",
+}
 
 
 def records_of(format: str, *words: str) -> tuple[Any, list[str]]:
@@ -190,7 +232,9 @@ def records_of(format: str, *words: str) -> tuple[Any, list[str]]:
 
 
 @pytest.mark.parametrize("format", REPEATING)
-def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format: str, tmp_path: Path) -> None:
+def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(
+    format: str, tmp_path: Path
+) -> None:
     kind, lines = records_of(format, "lamp-33", "bench-44")
     path = tmp_path / kind.file
     with new_store() as store:
@@ -207,7 +251,9 @@ def test_a_compaction_that_repeats_a_text_later_is_found_by_the_text(format: str
         assert held(store, "lamp-33") == []
 
 
-def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(tmp_path: Path) -> None:
+def test_spans_after_a_redacted_one_are_refused_and_matching_finds_all_that_repeat_it(
+    tmp_path: Path,
+) -> None:
     kind, lines = records_of("otlp-genai", "lamp-33", "bench-44")
     path = tmp_path / kind.file
     with new_store() as store:
@@ -224,7 +270,9 @@ def test_a_log_as_it_was_adds_nothing_where_somebody_went_on(tmp_path: Path) -> 
     path = write(tmp_path / "s1.jsonl", LINES)
     with new_store() as store:
         imported(store, path)
-        store.append("s1", Message(source="user", content="on"), expected_version=store.version("s1"))
+        store.append(
+            "s1", Message(source="user", content="on"), expected_version=store.version("s1")
+        )
         write(path, LINES)
         assert (imported(store, path).added, len([*store.conversations()])) == (0, 1)
         write(path, [*LINES, line(5, "more")])

@@ -40,7 +40,12 @@ def store(clock: Clock) -> Iterator[Store]:
 
 def session(path: Path, count: int) -> Path:
     lines = (
-        {"type": "user", "uuid": f"u{number}", "sessionId": "s1", "message": {"role": "user", "content": "so"}}
+        {
+            "type": "user",
+            "uuid": f"u{number}",
+            "sessionId": "s1",
+            "message": {"role": "user", "content": "so"},
+        }
         for number in range(count)
     )
     path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
@@ -51,7 +56,9 @@ def older(store: Store, before: datetime) -> list[str]:
     return [row.id for row in conversations_with(store, before=before)]
 
 
-def test_the_events_of_an_import_are_as_old_as_the_import(store: Store, clock: Clock, tmp_path: Path) -> None:
+def test_the_events_of_an_import_are_as_old_as_the_import(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
     imported(store, session(tmp_path / "s1.jsonl", 2))
     clock.now += 100 * DAY
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH]
@@ -81,7 +88,9 @@ def test_records_that_come_after_the_first_use_are_recorded_when_they_came(
     assert [each.recorded_at for each in store.log("s1")] == [MARCH, MARCH, MARCH + DAY]
 
 
-def test_what_is_younger_makes_no_events_to_know_that(store: Store, clock: Clock, tmp_path: Path) -> None:
+def test_what_is_younger_makes_no_events_to_know_that(
+    store: Store, clock: Clock, tmp_path: Path
+) -> None:
     imported(store, session(tmp_path / "s1.jsonl", 2))
     assert events_with(store, "s1", None, MARCH) == []
     assert store.conversation("s1", pending=True).pending == 2

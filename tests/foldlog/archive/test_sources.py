@@ -1,4 +1,6 @@
-"""What an import makes of a source that was edited, compacted, repeated, cut, copied, renamed, or went on elsewhere."""
+"""What an import makes of a source that was edited, compacted, repeated, cut, copied, renamed, or
+went on elsewhere.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,15 @@ from foldlog._figures.stored import FiguresOfStore
 from foldlog.eventstore import Message, Store
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.formats import SourceRefused
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
+from tests.foldlog.archive.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    new_store,
+    refused,
+    source_of,
+)
 from tests.foldlog.records import CORPUS
 
 
@@ -50,7 +60,11 @@ def test_a_log_that_is_cut_anywhere_grows_to_the_same(lines: list[bytes], path: 
                 assert (one.conversation, one.forked_at) == (name, None)
                 if number % 2:
                     store.version(name)
-            assert (bytes_of(store, name), events_of(store, name), figures_of(store, name)) == expected
+            assert (
+                bytes_of(store, name),
+                events_of(store, name),
+                figures_of(store, name),
+            ) == expected
             assert [each.findings for each in verify(store) if each.findings] == []
 
 
@@ -62,7 +76,9 @@ def test_a_list_and_sums_show_no_figure_before_the_first_use_that_is_another_one
         ((_, figures),) = stored.of([store.conversation(name, pending=True)])
         condensations = stored.totals().condensations.values()
         assert condensations
-        forgotten = [n for one in condensations for n in (one.events_forgotten, one.summaries_forgotten)]
+        forgotten = [
+            n for one in condensations for n in (one.events_forgotten, one.summaries_forgotten)
+        ]
         return [figures.overview.tokens, figures.overview.sent_events, *forgotten]
 
     path.write_bytes(b"".join(lines))
@@ -82,9 +98,13 @@ REWRITTEN: dict[str, Callable[[list[bytes]], list[bytes]]] = {
 
 
 @pytest.mark.parametrize("what", REWRITTEN)
-def test_a_log_that_was_written_again_becomes_a_fork(what: str, lines: list[bytes], path: Path) -> None:
+def test_a_log_that_was_written_again_becomes_a_fork(
+    what: str, lines: list[bytes], path: Path
+) -> None:
     again = REWRITTEN[what](lines)
-    at = next(place for place, (one, other) in enumerate(zip(lines, again, strict=False)) if one != other)
+    at = next(
+        place for place, (one, other) in enumerate(zip(lines, again, strict=False)) if one != other
+    )
     with new_store() as store:
         path.write_bytes(b"".join(lines))
         one = imported(store, path)
@@ -115,7 +135,9 @@ def test_an_older_copy_adds_nothing(lines: list[bytes], path: Path, tmp_path: Pa
         assert bytes_of(store, one.conversation) == path.read_bytes()
 
 
-def test_a_file_that_was_renamed_is_the_same_source(lines: list[bytes], path: Path, tmp_path: Path) -> None:
+def test_a_file_that_was_renamed_is_the_same_source(
+    lines: list[bytes], path: Path, tmp_path: Path
+) -> None:
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-1]))
         one = imported(store, path)
@@ -126,7 +148,9 @@ def test_a_file_that_was_renamed_is_the_same_source(lines: list[bytes], path: Pa
         assert (two.conversation, two.added, two.forked_at) == (one.conversation, 1, None)
 
 
-def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines: list[bytes], path: Path) -> None:
+def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(
+    lines: list[bytes], path: Path
+) -> None:
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-1]))
         one = imported(store, path)
@@ -139,11 +163,15 @@ def test_a_source_goes_on_in_a_fork_where_its_conversation_went_on_here(lines: l
         assert bytes_of(store, two.conversation) == path.read_bytes()
 
 
-def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(lines: list[bytes], path: Path, tmp_path: Path) -> None:
+def test_a_copy_of_a_file_that_went_on_in_a_fork_is_that_fork(
+    lines: list[bytes], path: Path, tmp_path: Path
+) -> None:
     with new_store() as store:
         path.write_bytes(b"".join(lines[:-3]))
         name = imported(store, path).conversation
-        store.append(name, Message(source="user", content="mine"), expected_version=store.version(name))
+        store.append(
+            name, Message(source="user", content="mine"), expected_version=store.version(name)
+        )
         path.write_bytes(b"".join(lines[:-1]))
         fork = imported(store, path).conversation
         assert fork != name
@@ -160,7 +188,9 @@ def test_what_was_redacted_does_not_come_back_with_its_file(lines: list[bytes], 
     with new_store() as store:
         path.write_bytes(b"".join(lines))
         one = imported(store, path)
-        says = [event for event in events_of(store, one.conversation) if getattr(event, "content", None)]
+        says = [
+            event for event in events_of(store, one.conversation) if getattr(event, "content", None)
+        ]
         gone = says[len(says) // 2]
         Histories(store)[one.conversation].redact(gone, reason="asked for", by="me")
         head, stored = source_of(store, one.conversation).head, bytes_of(store, one.conversation)
@@ -200,7 +230,9 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
         assert bytes_of(store, one.conversation) == path.read_bytes()
 
 
-def test_short_sources_of_a_folder_share_a_transaction(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_short_sources_of_a_folder_share_a_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     log = b"".join(lines_of("claude-code"))
     for name in ("a", "b", "c"):
         (tmp_path / f"{name}.jsonl").write_bytes(log.replace(b"5f0c1a52", name.encode()))
@@ -218,7 +250,9 @@ def test_short_sources_of_a_folder_share_a_transaction(tmp_path: Path, monkeypat
             assert bytes_of(store, one.conversation) == one.path.read_bytes()
 
 
-def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(lines: list[bytes], tmp_path: Path) -> None:
+def test_of_a_session_in_two_files_of_a_folder_the_longer_one_is_here(
+    lines: list[bytes], tmp_path: Path
+) -> None:
     (tmp_path / "a.jsonl").write_bytes(b"".join(lines[:-2]))
     (tmp_path / "b.jsonl").write_bytes(b"".join(lines))
     with new_store() as store:
@@ -250,10 +284,19 @@ def test_a_first_use_goes_on_while_others_make_the_same_events(
         assert [each.findings for each in verify(store) if each.findings] == []
 
 
-def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(lines: list[bytes], path: Path) -> None:
-    broken = lines[1].replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80').replace(b'": "', b'": "\xed\xa0\x80')
+def test_a_line_that_is_not_text_is_a_finding_and_the_others_are_here(
+    lines: list[bytes], path: Path
+) -> None:
+    broken = (
+        lines[1]
+        .replace(b'"timestamp":"', b'"timestamp":"\xed\xa0\x80')
+        .replace(b'": "', b'": "\xed\xa0\x80')
+    )
     assert b"\xed" in broken
     path.write_bytes(b"".join([lines[0], broken, *lines[2:]]))
     with new_store() as store:
         one = imported(store, path)
-        assert (one.added, [finding.problem for finding in one.findings]) == (len(lines) - 1, ["not UTF-8"])
+        assert (one.added, [finding.problem for finding in one.findings]) == (
+            len(lines) - 1,
+            ["not UTF-8"],
+        )

@@ -1,4 +1,6 @@
-"""A source is copied, sealed, verified and erased with its conversation, whether its events are made or not."""
+"""A source is copied, sealed, verified and erased with its conversation, whether its events are
+made or not.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,15 @@ import pytest
 
 from foldlog import Histories
 from foldlog._archive import makes_events, projecting
-from foldlog.eventstore import ConversationErased, Event, EventsNotMade, KeyRing, Store, StoreUnavailable, open_store
+from foldlog.eventstore import (
+    ConversationErased,
+    Event,
+    EventsNotMade,
+    KeyRing,
+    Store,
+    StoreUnavailable,
+    open_store,
+)
 from foldlog.eventstore.inside import has_content
 from foldlog.eventstore.maintenance.copy import compare_stores, copy_store
 from foldlog.eventstore.maintenance.erase import erase
@@ -22,7 +32,15 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
 from foldlog.eventstore.sources.reading import about
 from foldlog.formats import SourceRefused
-from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store, refused, source_of
+from tests.foldlog.archive.imports import (
+    bytes_of,
+    events_of,
+    figures_of,
+    imported,
+    new_store,
+    refused,
+    source_of,
+)
 from tests.foldlog.records import CORPUS
 
 KEYS = KeyRing(["11" * 32])
@@ -40,7 +58,9 @@ def used(store: Store, conversation: str) -> None:
 USES = pytest.mark.parametrize("use", [unused, used])
 
 
-def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(projecting, "_EVENTS", 4)
     with new_store() as store:
         one = imported(store, session(tmp_path))
@@ -57,7 +77,9 @@ def test_a_full_disk_at_the_first_use_leaves_the_events_that_were_made(tmp_path:
             projecting.make_events(store, one.conversation)
         made = source_of(store, one.conversation).made
         assert 0 < made < one.records
-        stay = f"the events of {made} of {one.records} records stay, and the next use makes the others"
+        stay = (
+            f"the events of {made} of {one.records} records stay, and the next use makes the others"
+        )
         assert str(raised.value) == f"the disk is full; {stay}"
         with pytest.raises(StoreUnavailable, match="nothing was written"):
             projecting.make_events(store, one.conversation)
@@ -135,9 +157,12 @@ def test_a_copy_goes_on_with_a_source_that_grew_and_that_was_redacted(tmp_path: 
             name = imported(store, path).conversation
             pending = store.conversation(name, pending=True).pending
             assert [each.problem for each in copy_store(store, target)] == [None]
-            assert store.conversation(name, pending=True).pending == pending > 0  # the copy made no events
+            # the copy made no events
+            assert store.conversation(name, pending=True).pending == pending > 0
             assert bytes_of(target, name)[: len(before)] == before
-            says = [event.id for event in events_of(store, name) if event.id >= 2 and has_content(event)]
+            says = [
+                event.id for event in events_of(store, name) if event.id >= 2 and has_content(event)
+            ]
             Histories(store)[name].redact(says[-1], reason="asked for", by="me")
             assert [each.problem for each in copy_store(store, target)] == [None]
             before = bytes_of(store, name)
@@ -186,7 +211,10 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
         assert bytes_of(store, one.conversation) == session(tmp_path).read_bytes()
         figures = figures_of(store, one.conversation)
         assert findings_in(store) == []
-    with makes_events(open_store(f"sqlite:///{path}")) as store, pytest.raises(Exception, match="encrypted"):
+    with (
+        makes_events(open_store(f"sqlite:///{path}")) as store,
+        pytest.raises(Exception, match="encrypted"),
+    ):
         bytes_of(store, one.conversation)
     with makes_events(open_store(f"sqlite:///{path}", keys=KEYS)) as store:
         assert [each.problem for each in rekey(store, decrypt=True)] == [None]
@@ -198,7 +226,10 @@ def test_a_source_is_sealed_with_its_conversation(use: Use, tmp_path: Path):
         assert [each.problem for each in rekey(store)] == [None]
         assert events_of(store, one.conversation)
         assert findings_in(store) == []
-    with makes_events(open_store(f"sqlite:///{path}")) as store, pytest.raises(Exception, match="encrypted"):
+    with (
+        makes_events(open_store(f"sqlite:///{path}")) as store,
+        pytest.raises(Exception, match="encrypted"),
+    ):
         bytes_of(store, one.conversation)
 
 
@@ -231,7 +262,9 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
         def damage(transaction: Any) -> None:
             sources = SourcesToWrite(store.database, transaction)
             (block,) = sources.blocks(source)
-            sources.put_blocks(source, [block.with_record(1, json.dumps({"type": "user"}).encode())])
+            sources.put_blocks(
+                source, [block.with_record(1, json.dumps({"type": "user"}).encode())]
+            )
 
         store.database.recorder.transact(damage)
         assert [finding.problem for finding in findings_in(store)] == [
@@ -262,7 +295,11 @@ def test_copies_that_make_their_events_apart_have_the_same_heads(tmp_path: Path)
         used(store, one.conversation)
         assert head_of(other, one.conversation) == head_of(store, one.conversation)
         with path.open("ab") as file:
-            file.write(path.read_bytes().splitlines(keepends=True)[-1].replace(b'"uuid":"', b'"uuid":"later-'))
+            file.write(
+                path.read_bytes()
+                .splitlines(keepends=True)[-1]
+                .replace(b'"uuid":"', b'"uuid":"later-')
+            )
         imported(store, path)
         assert [each.problem for each in copy_store(store, other) if each.problem] == []
         used(store, one.conversation)

@@ -43,7 +43,9 @@ def pending(tmp_path: Path) -> int:
     ],
     ids=" ".join,
 )
-def test_it_makes_no_events(command: tuple[str, ...], session: Path, tmp_path: Path, foldlog: Any) -> None:
+def test_it_makes_no_events(
+    command: tuple[str, ...], session: Path, tmp_path: Path, foldlog: Any
+) -> None:
     ran = foldlog(*command)
     assert ran.status in (0, 1), ran.err
     assert pending(tmp_path) == 2
@@ -57,6 +59,12 @@ def test_an_erasure_tells_of_records_that_are_no_events(session: Path, foldlog: 
 def test_a_note_says_that_a_conversation_is_incomplete_before_its_first_use_and_after(
     session: Path, foldlog: Any
 ) -> None:
-    assert "s1 is incomplete: 1 record of its source could not be read, after record 0" in foldlog("export", "s1").err
+    assert (
+        "s1 is incomplete: 1 record of its source could not be read, after record 0"
+        in foldlog("export", "s1").err
+    )
     foldlog("view", "s1")
-    assert "s1 is incomplete: 1 record of its source could not be read, after event 0" in foldlog("export", "s1").err
+    assert (
+        "s1 is incomplete: 1 record of its source could not be read, after event 0"
+        in foldlog("export", "s1").err
+    )

@@ -1,4 +1,6 @@
-"""Reads what a program wrote: records as events, and files as the histories that an import makes of them."""
+"""Reads what a program wrote: records as events, and files as the histories that an import makes of
+them.
+"""
 
 from __future__ import annotations
 
@@ -36,8 +38,12 @@ def reader_of(format: str) -> Callable[..., list[Event]]:
     return read
 
 
-def histories_at(path: str | os.PathLike[str], format: str = "auto", store: Store | None = None) -> list[ReadHistory]:
-    """The histories at a path, in their order, in a new store or in this one. Raises why there is none."""
+def histories_at(
+    path: str | os.PathLike[str], format: str = "auto", store: Store | None = None
+) -> list[ReadHistory]:
+    """The histories at a path, in their order, in a new store or in this one. Raises why there is
+    none.
+    """
     if store is None:
         with new_store() as store:
             return histories_at(path, format, store)

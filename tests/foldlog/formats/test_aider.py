@@ -17,7 +17,8 @@ HELLO = "> Aider v0.86.0  \n> Main model: sonnet with diff edit format  \n"
 ASKED = "\n#### mend the kite  \n####   \n#### and the gull  \n"
 SAID = "\nI mend both:\n\n> a kite\n\n#### Gull\n\nDone.\n\n"
 TOKENS = (
-    "> Tokens: 2.1k sent, 1.0k cache hit, 120 received. Cost: $0.01 message, $0.05 session.  \n> Commit 1a mend  \n"
+    "> Tokens: 2.1k sent, 1.0k cache hit, 120 received. Cost: $0.01 message, $0.05 session.  \n>"
+    " Commit 1a mend  \n"
 )
 CHAT = START + HELLO + ASKED + SAID + TOKENS
 
@@ -37,12 +38,20 @@ def read(folder, text):
 
 
 def shown(events):
-    return [(message["role"], message["content"]) for message in View.from_events(events).to_messages()]
+    return [
+        (message["role"], message["content"]) for message in View.from_events(events).to_messages()
+    ]
 
 
 def test_the_user_the_model_and_aider_are_told_apart(tmp_path):
     events = read(tmp_path, CHAT)
-    assert [type(event) for event in events] == [Annotation, Annotation, Message, Message, Annotation]
+    assert [type(event) for event in events] == [
+        Annotation,
+        Annotation,
+        Message,
+        Message,
+        Annotation,
+    ]
     assert shown(events) == [
         ("user", "mend the kite\n\nand the gull"),
         ("assistant", "I mend both:\n\n> a kite\n\n#### Gull\n\nDone."),
@@ -57,7 +66,12 @@ def test_the_user_the_model_and_aider_are_told_apart(tmp_path):
 
 def test_what_went_to_the_cache_is_counted(tmp_path):
     told = "> Tokens: 12k sent, 10k cache write, 1.5k cache hit, 256 received.  \n"
-    used = {"prompt_tokens": 12_000, "completion_tokens": 256, "cached_tokens": 1_500, "cache_write_tokens": 10_000}
+    used = {
+        "prompt_tokens": 12_000,
+        "completion_tokens": 256,
+        "cached_tokens": 1_500,
+        "cache_write_tokens": 10_000,
+    }
     assert read(tmp_path, START + ASKED + SAID + told)[-1].meta["usage"] == used
 
 
@@ -77,7 +91,9 @@ def test_whatever_stands_in_a_session_the_records_are_its_text(tmp_path, text):
 
 
 def test_where_an_editor_took_the_spaces_at_the_ends_of_lines_the_beginnings_decide(tmp_path):
-    stripped = "".join(f"{line.rstrip()}\n" for line in (START + HELLO + "\n#### go\n\nI go.\n\n").split("\n")[:-1])
+    stripped = "".join(
+        f"{line.rstrip()}\n" for line in (START + HELLO + "\n#### go\n\nI go.\n\n").split("\n")[:-1]
+    )
     assert shown(read(tmp_path, stripped)) == [("user", "go"), ("assistant", "I go.")]
 
 
@@ -96,7 +112,9 @@ def test_lines_of_aider_that_go_on_are_aiders(tmp_path):
 )
 def test_what_aider_tells_in_several_lines_is_aiders_up_to_its_end(tmp_path, told):
     events = read(tmp_path, CHAT + told + "\nI see.\n\n> quoted\n\n")
-    assert [event.content for event in events if isinstance(event, Message)][2:] == ["I see.\n\n> quoted"]
+    assert [event.content for event in events if isinstance(event, Message)][2:] == [
+        "I see.\n\n> quoted"
+    ]
     assert sum(isinstance(event, Annotation) for event in events) <= 5  # the whole of it is one
 
 
@@ -110,10 +128,14 @@ def test_a_command_is_not_sent_and_what_follows_ask_is(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "cleared", ["\n#### /clear  \n", "\n#### /cl  \n> All chat history cleared.  \n", "\n#### /reset  \n"]
+    "cleared",
+    ["\n#### /clear  \n", "\n#### /cl  \n> All chat history cleared.  \n", "\n#### /reset  \n"],
 )
 def test_a_cleared_history_is_forgotten_at_every_version(tmp_path, cleared):
-    events = read(tmp_path, CHAT + cleared + "\n#### now this  \n" + "\n#### /clear  \n> All chat history cleared.  \n")
+    events = read(
+        tmp_path,
+        CHAT + cleared + "\n#### now this  \n" + "\n#### /clear  \n> All chat history cleared.  \n",
+    )
     before = [event.id for event in events if isinstance(event, Message)][:2]
     first, second = (event for event in events if isinstance(event, CondensationAction))
     assert list(first.forgotten_event_ids) == before
@@ -127,7 +149,9 @@ def test_each_run_is_a_history_and_a_file_that_grows_adds_only_what_is_new(tmp_p
     (tmp_path / "kites").mkdir()
     with new_store() as store:
         first = opened(tmp_path / "kites", CHAT.removesuffix(TOKENS), store=store)
-        assert [(each.name, each.added) for each in first] == [("kites/aider-2026-03-01T10:00:00", 4)]
+        assert [(each.name, each.added) for each in first] == [
+            ("kites/aider-2026-03-01T10:00:00", 4)
+        ]
         silent = later + HELLO + "\n#### /exit  \n"
         grown = CHAT + "\n#### go on  \n" + silent + later + HELLO + "\n#### and then?  \n"
         again = opened(tmp_path / "kites", grown + later + ASKED, store=store)
@@ -162,12 +186,17 @@ def test_text_that_is_not_utf8_is_a_finding_with_its_line(tmp_path):
 
 
 def test_what_only_looks_like_it_is_refused(tmp_path):
-    for begin in ("# aider chat started at night\n", "# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n"):
+    for begin in (
+        "# aider chat started at night\n",
+        "# Notes\n\n# aider chat started at 2026-03-01 10:00:00\n",
+    ):
         with pytest.raises(NotAHistory, match="holds neither a JSON object nor an array"):
             opened(tmp_path, f"{begin}\n#### go  \n", "a.md")
 
 
-@pytest.mark.parametrize("text, time", [("2026-03-01 10:00:00", "2026-03-01 10:00:00"), ("at 4111 1111", None)])
+@pytest.mark.parametrize(
+    "text, time", [("2026-03-01 10:00:00", "2026-03-01 10:00:00"), ("at 4111 1111", None)]
+)
 def test_only_a_time_is_kept_as_one_since_a_redaction_leaves_it(text, time):
     (event,) = decode([{"aider": "start", "text": text}], "aider")
     assert (event.data, event.origin.time) == (text, time)

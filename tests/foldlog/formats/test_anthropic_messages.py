@@ -27,7 +27,9 @@ def agent(text, n=0, **more):
 
 
 def uses(*call_ids):
-    return [{"type": "tool_use", "id": it, "name": "measure", "input": {"of": it}} for it in call_ids]
+    return [
+        {"type": "tool_use", "id": it, "name": "measure", "input": {"of": it}} for it in call_ids
+    ]
 
 
 def results(*call_ids):
@@ -40,7 +42,10 @@ read = reader_of(FORMAT)
 def texts(events):
     """What the model is sent, one text a message."""
     sent = View.from_events(events).to_messages()
-    parts = [[each] if isinstance(each, str) else [part["text"] for part in each] for each in map(_content, sent)]
+    parts = [
+        [each] if isinstance(each, str) else [part["text"] for part in each]
+        for each in map(_content, sent)
+    ]
     return ["\n".join(each) for each in parts]
 
 
@@ -59,11 +64,19 @@ def task(tmp_path):
         {"ts": T, "type": "say", "say": "text", "text": "0", "conversationHistoryIndex": -1},
         {"ts": T + 5, "type": "say", "say": "text", "conversationHistoryIndex": 5, mark: [2, 3]},
         {"ts": T + 6, "type": "say", "say": "text", "conversationHistoryIndex": 6, mark: [2, 3]},
-        {"ts": T + 9, "type": "ask", "ask": "followup", "conversationHistoryIndex": 8, mark: [2, 7]},
+        {
+            "ts": T + 9,
+            "type": "ask",
+            "ask": "followup",
+            "conversationHistoryIndex": 8,
+            mark: [2, 7],
+        },
     ]
     (folder / "api_conversation_history.json").write_text(json.dumps(messages))
     (folder / "ui_messages.json").write_text(json.dumps(shown))
-    (folder / "task_metadata.json").write_text(json.dumps({"files_in_context": [], "model_usage": []}))
+    (folder / "task_metadata.json").write_text(
+        json.dumps({"files_in_context": [], "model_usage": []})
+    )
     return folder, messages
 
 
@@ -75,7 +88,9 @@ def test_the_folder_of_a_task_is_one_history_with_what_cline_deleted(task, tmp_p
         records = history.records
         assert [record for record in records if "role" in record] == messages
         marks = [
-            (n, record["conversationHistoryDeletedRange"]) for n, record in enumerate(records) if "role" not in record
+            (n, record["conversationHistoryDeletedRange"])
+            for n, record in enumerate(records)
+            if "role" not in record
         ]
         assert marks == [(6, [2, 3]), (10, [2, 7])]
         events = history.events
@@ -84,7 +99,9 @@ def test_the_folder_of_a_task_is_one_history_with_what_cline_deleted(task, tmp_p
 
 
 @pytest.mark.parametrize("size", [0, 20, -20])
-def test_a_task_whose_marks_cannot_be_read_is_refused_and_stays_as_it_was_imported(foldlog, task, size):
+def test_a_task_whose_marks_cannot_be_read_is_refused_and_stays_as_it_was_imported(
+    foldlog, task, size
+):
     shown = task[0] / "ui_messages.json"
     whole = shown.read_text()
     for text, is_torn in ((whole, False), (whole[:size], True), (whole, False)):
@@ -96,7 +113,9 @@ def test_a_task_whose_marks_cannot_be_read_is_refused_and_stays_as_it_was_import
 
 
 def test_what_the_user_sees_is_no_second_history_and_is_refused_alone(task):
-    with pytest.raises(NotAHistory, match=r"holds no event of a format that is known here, but an object with 'ts'"):
+    with pytest.raises(
+        NotAHistory, match=r"holds no event of a format that is known here, but an object with 'ts'"
+    ):
         histories_at(task[0] / "ui_messages.json")
 
 
@@ -119,30 +138,49 @@ def test_a_file_whose_first_messages_were_written_again_is_a_fork(foldlog, tmp_p
 def test_it_is_recognized_among_chats_by_its_blocks_or_fields():
     asked = {"role": "user", "content": "how far is it?"}
     assert (
-        detect([asked, {"role": "assistant", "content": uses("a")}, {"role": "user", "content": results("a")}])
+        detect(
+            [
+                asked,
+                {"role": "assistant", "content": uses("a")},
+                {"role": "user", "content": results("a")},
+            ]
+        )
         == FORMAT
     )
     assert detect([user("task"), agent("done")]) == FORMAT
     version_4 = {"role": "assistant", "content": [], "modelInfo": {"id": "m", "provider": "p"}}
     assert detect([asked, version_4]) == FORMAT
     assert detect([*[asked] * 5, {"role": "assistant", "content": uses("a")}, asked]) == FORMAT
-    assert detect([asked, {"role": "assistant", "content": [{"type": "text", "text": "9 km"}]}]) == "openai-chat"
+    assert (
+        detect([asked, {"role": "assistant", "content": [{"type": "text", "text": "9 km"}]}])
+        == "openai-chat"
+    )
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
     thinking = {"type": "thinking", "thinking": "hm", "signature": "s"}
-    assert detect([asked, {"role": "assistant", "content": [thinking], "tool_calls": [call]}]) == "openai-chat"
+    assert (
+        detect([asked, {"role": "assistant", "content": [thinking], "tool_calls": [call]}])
+        == "openai-chat"
+    )
 
 
 def test_usage_has_one_shape_whoever_wrote_it():
     tokens = {"tokens": {"prompt": 900, "completion": 40, "cached": 300}, "cost": 0.5}
     cline = agent("1", modelInfo={"modelId": "m1", "providerId": "p"}, metrics=tokens)
-    version_4 = agent("2", modelInfo={"id": "m2"}, metrics={"inputTokens": 7, "outputTokens": 2, "cacheReadTokens": 5})
+    version_4 = agent(
+        "2",
+        modelInfo={"id": "m2"},
+        metrics={"inputTokens": 7, "outputTokens": 2, "cacheReadTokens": 5},
+    )
     api = {
         **agent("3"),
         "id": "x",
         "model": "m3",
         "usage": {"input_tokens": 3, "cache_read_input_tokens": 2, "output_tokens": 1},
     }
-    hostile = [agent("4", modelInfo={"modelId": 3}, metrics={"tokens": 7, "cost": "x"}), agent("5", usage=[])]
+    hostile = [
+        agent("4", modelInfo={"modelId": 3}, metrics={"tokens": 7, "cost": "x"}),
+        agent("5", usage=[]),
+    ]
     calls = list(calls_of_imported(read(cline, version_4, api, *hostile), FORMAT))
     assert [(call.model, *used(call)) for call in calls[:3]] == [
         ("m1", 1200, 300, 40, 0.5),
@@ -155,14 +193,27 @@ def test_events_of_ours_are_messages_that_the_api_takes():
     events = [
         SystemMessage(id=0, content="You measure."),
         Message(id=1, source="user", content="how far?"),
-        Action(id=2, tool="measure", arguments='{"of": "a"}', call_id="a", response_id="r", thought="look"),
+        Action(
+            id=2,
+            tool="measure",
+            arguments='{"of": "a"}',
+            call_id="a",
+            response_id="r",
+            thought="look",
+        ),
         Action(id=3, tool="measure", arguments="not JSON", call_id="b", response_id="r"),
         Observation(id=4, content="9 km", call_id="a", cause=2),
         Observation(id=5, content="no", call_id="b", cause=3, is_error=True),
         Message(id=6, source="agent", content="9 km"),
     ]
     written = list(encode(events, FORMAT))
-    assert [record["role"] for record in written] == ["user", "user", "assistant", "user", "assistant"]
+    assert [record["role"] for record in written] == [
+        "user",
+        "user",
+        "assistant",
+        "user",
+        "assistant",
+    ]
     assert written[2]["content"] == [
         {"type": "text", "text": "look"},
         *uses("a"),

@@ -9,7 +9,14 @@ from msgspec.structs import replace
 
 from foldlog import open as open_histories
 from foldlog._formats.imported_calls import calls_of_imported
-from foldlog.eventstore import NOT_RECORDED, Action, CondensationAction, Message, Observation, SystemMessage
+from foldlog.eventstore import (
+    NOT_RECORDED,
+    Action,
+    CondensationAction,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from foldlog.formats import NotAHistory, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.formats.reading import histories_at, reader_of
@@ -18,7 +25,12 @@ from tests.foldlog.records import used
 HEAD = {
     "schema_version": "ATIF-v1.6",
     "session_id": "s-1",
-    "agent": {"name": "a", "version": "1", "model_name": "m0", "tool_definitions": [{"type": "function"}]},
+    "agent": {
+        "name": "a",
+        "version": "1",
+        "model_name": "m0",
+        "tool_definitions": [{"type": "function"}],
+    },
 }
 
 
@@ -33,7 +45,9 @@ def step(number, source, message="", **more):
 
 
 def calls(*call_ids):
-    return [{"tool_call_id": it, "function_name": "measure", "arguments": {"of": it}} for it in call_ids]
+    return [
+        {"tool_call_id": it, "function_name": "measure", "arguments": {"of": it}} for it in call_ids
+    ]
 
 
 def results(*answers):
@@ -67,7 +81,10 @@ def trajectory(tmp_path):
 
 
 def test_usage_is_that_of_each_step_and_the_model_the_agents_unless_the_step_names_one():
-    hostile = [step(5, "agent", metrics=7), step(6, "agent", metrics={"prompt_tokens": "1", "cost_usd": []})]
+    hostile = [
+        step(5, "agent", metrics=7),
+        step(6, "agent", metrics={"prompt_tokens": "1", "cost_usd": []}),
+    ]
     found = calls_of_imported(read(HEAD, *STEPS, *hostile, TAIL), "atif")
     assert [(call.model, *used(call)) for call in found] == [
         ("m0", 5, 1, 2, 0.5),
@@ -80,12 +97,18 @@ def test_a_trajectory_is_imported_grows_and_is_written_as_it_was(trajectory, fol
     (history,) = histories_at(tmp_path)
     assert (history.name, history.format, history.records) == ("s-1", "atif", [HEAD, *STEPS, TAIL])
     assert foldlog("import", trajectory).status == 0
-    grown = {**HEAD, "steps": [*STEPS, step(5, "user", "and?")], **TAIL, "final_metrics": {"total_steps": 5}}
+    grown = {
+        **HEAD,
+        "steps": [*STEPS, step(5, "user", "and?")],
+        **TAIL,
+        "final_metrics": {"total_steps": 5},
+    }
     for _ in range(2):
         trajectory.write_text(json.dumps(grown, indent=1))
         assert foldlog("import", trajectory).status == 0
         (listed,) = foldlog("list", "--json").document["conversations"]
-        assert listed["conversation"] == "s-1"  # the last record was one that its program writes anew
+        # the last record was one that its program writes anew
+        assert listed["conversation"] == "s-1"
     assert foldlog("export", "s-1", "--output", tmp_path / "out.json").status == 0
     assert (tmp_path / "out.json").read_text() == json.dumps(grown, indent=1)
 
@@ -108,10 +131,17 @@ def test_a_document_without_the_array_of_its_history_is_refused_as_what_it_is(tm
             histories_at(path)
 
 
-METRICS = {"total_prompt_tokens": 30, "total_completion_tokens": 4, "total_cost_usd": 0.5, "total_steps": 4}
+METRICS = {
+    "total_prompt_tokens": 30,
+    "total_completion_tokens": 4,
+    "total_cost_usd": 0.5,
+    "total_steps": 4,
+}
 
 
-def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_steps_lack(foldlog, tmp_path):
+def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_steps_lack(
+    foldlog, tmp_path
+):
     silent = [{key: value for key, value in each.items() if key != "metrics"} for each in STEPS]
     copied = [{**each, "is_copied_context": True} for each in STEPS]
     added = step(5, "agent", "done", metrics={"prompt_tokens": 9, "completion_tokens": 1})
@@ -119,11 +149,16 @@ def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_ste
         (silent, 30, (2, 30, 4, 0.5)),
         (STEPS, 30, (2, 12, 3, 0.5)),  # the steps lack tokens, of either model
         (STEPS, 12, (2, 12, 3, 0.5)),
-        ([*copied, added], 30, (1, 9, 1, 0)),  # the sum of a trajectory has the tokens of its copies
+        # the sum of a trajectory has the tokens of its copies
+        ([*copied, added], 30, (1, 9, 1, 0)),
         ([*copied, {**added, "metrics": None}], 30, (0, 0, 0, 0)),
     ]
     for number, (steps, prompt, expected) in enumerate(cases):
-        final = {**METRICS, "total_prompt_tokens": prompt, "total_completion_tokens": min(prompt // 4, 4)}
+        final = {
+            **METRICS,
+            "total_prompt_tokens": prompt,
+            "total_completion_tokens": min(prompt // 4, 4),
+        }
         document = {**HEAD, "session_id": f"s-{number}", "steps": steps, "final_metrics": final}
         (tmp_path / f"{number}.json").write_text(json.dumps(document))
         assert foldlog("import", tmp_path / f"{number}.json").status == 0
@@ -134,7 +169,11 @@ def test_the_final_metrics_count_where_no_step_tells_tokens_and_say_what_the_ste
 
 def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(foldlog, tmp_path):
     copied = [{**each, "is_copied_context": True} for each in STEPS]
-    document = {**HEAD, "steps": [*copied, step(5, "user", "and back?"), step(6, "agent", "9 km too")], **TAIL}
+    document = {
+        **HEAD,
+        "steps": [*copied, step(5, "user", "and back?"), step(6, "agent", "9 km too")],
+        **TAIL,
+    }
     for name in ("s-1", "s-2"):
         (tmp_path / f"{name}.json").write_text(json.dumps({**document, "session_id": name}))
     assert foldlog("import", tmp_path).status == 0
@@ -145,11 +184,14 @@ def test_steps_that_are_copies_are_shown_and_are_neither_calls_nor_requests(fold
     assert len(View.from_events(read(*document["steps"]))) == 9
 
 
-# -- compaction -------------------------------------------------------------------------------------------------------
+# -- compaction
+# --------------------------------------------------------------------------------------------------
 
 
 def boundary(number, *contents, source="system", kind="replace", **more):
-    found = {"observation": {"results": [{"content": each} for each in contents]}} if contents else {}
+    found = (
+        {"observation": {"results": [{"content": each} for each in contents]}} if contents else {}
+    )
     extra = {"context_management": {"type": "compaction", "boundary": kind}}
     return step(number, source, "Context compaction performed", extra=extra, **found, **more)
 
@@ -169,12 +211,26 @@ TURNS = [step(1, "system", "You measure."), step(2, "user", "how far?"), step(3,
         ([boundary(4), step(5, "user", "In short: 9 km.")], ["In short: 9 km."]),
         ([boundary(4, "It is 9 km."), boundary(5, "9.")], ["9."]),
         (
-            [boundary(4, source="agent", tool_calls=calls("c"), observation=results(("c", "It is 9 km.")))],
+            [
+                boundary(
+                    4,
+                    source="agent",
+                    tool_calls=calls("c"),
+                    observation=results(("c", "It is 9 km.")),
+                )
+            ],
             ["It is 9 km."],
         ),
         ([boundary(4, "the web says 10", kind="append")], ["how far?", "9 km", "the web says 10"]),
     ],
-    ids=["a summary", "two results", "told by a later step", "again", "of a call", "added to the context"],
+    ids=[
+        "a summary",
+        "two results",
+        "told by a later step",
+        "again",
+        "of a call",
+        "added to the context",
+    ],
 )
 def test_a_boundary_replaces_what_came_before_by_its_observation(steps, shown):
     events = read(*TURNS, *steps)
@@ -184,14 +240,21 @@ def test_a_boundary_replaces_what_came_before_by_its_observation(steps, shown):
 
 
 def test_a_boundary_at_the_beginning_forgets_nothing():
-    assert texts_of(read(boundary(1, "So far: 9 km."), step(2, "user", "on"))) == ["So far: 9 km.", "on"]
+    assert texts_of(read(boundary(1, "So far: 9 km."), step(2, "user", "on"))) == [
+        "So far: 9 km.",
+        "on",
+    ]
     assert texts_of(read(boundary(1), step(2, "user", "on"))) == ["on"]
 
 
 def test_a_step_that_does_not_tell_what_it_trimmed_is_a_finding():
     found = []
     events = list(
-        decode([*TURNS, boundary(4, "cut", kind="truncate")], "atif", findings=lambda it: found.append(str(it)))
+        decode(
+            [*TURNS, boundary(4, "cut", kind="truncate")],
+            "atif",
+            findings=lambda it: found.append(str(it)),
+        )
     )
     assert len(View.from_events(events)) == 4
     assert len(found) == 1
@@ -204,10 +267,14 @@ CONDENSED = [
     Message(id=2, source="agent", content="I look."),
     Action(id=3, tool="measure", arguments={"of": "a"}, call_id="a", response_id="r"),
     Observation(id=4, tool="measure", content="9", call_id="a", cause=3),
-    CondensationAction(id=5, forgotten_event_ids=(1, 2), summary="Asked for a way.", summary_offset=1),
+    CondensationAction(
+        id=5, forgotten_event_ids=(1, 2), summary="Asked for a way.", summary_offset=1
+    ),
     Message(id=6, source="agent", content="9 km"),
     CondensationAction(id=7, forgotten_event_ids=(6,)),
-    CondensationAction(id=8, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}),
+    CondensationAction(
+        id=8, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}
+    ),
     Message(id=9, source="user", content="and back?"),
 ]
 
@@ -215,7 +282,10 @@ CONDENSED = [
 def test_a_condensation_is_written_as_a_boundary_with_copies_of_what_it_left():
     steps = list(encode(CONDENSED, "atif"))
     assert [each["step_id"] for each in steps] == [*range(1, len(steps) + 1)]
-    marks = [(each["source"], each["message"], "extra" in each, each.get("is_copied_context")) for each in steps]
+    marks = [
+        (each["source"], each["message"], "extra" in each, each.get("is_copied_context"))
+        for each in steps
+    ]
     compacted = ("system", "Context compaction performed", True, None)
     assert marks == [
         ("system", "You measure.", False, None),
@@ -235,7 +305,9 @@ def test_a_condensation_is_written_as_a_boundary_with_copies_of_what_it_left():
 
 
 def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
-    models = pytest.importorskip("atif", reason="the public models of ATIF are not installed: pip install atif")
+    models = pytest.importorskip(
+        "atif", reason="the public models of ATIF are not installed: pip install atif"
+    )
     with open_histories("foldlog.db") as histories:
         histories["c"].append([replace(each, id=NOT_RECORDED) for each in CONDENSED])
     assert foldlog("export", "c", "--format", "atif", "--output", tmp_path / "out.json").status == 0
@@ -245,7 +317,8 @@ def test_a_public_validator_takes_what_is_written(foldlog, tmp_path):
     assert trajectory.to_json_dict() == document
 
 
-# -- sub-agents -------------------------------------------------------------------------------------------------------
+# -- sub-agents
+# --------------------------------------------------------------------------------------------------
 
 
 def test_trajectories_of_sub_agents_are_histories_of_their_own(foldlog, tmp_path):

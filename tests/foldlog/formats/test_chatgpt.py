@@ -1,4 +1,6 @@
-"""ChatGPT's exports: the tree of a conversation, what its model was told, and an export that is written again."""
+"""ChatGPT's exports: the tree of a conversation, what its model was told, and an export that is
+written again.
+"""
 
 from __future__ import annotations
 
@@ -33,14 +35,21 @@ def node(name, parent, role, content, author=None, children=(), recipient="all",
     }
     return {
         "id": name,
-        "message": {**message, "status": "finished_successfully", "weight": 1.0, "metadata": metadata},
+        "message": {
+            **message,
+            "status": "finished_successfully",
+            "weight": 1.0,
+            "metadata": metadata,
+        },
         "parent": parent,
         "children": list(children),
     }
 
 
 def chat(*nodes, newest=None, **about):
-    """A conversation whose nodes follow each other if they name no parent; each parent names its children."""
+    """A conversation whose nodes follow each other if they name no parent; each parent names its
+    children.
+    """
     mapping = {"root": {"id": "root", "message": None, "parent": None, "children": []}}
     before = "root"
     for each in nodes:
@@ -50,8 +59,19 @@ def chat(*nodes, newest=None, **about):
         mapping[mapping[name]["parent"]]["children"].append(name)
         before = name
     return {
-        **{"title": "Kites", "create_time": 1767225600.0, "update_time": 1767225900.0, "mapping": mapping},
-        **{"moderation_results": [], "current_node": newest or before, "conversation_id": "c1", "id": "c1", **about},
+        **{
+            "title": "Kites",
+            "create_time": 1767225600.0,
+            "update_time": 1767225900.0,
+            "mapping": mapping,
+        },
+        **{
+            "moderation_results": [],
+            "current_node": newest or before,
+            "conversation_id": "c1",
+            "id": "c1",
+            **about,
+        },
     }
 
 
@@ -60,35 +80,87 @@ def code(text, language="python"):
 
 
 PYTHON, BROWSER, WEB = {"author": "python"}, {"author": "browser"}, {"author": "web"}
-PROFILE = {"content_type": "user_editable_context", "user_profile": "I sew.", "user_instructions": "Be brief."}
+PROFILE = {
+    "content_type": "user_editable_context",
+    "user_profile": "I sew.",
+    "user_instructions": "Be brief.",
+}
 FLOWN = [
     ("s", None, "system", ""),
     ("c", None, "user", PROFILE),
-    ("m", None, "system", {"content_type": "model_editable_context", "model_set_context": "", "repository": None}),
-    ("u1", None, "user", {"content_type": "multimodal_text", "parts": [
-        {"content_type": "image_asset_pointer", "asset_pointer": "sediment://f1", "width": 2},
-        {"content_type": "audio_transcription", "text": "how far?", "direction": "in"}, "really",
-    ]}),
-    ("t1", None, "assistant", {"content_type": "thoughts", "thoughts": [{"summary": "far", "content": "far"}]}),
-    ("t2", None, "assistant", {"content_type": "reasoning_recap", "content": "Thought for 3 seconds"}),
+    (
+        "m",
+        None,
+        "system",
+        {"content_type": "model_editable_context", "model_set_context": "", "repository": None},
+    ),
+    (
+        "u1",
+        None,
+        "user",
+        {
+            "content_type": "multimodal_text",
+            "parts": [
+                {
+                    "content_type": "image_asset_pointer",
+                    "asset_pointer": "sediment://f1",
+                    "width": 2,
+                },
+                {"content_type": "audio_transcription", "text": "how far?", "direction": "in"},
+                "really",
+            ],
+        },
+    ),
+    (
+        "t1",
+        None,
+        "assistant",
+        {"content_type": "thoughts", "thoughts": [{"summary": "far", "content": "far"}]},
+    ),
+    (
+        "t2",
+        None,
+        "assistant",
+        {"content_type": "reasoning_recap", "content": "Thought for 3 seconds"},
+    ),
     ("a1", None, "assistant", code("1 + 1"), {"recipient": "python", "model_slug": "gpt-5"}),
     ("o1", None, "tool", {"content_type": "execution_output", "text": "2"}, PYTHON),
     ("a2", None, "assistant", code('search("wind")', "unknown"), {"recipient": "browser"}),
-    ("o2", None, "tool", {"content_type": "tether_browsing_display", "result": "calm", "summary": ""}, BROWSER),
-    ("o3", None, "tool", {"content_type": "tether_quote", "url": "u", "title": "Wind", "text": "calm"}, BROWSER),
-    ("o4", None, "tool", {"content_type": "sonic_webpage", "url": "v", "title": "Sea", "text": "wet"}, WEB),
+    (
+        "o2",
+        None,
+        "tool",
+        {"content_type": "tether_browsing_display", "result": "calm", "summary": ""},
+        BROWSER,
+    ),
+    (
+        "o3",
+        None,
+        "tool",
+        {"content_type": "tether_quote", "url": "u", "title": "Wind", "text": "calm"},
+        BROWSER,
+    ),
+    (
+        "o4",
+        None,
+        "tool",
+        {"content_type": "sonic_webpage", "url": "v", "title": "Sea", "text": "wet"},
+        WEB,
+    ),
     ("a3", None, "assistant", code("x"), {"recipient": "python"}),
     ("o5", None, "tool", {"content_type": "system_error", "name": "Error", "text": "no x"}, PYTHON),
     ("a4", None, "assistant", "9 km", {"model_slug": "gpt-5"}),
     ("x", None, "assistant", {"content_type": "of a later year", "new": 1}),
-]  # fmt: skip
+]
 
 
 read = partial(read_export, NAME)
 
 
 def shown(events):
-    return [(message["role"], message["content"]) for message in View.from_events(events).to_messages()]
+    return [
+        (message["role"], message["content"]) for message in View.from_events(events).to_messages()
+    ]
 
 
 def part(conversation, last, newest=None):
@@ -116,7 +188,8 @@ def test_an_export_that_is_written_again_adds_what_is_new(tmp_path):
     ]
     back = ["hi", "one", "so?", "this"]
     said = [["hi", "one"], back, ["hi", "two"], back, [*back, "oh"], [*back, "oh"]]
-    names = ["c1", "c1", "c1", "c1", "c1@6", "c1@6"]  # the branch was chosen, and then went on: another history
+    # the branch was chosen, and then went on: another history
+    names = ["c1", "c1", "c1", "c1", "c1@6", "c1@6"]
     with new_store() as store:
         for export, now, name in zip(exports, said, names, strict=True):
             for again in (False, True):
@@ -130,11 +203,21 @@ def test_one_file_has_many_conversations_and_those_without_a_message_are_left_ou
     empty = chat(id="c0", conversation_id="c0")
     path = tmp_path / "conversations.json"
     path.write_text(
-        json.dumps([chat(("u", None, "user", "hi")), empty, {"title": 1}, chat(*FLOWN, conversation_id="c2")])
+        json.dumps(
+            [
+                chat(("u", None, "user", "hi")),
+                empty,
+                {"title": 1},
+                chat(*FLOWN, conversation_id="c2"),
+            ]
+        )
     )
     with new_store() as store:
         *outcomes, last = Import(store, [path])
-        assert [one.conversation for one in (*outcomes, last) if isinstance(one, Imported)] == ["c1", "c2"]
+        assert [one.conversation for one in (*outcomes, last) if isinstance(one, Imported)] == [
+            "c1",
+            "c2",
+        ]
         (failed,) = [one for one in outcomes if isinstance(one, Failed)]
         assert "expected a conversation, found an object of another kind" in str(failed.error)
 

@@ -35,15 +35,30 @@ def said(name, sender, *content, parent=None, **more):
 
 
 def chat(*messages, **about):
-    times = {"created_at": "2026-01-01T00:00:00Z", "updated_at": "2026-01-01T00:00:09Z", "account": {"uuid": "x"}}
-    return {"uuid": "c1", "name": "Kites", "summary": "", **times, "chat_messages": list(messages), **about}
+    times = {
+        "created_at": "2026-01-01T00:00:00Z",
+        "updated_at": "2026-01-01T00:00:09Z",
+        "account": {"uuid": "x"},
+    }
+    return {
+        "uuid": "c1",
+        "name": "Kites",
+        "summary": "",
+        **times,
+        "chat_messages": list(messages),
+        **about,
+    }
 
 
 read = partial(read_export, NAME)
 
 
 def texts(events):
-    return [message["content"] for message in View.from_events(events).to_messages() if message["role"] != "tool"]
+    return [
+        message["content"]
+        for message in View.from_events(events).to_messages()
+        if message["role"] != "tool"
+    ]
 
 
 def first(content):
@@ -73,7 +88,9 @@ def test_the_branch_of_the_newest_message_or_of_the_named_one_is_shown(tmp_path)
                 assert json.loads(bytes_of(store, history.name)) == export
 
 
-def test_conversations_without_messages_are_left_out_and_messages_without_names_are_findings(tmp_path):
+def test_conversations_without_messages_are_left_out_and_messages_without_names_are_findings(
+    tmp_path,
+):
     odd = [said("u", "human", "hi"), said("u", "assistant", "ho"), {"sender": "human", "text": "?"}]
     empty, whole = chat(uuid="c0"), chat(*odd)
     (history,) = opened(tmp_path, empty, whole)

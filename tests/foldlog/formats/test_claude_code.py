@@ -18,7 +18,14 @@ FORMAT = "claude-code"
 
 
 def line(name, parent, kind="user", **more):
-    return {"uuid": name, "parentUuid": parent, "type": kind, "isSidechain": False, "sessionId": "s", **more}
+    return {
+        "uuid": name,
+        "parentUuid": parent,
+        "type": kind,
+        "isSidechain": False,
+        "sessionId": "s",
+        **more,
+    }
 
 
 def asked(name, parent, content="why?", **more):
@@ -26,7 +33,13 @@ def asked(name, parent, content="why?", **more):
 
 
 def replied(name, parent, *blocks, response="m1", **more):
-    message = {"id": response, "type": "message", "role": "assistant", "model": "sonnet", "content": list(blocks)}
+    message = {
+        "id": response,
+        "type": "message",
+        "role": "assistant",
+        "model": "sonnet",
+        "content": list(blocks),
+    }
     return line(name, parent, "assistant", requestId=f"r{response}", message=message, **more)
 
 
@@ -66,22 +79,42 @@ def sent(events):
 
 
 def viewed(events):
-    return [event.content if isinstance(event, Message) else event.id for event in View.from_events(events)]
+    return [
+        event.content if isinstance(event, Message) else event.id
+        for event in View.from_events(events)
+    ]
 
 
 def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
     microcompact = {"subtype": "microcompact_boundary", "content": "Context microcompacted"}
-    metadata = {"trigger": "auto", "preTokens": 9000, "tokensSaved": 500, "compactedToolIds": ["c1", "c2"]}
+    metadata = {
+        "trigger": "auto",
+        "preTokens": 9000,
+        "tokensSaved": 500,
+        "compactedToolIds": ["c1", "c2"],
+    }
     cleared = line("d", "c", "system", **microcompact, microcompactMetadata=metadata)
-    log = [asked("a", None), replied("b", "a", use("c1")), result("c", "b", "c1"), cleared, asked("e", "d", "on")]
+    log = [
+        asked("a", None),
+        replied("b", "a", use("c1")),
+        result("c", "b", "c1"),
+        cleared,
+        asked("e", "d", "on"),
+    ]
     findings = []
     events = list(decode(log, FORMAT, findings=findings.append))
     assert len(events) == len(log)
     assert list(map(str, findings)) == [
-        "record 3: a microcompaction cleared 2 results for the model (c1, c2), and the View shows them: "
-        "no event can clear a result"
+        "record 3: a microcompaction cleared 2 results for the model (c1, c2), and the View shows"
+        " them: no event can clear a result"
     ]
-    nothing = line("d", "c", "system", **microcompact, microcompactMetadata={**metadata, "compactedToolIds": []})
+    nothing = line(
+        "d",
+        "c",
+        "system",
+        **microcompact,
+        microcompactMetadata={**metadata, "compactedToolIds": []},
+    )
     findings.clear()
     assert len(list(decode([*log[:3], nothing], FORMAT, findings=findings.append))) == 4
     assert findings == []
@@ -89,27 +122,42 @@ def test_a_microcompaction_is_a_finding_since_no_event_clears_a_result():
 
 def test_a_fork_has_the_line_that_a_compaction_keeps_behind_the_summary():
     kept = {"anchorUuid": "s", "uuids": ["b"], "allUuids": ["b"]}
-    boundary = line("k", None, "system", subtype="compact_boundary", compactMetadata={"preservedMessages": kept})
+    boundary = line(
+        "k", None, "system", subtype="compact_boundary", compactMetadata={"preservedMessages": kept}
+    )
     again = replied("b", "s", text("yes"))
-    log = [boundary, summary("s", "k"), again, asked("c", "b", "and on"), replied("d", "c", text("no"), response="m2")]
+    log = [
+        boundary,
+        summary("s", "k"),
+        again,
+        asked("c", "b", "and on"),
+        replied("d", "c", text("no"), response="m2"),
+    ]
     assert sent(read(*log)) == ["b", "c", "d"]
     before = [asked("a", None), replied("b", "a", text("yes"))]
     assert sent(read(*before, boundary, summary("s", "k"), asked("c", "b", "and on"))) == ["b", "c"]
 
 
-# -- sessions, sub-agents and titles ----------------------------------------------------------------------------------
+# -- sessions, sub-agents and titles
+# ----------------------------------------------------------------------------------
 
 
 def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
     one = [asked("a", None, sessionId="s1"), replied("b", "a", text("yes"), sessionId="s1")]
-    two = [asked("c", None, sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
+    two = [
+        asked("c", None, sessionId="s2"),
+        replied("d", "c", text("no"), response="m2", sessionId="s2"),
+    ]
     findings = []
     assert seen(list(decode([*one, *two], FORMAT, findings=findings.append))) == ["c", "d"]
     assert [*map(str, findings)] == [
-        "record 2: begins the session 's2': from here on the View shows it, and the lines of 's1' are kept and not "
-        "shown; import each from a file of its own"
+        "record 2: begins the session 's2': from here on the View shows it, and the lines of 's1'"
+        " are kept and not shown; import each from a file of its own"
     ]
-    resumed = [asked("c", "b", sessionId="s2"), replied("d", "c", text("no"), response="m2", sessionId="s2")]
+    resumed = [
+        asked("c", "b", sessionId="s2"),
+        replied("d", "c", text("no"), response="m2", sessionId="s2"),
+    ]
     for lines in ([*one, *resumed], [*one, asked("x", "a", "left", sessionId="s1"), *resumed], one):
         findings.clear()
         events = list(decode(lines, FORMAT, findings=findings.append))
@@ -118,22 +166,31 @@ def test_a_session_that_another_one_in_the_file_hides_is_a_finding(tmp_path):
 
 
 def test_a_sub_agents_log_is_linked_to_its_session(tmp_path):
-    side = [asked("a", None, isSidechain=True, agentId="7f", sessionId="s1"), replied("b", "a", text("found"))]
+    side = [
+        asked("a", None, isSidechain=True, agentId="7f", sessionId="s1"),
+        replied("b", "a", text("found")),
+    ]
     side[1]["isSidechain"] = True
     history = written(tmp_path / "agent-7f.jsonl", *side)
     assert history.name == "s1/agent-7f"
     assert [event.meta for event in history.events] == [{"parent": "s1"}, {}]
     with foldlog.open("memory:") as histories:
         (prefixed,) = histories.import_(tmp_path, prefix="run/")
-        assert (prefixed.id, next(prefixed.events()).meta) == ("run/s1/agent-7f", {"parent": "run/s1"})
+        assert (prefixed.id, next(prefixed.events()).meta) == (
+            "run/s1/agent-7f",
+            {"parent": "run/s1"},
+        )
     assert [event.meta for event in read(asked("a", None), *side)] == [{}, {}, {}]
 
 
-# -- files ------------------------------------------------------------------------------------------------------------
+# -- files
+# --------------------------------------------------------------------------------------------------
 
 
 def written(path, *records):
-    path.write_bytes(b"".join(it if isinstance(it, bytes) else json.dumps(it).encode() + b"\n" for it in records))
+    path.write_bytes(
+        b"".join(it if isinstance(it, bytes) else json.dumps(it).encode() + b"\n" for it in records)
+    )
     (history,) = histories_at(path)
     return history
 
@@ -142,11 +199,15 @@ def test_a_log_is_named_by_its_session_and_one_of_a_sub_agent_by_its_file(tmp_pa
     monkeypatch.chdir(tmp_path)
     note = {"type": "summary", "summary": "x", "leafUuid": "z"}
     assert written(tmp_path / "a.jsonl", note, asked("a", None, sessionId="s1")).name == "s1"
-    assert written(tmp_path / "agent-7.jsonl", asked("a", None, sessionId="s1", isSidechain=True)).name == "agent-7"
+    assert (
+        written(tmp_path / "agent-7.jsonl", asked("a", None, sessionId="s1", isSidechain=True)).name
+        == "agent-7"
+    )
     assert written(tmp_path / "b.jsonl", note, {**asked("u", None), "sessionId": 5}).name == "b"
 
 
-# -- a session that grows and switches its branch ---------------------------------------------------------------------
+# -- a session that grows and switches its branch
+# ---------------------------------------------------------------------
 
 
 def test_a_session_that_grows_a_side_branch_adds_its_tail_and_the_view_follows(tmp_path):
@@ -165,5 +226,7 @@ def test_a_session_that_grows_a_side_branch_adds_its_tail_and_the_view_follows(t
             assert "".join(seen(history.events)) == expected[count]
             (again,) = histories_at(path, store=store)
             assert (again.added, again.records) == (0, lines[:count])
-        assert [type(event).__name__ for event in again.events if isinstance(event, Retraction)] == ["Retraction"] * 2
+        assert [
+            type(event).__name__ for event in again.events if isinstance(event, Retraction)
+        ] == ["Retraction"] * 2
         assert not View.from_events(again.events).unhandled_condensation_request

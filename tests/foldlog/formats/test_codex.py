@@ -1,4 +1,6 @@
-"""What the records of a Codex rollout mean, and what its agent was shown: of a whole rollout, and record by record."""
+"""What the records of a Codex rollout mean, and what its agent was shown: of a whole rollout, and
+record by record.
+"""
 
 from __future__ import annotations
 
@@ -68,10 +70,14 @@ def read(*records):
 
 def shown(events):
     """The contents of the View, with a tool's name for a call."""
-    return [event.tool if isinstance(event, Action) else event.content for event in View.from_events(events)]
+    return [
+        event.tool if isinstance(event, Action) else event.content
+        for event in View.from_events(events)
+    ]
 
 
-# -- who speaks -------------------------------------------------------------------------------------------------------
+# -- who speaks
+# --------------------------------------------------------------------------------------------------
 
 
 def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
@@ -90,7 +96,9 @@ def test_words_in_a_role_that_is_not_known_are_nobodys(histories):
         "record 3: is a compaction of which item 1 is not shown: the role 'critic' is not known",
     ]
     histories["c1"].append_records(records[:2], format=CODEX)
-    with pytest.raises(foldlog.errors.InvalidEvent, match="record 0: the role 'critic' is not known"):
+    with pytest.raises(
+        foldlog.errors.InvalidEvent, match="record 0: the role 'critic' is not known"
+    ):
         histories["c1"].append_records(said("no", role="critic"), format=CODEX)
     histories["c1"].append_records(records[3:], format=CODEX)
     assert shown(histories["c1"].events()) == shown(events)
@@ -101,17 +109,23 @@ def test_what_another_agent_says_is_shown_and_begins_a_turn():
     secret = {"type": "encrypted_content", "encrypted_content": "gA"}
     task = record("inter_agent_communication", {**names, "content": "count", "trigger_turn": True})
     more = item("agent_message", **names, content=[{"type": "input_text", "text": "<a>now b</a>"}])
-    hidden = record("inter_agent_communication", {**names, "content": "", "encrypted_content": "gA"})
+    hidden = record(
+        "inter_agent_communication", {**names, "content": "", "encrypted_content": "gA"}
+    )
     turns = [BASE, task, *said("1", role="assistant"), more, hidden, *said("2", role="assistant")]
     assert shown(read(*turns)) == ["You are", "count", "1", "<a>now b</a>", (secret,), "2"]
     back = record("event_msg", {"type": "thread_rolled_back", "num_turns": 2})
     assert shown(read(*turns, back, *said("c"))) == ["You are", "count", "1", "c"]
-    others = [record("event_msg", {"type": "agent_message", **names}), item("function_call", call_id="a", **names)]
+    others = [
+        record("event_msg", {"type": "agent_message", **names}),
+        item("function_call", call_id="a", **names),
+    ]
     assert [type(each) for each in read(BASE, *others)[1:]] == [Annotation, Action]
     assert shown(read(*turns, compacted("", more["payload"]))) == ["You are", "<a>now b</a>"]
 
 
-# -- compaction -------------------------------------------------------------------------------------------------------
+# -- compaction
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_compaction_forgets_what_was_shown_but_the_instructions():
@@ -126,9 +140,15 @@ def test_a_compaction_forgets_what_was_shown_but_the_instructions():
     assert shown(read(*said("a"), compacted(""), *said("b"))) == ["b"]
 
 
-# -- rollouts of the first releases -----------------------------------------------------------------------------------
+# -- rollouts of the first releases
+# -----------------------------------------------------------------------------------
 
-HEADER = {"id": "old-1", "timestamp": "2025-08-18T01:16:13.522Z", "instructions": None, "git": {"branch": "main"}}
+HEADER = {
+    "id": "old-1",
+    "timestamp": "2025-08-18T01:16:13.522Z",
+    "instructions": None,
+    "git": {"branch": "main"},
+}
 STATE = {"record_type": "state"}
 
 
@@ -141,7 +161,13 @@ def old_rollout():
     summary = [{"type": "summary_text", "text": "Look"}]
     thought = {"type": "reasoning", "id": "rs_1", "summary": summary, "content": None}
     ls = {"type": "exec", "command": ["ls"]}
-    shell = {"type": "local_shell_call", "id": None, "call_id": "l", "status": "completed", "action": ls}
+    shell = {
+        "type": "local_shell_call",
+        "id": None,
+        "call_id": "l",
+        "status": "completed",
+        "action": ls,
+    }
     context = bare(*said("<environment_context>\n</environment_context>"))
     asked = bare(*said("mend the kite"), call("a"), output("a", "kite.py"))
     rest = bare(output("l"), *said("It flies.", role="assistant"))
@@ -153,13 +179,18 @@ def test_an_old_rollout_is_recognized_and_named(first, tmp_path):
     path = tmp_path / "rollout.jsonl"
     path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout()[first:]))
     (history,) = histories_at(path)
-    assert (history.format, history.name) == (CODEX, "old-1" if first == 0 else f"{tmp_path.name}/rollout")
+    assert (history.format, history.name) == (
+        CODEX,
+        "old-1" if first == 0 else f"{tmp_path.name}/rollout",
+    )
     assert len([event for event in history.events if isinstance(event, Action)]) == 2
 
 
 def test_where_the_first_lines_are_lost_the_format_can_be_named(tmp_path):
     path = tmp_path / "a.jsonl"
-    path.write_text("".join(f"{json.dumps(line)}\n" for line in old_rollout() if line not in (HEADER, STATE)))
+    path.write_text(
+        "".join(f"{json.dumps(line)}\n" for line in old_rollout() if line not in (HEADER, STATE))
+    )
     assert [history.format for history in histories_at(path)] == ["openai-responses"]
     (history,) = histories_at(path, CODEX)
     assert len([event for event in history.events if isinstance(event, Action)]) == 2
@@ -189,7 +220,8 @@ def test_a_rollout_without_its_session_line_is_told_of():
     assert "session_meta" in told_of[1][0]
 
 
-# -- one record after the other ----------------------------------------------------------------------------------------
+# -- one record after the other
+# ----------------------------------------------------------------------------------------
 
 
 def told(type, **fields):
@@ -229,15 +261,21 @@ STEPS = st.one_of(
     WORDS.map(lambda it: [session(it)]),
     st.integers(1, 3).map(lambda turns: [told("thread_rolled_back", num_turns=turns)]),
     st.just([compacted("So far")]),
-    WORDS.map(lambda it: [compacted("So far", text(it), text("So far"), text("Mind this", role="developer"))]),
+    WORDS.map(
+        lambda it: [
+            compacted("So far", text(it), text("So far"), text("Mind this", role="developer"))
+        ]
+    ),
     st.just([told("token_count", info={"total": 1})]),
-    st.just([record("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "g"})]),
+    st.just(
+        [record("response_item", {"type": "reasoning", "summary": [], "encrypted_content": "g"})]
+    ),
 )
 
 
 def rollout(steps):
-    """The records of these steps: each call has an id of its own, each line of the session a time of its own, and an
-    output is of any earlier call.
+    """The records of these steps: each call has an id of its own, each line of the session a time
+    of its own, and an output is of any earlier call.
     """
     records, calls = [BASE], 0
     for number, step in enumerate(steps):
@@ -247,7 +285,9 @@ def rollout(steps):
                 calls += 1
             elif one == "output":
                 records.append(output(f"c{max(0, calls - 1 - number % 3)}"))
-            elif one["type"] == "session_meta":  # with the same time it is the same record, read twice
+            elif (
+                one["type"] == "session_meta"
+            ):  # with the same time it is the same record, read twice
                 records.append({**one, "timestamp": f"2026-02-17T09:00:00.{len(records):03}Z"})
             else:
                 records.append(one)
@@ -271,9 +311,17 @@ def test_record_by_record_means_what_the_whole_rollout_means(steps, restarts):
         ]
 
 
-def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_said_again(histories, tmp_path):
+def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_said_again(
+    histories, tmp_path
+):
     """Records that come at the time of the newest one may be the same words, said twice."""
-    log = [BASE, *(record("response_item", text(f"m{n}"), f"2026-02-17T09:00:0{n}.000Z") for n in range(1, 6))]
+    log = [
+        BASE,
+        *(
+            record("response_item", text(f"m{n}"), f"2026-02-17T09:00:0{n}.000Z")
+            for n in range(1, 6)
+        ),
+    ]
     more = [record("response_item", text("m5"), "2026-02-17T09:00:09.000Z"), log[-1]]
     ends = [(log[-2:], 0), ([*log[-2:] * 2, more[0]], 1), (more, 1), (log[-1:], 1)]
     for number, (again, added) in enumerate(ends):
@@ -281,10 +329,19 @@ def test_the_end_of_a_log_that_comes_again_is_told_once_unless_it_may_have_been_
         for name, lengths in (("whole", [99]), ("grown", [6, 7, 99])):
             path = tmp_path / f"{name}{number}.jsonl"
             for length in lengths:
-                path.write_text("".join(f"{json.dumps(each)}\n" for each in [*log, *again][:length]))
+                path.write_text(
+                    "".join(f"{json.dumps(each)}\n" for each in [*log, *again][:length])
+                )
                 (history,) = histories.import_(path, conversation=path.stem)
             read.append([*history.events()])
-            assert [each.content for each in history.view()][1:] == ["m1", "m2", "m3", "m4", "m5", *["m5"] * added]
+            assert [each.content for each in history.view()][1:] == [
+                "m1",
+                "m2",
+                "m3",
+                "m4",
+                "m5",
+                *["m5"] * added,
+            ]
         assert read[0] == read[1]
 
 
@@ -292,7 +349,9 @@ def test_events_of_ours_between_the_records_stay_when_these_are_forgotten(histor
     history = histories["c1"]
     history.append_records([BASE, *said("a")], format=CODEX)
     history.append(Message(source="user", content="ours"))
-    history.append(CondensationAction(forgotten_event_ids=(1,), summary="a, in short", summary_offset=1))
+    history.append(
+        CondensationAction(forgotten_event_ids=(1,), summary="a, in short", summary_offset=1)
+    )
     history.append_records([*said("b"), told("thread_rolled_back", num_turns=2)], format=CODEX)
     assert [event.content for event in history.view()] == ["You are", "a, in short", "ours"]
     history.append_records([compacted("all", text("all"))], format=CODEX)
@@ -300,26 +359,42 @@ def test_events_of_ours_between_the_records_stay_when_these_are_forgotten(histor
     history.append_records([call("c0")], format=CODEX)
     history.append(CondensationAction(forgotten_event_ids=(1,)))
     history.append_records([call("c1"), compacted("all"), call("c2")], format=CODEX)
-    first, second, third = (event.response_id for event in history.events() if isinstance(event, Action))
+    first, second, third = (
+        event.response_id for event in history.events() if isinstance(event, Action)
+    )
     assert first == second != third
 
 
 def page(name, first, *payloads, **session):
-    """The lines of a file of a thread: each has a number, and the first ones of the next file go on with these."""
-    lines = [record("session_meta", {"id": name, "history_mode": "paginated", **session}), *payloads]
+    """The lines of a file of a thread: each has a number, and the first ones of the next file go on
+    with these.
+    """
+    lines = [
+        record("session_meta", {"id": name, "history_mode": "paginated", **session}),
+        *payloads,
+    ]
     return [
-        {**each, "timestamp": f"2026-09-01T09:{first:02}:{number:02}.000Z", "ordinal": first + number}
+        {
+            **each,
+            "timestamp": f"2026-09-01T09:{first:02}:{number:02}.000Z",
+            "ordinal": first + number,
+        }
         for number, each in enumerate(lines)
     ]
 
 
 def based(thread, end):
-    return {"history_base": {"thread_id": thread, "end_ordinal_exclusive": end, "end_byte_offset": 1}}
+    return {
+        "history_base": {"thread_id": thread, "end_ordinal_exclusive": end, "end_byte_offset": 1}
+    }
 
 
 def spent(total):
     usage = {"input_tokens": total, "total_tokens": total}
-    return told("token_count", info={"total_token_usage": usage, "last_token_usage": {**usage, "input_tokens": 10}})
+    return told(
+        "token_count",
+        info={"total_token_usage": usage, "last_token_usage": {**usage, "input_tokens": 10}},
+    )
 
 
 PAGES = [
@@ -336,8 +411,8 @@ def write(path, records):
 
 
 def test_a_thread_in_several_files_goes_on_and_forks_where_it_goes_back(tmp_path):
-    """Codex begins another file where it goes back to an earlier turn: what it does not go on from stays in the fork's
-    parent.
+    """Codex begins another file where it goes back to an earlier turn: what it does not go on from
+    stays in the fork's parent.
     """
     paths = [write(tmp_path / f"{number}.jsonl", page) for number, page in enumerate(PAGES)]
     with new_store() as store:
@@ -356,7 +431,11 @@ def test_a_thread_in_several_files_goes_on_and_forks_where_it_goes_back(tmp_path
         ]
         write(paths[2], [*PAGES[2], *page("t", 7, *said("q4"))[1:]])
         *_, grown = histories_at(tmp_path, store=store)
-        assert (grown.name, grown.added, shown(grown.events)) == ("t@5", 1, ["q1", "a1", "q3", "q4"])
+        assert (grown.name, grown.added, shown(grown.events)) == (
+            "t@5",
+            1,
+            ["q1", "a1", "q3", "q4"],
+        )
         paths[2].write_text(paths[2].read_text().replace("q3", "q5"))
         (edited,) = histories_at(paths[2], store=store)
         assert (edited.name, shown(edited.events)) == ("t@5@6", ["q1", "a1", "q5", "q4"])

@@ -29,12 +29,17 @@ def bubble(name, type, text="", **more):
 def editor(path, **conversations):
     """Write a database of the editor: by the id of each conversation its bubbles, and its title."""
     with closing(sqlite3.connect(path)) as database:
-        database.execute("CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)")
+        database.execute(
+            "CREATE TABLE cursorDiskKV (key TEXT UNIQUE ON CONFLICT REPLACE, value BLOB)"
+        )
         for at, (name, (title, bubbles)) in enumerate(conversations.items()):
             listed = [{"bubbleId": each["bubbleId"], "type": each["type"]} for each in bubbles]
             about = {"composerId": name, "createdAt": 9 - at, "fullConversationHeadersOnly": listed}
             rows = {f"composerData:{name}": about | ({"name": title} if title else {})}
-            rows |= {f"bubbleId:{name}:{each['bubbleId']}": each | {"_v": 3, "lints": []} for each in bubbles}
+            rows |= {
+                f"bubbleId:{name}:{each['bubbleId']}": each | {"_v": 3, "lints": []}
+                for each in bubbles
+            }
             for key, value in rows.items():
                 database.execute("INSERT INTO cursorDiskKV VALUES (?, ?)", (key, json.dumps(value)))
         database.execute("INSERT INTO cursorDiskKV VALUES ('composerData:gone', NULL)")
@@ -45,9 +50,15 @@ def editor(path, **conversations):
 def command_line(folder, *messages, name="c-1", listed=None):
     """Write a store of the command line."""
     path = folder / "store.db"
-    blobs = {sha256(data).hexdigest(): data for data in (json.dumps(each).encode() for each in messages)}
+    blobs = {
+        sha256(data).hexdigest(): data for data in (json.dumps(each).encode() for each in messages)
+    }
     ids = list(blobs) if listed is None else listed
-    root = b"\x48\x96\x01" + b"".join(b"\x0a\x20" + bytes.fromhex(each) for each in ids) + b"\x4a\x02/w"
+    root = (
+        b"\x48\x96\x01"
+        + b"".join(b"\x0a\x20" + bytes.fromhex(each) for each in ids)
+        + b"\x4a\x02/w"
+    )
     about = {"agentId": name, "latestRootBlobId": "00" * 32, "name": "Gulls", "createdAt": 1}
     with closing(sqlite3.connect(path)) as database:
         database.execute("CREATE TABLE blobs (id TEXT PRIMARY KEY, data BLOB)")
@@ -60,7 +71,10 @@ def command_line(folder, *messages, name="c-1", listed=None):
 
 def shown(events):
     """The contents of the View, with a tool's name for a call."""
-    return [event.tool if isinstance(event, Action) else event.content for event in View.from_events(events)]
+    return [
+        event.tool if isinstance(event, Action) else event.content
+        for event in View.from_events(events)
+    ]
 
 
 def test_a_bubble_is_a_message_or_a_call_with_its_result_and_the_thinking_before_it():
@@ -133,12 +147,19 @@ CHAT = [
         "content": [
             {"type": "reasoning", "text": "hm"},
             {"type": "text", "text": "I look."},
-            {"type": "tool-call", "toolCallId": "t", "toolName": "Shell", "args": {"command": "ls"}},
+            {
+                "type": "tool-call",
+                "toolCallId": "t",
+                "toolName": "Shell",
+                "args": {"command": "ls"},
+            },
         ],
     },
     {
         "role": "tool",
-        "content": [{"type": "tool-result", "toolCallId": "t", "toolName": "Shell", "result": "a.py"}],
+        "content": [
+            {"type": "tool-result", "toolCallId": "t", "toolName": "Shell", "result": "a.py"}
+        ],
     },
 ]
 
@@ -149,12 +170,22 @@ def test_the_messages_of_the_command_line_are_those_that_its_root_lists(tmp_path
     assert [record["message"] for record in history.records] == CHAT
     prompt, asked, called, answered, title = history.events
     assert isinstance(prompt, SystemMessage)
-    assert (asked.content, called.arguments, called.thought) == ("list the files", {"command": "ls"}, "I look.")
-    assert (called.thinking[0]["thinking"], answered.cause, answered.content) == ("hm", called.id, "a.py")
+    assert (asked.content, called.arguments, called.thought) == (
+        "list the files",
+        {"command": "ls"},
+        "I look.",
+    )
+    assert (called.thinking[0]["thinking"], answered.cause, answered.content) == (
+        "hm",
+        called.id,
+        "a.py",
+    )
     assert title.changed["attributes"] == {"value": {"title": "Gulls"}}
 
 
-def test_a_message_that_is_listed_and_not_there_is_a_finding_and_an_empty_store_no_history(tmp_path):
+def test_a_message_that_is_listed_and_not_there_is_a_finding_and_an_empty_store_no_history(
+    tmp_path,
+):
     lost = "ab" * 32
     first = sha256(json.dumps(CHAT[0]).encode()).hexdigest()
     (history,) = histories_at(command_line(tmp_path, CHAT[0], listed=[lost, first]))

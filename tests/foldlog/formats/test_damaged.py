@@ -1,4 +1,6 @@
-"""A damaged record of a document: it is named, all others of its history are imported, and so are other histories."""
+"""A damaged record of a document: it is named, all others of its history are imported, and so are
+other histories.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,10 @@ def samples():
     messages = [each for each in corpus("inspect-eval") if "role" in each]
     end = {"epoch": 1, "target": "9", "scores": {}}
     about = {"version": 2, "status": "success", "eval": {"eval_id": "E", "task": "t", "model": "m"}}
-    return {**about, "samples": [{"id": number, **end, "messages": messages} for number in range(3)]}
+    return {
+        **about,
+        "samples": [{"id": number, **end, "messages": messages} for number in range(3)],
+    }
 
 
 def containers(name, key, **more):
@@ -62,15 +67,23 @@ DOCUMENTS = {
     "chatgpt": (chats(), lambda it: of_each(it, "mapping"), "message"),
     "claude-ai": (conversations(), lambda it: of_each(it, "chat_messages"), "sender"),
     "inspect-eval": (samples(), lambda it: of_each(it["samples"], "messages"), "role"),
-    "openai-chat": (containers("openai-chat", "messages"), lambda it: of_each(it, "messages"), "role"),
-    "openhands-v0": (containers("openhands-v0", "history"), lambda it: of_each(it, "history"), "action"),
+    "openai-chat": (
+        containers("openai-chat", "messages"),
+        lambda it: of_each(it, "messages"),
+        "role",
+    ),
+    "openhands-v0": (
+        containers("openhands-v0", "history"),
+        lambda it: of_each(it, "history"),
+        "action",
+    ),
     "swe-agent": ({"history": corpus("swe-agent"), "info": {}}, lambda it: [it["history"]], "role"),
     "atif": (format_named("atif").document(corpus("atif")), lambda it: [it["steps"]], "source"),
     "gemini-cli": (gemini(), lambda it: [it["messages"]], "type"),
     "otlp-genai": (spans(), lambda it: [it["resourceSpans"][0]["scopeSpans"][0]["spans"]], None),
 }
-"""A document of each format whose files hold more than a line for each record: the records of its histories, and the
-field without which an object is no record.
+"""A document of each format whose files hold more than a line for each record: the records of its
+histories, and the field without which an object is no record.
 """
 
 
@@ -84,7 +97,9 @@ def read(path, document):
             if isinstance(one, Failed):
                 findings.append(f"{one.path}: {one.error}")
             else:
-                histories[one.conversation] = [json.dumps(record) for record in records_in(store, one.conversation)]
+                histories[one.conversation] = [
+                    json.dumps(record) for record in records_in(store, one.conversation)
+                ]
                 findings += map(str, one.findings)
         return histories, [*findings, *map(str, imports.findings)]
 
@@ -121,11 +136,14 @@ def test_a_conversation_whose_messages_are_lost_is_named(format, array, tmp_path
         document = json.loads(json.dumps(DOCUMENTS[format][0]))
         whole, _ = read(tmp_path / "a.json", document)
         for damaged in ({**document[number], array: lost}, lost):
-            histories, findings = read(tmp_path / "a.json", [*document[:number], damaged, *document[number + 1 :]])
+            histories, findings = read(
+                tmp_path / "a.json", [*document[:number], damaged, *document[number + 1 :]]
+            )
             assert {name: told for name, told in histories.items() if name != f"c{number}"} == {
                 name: told for name, told in whole.items() if name != f"c{number}"
             }
-            assert findings or damaged == {**document[number], "chat_messages": []}  # in which nothing was said
+            # in which nothing was said
+            assert findings or damaged == {**document[number], "chat_messages": []}
 
 
 def test_a_record_that_is_nested_too_deep_is_a_finding():

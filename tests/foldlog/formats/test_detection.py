@@ -1,4 +1,6 @@
-"""The format of a history is found by its records. Those of other programs are refused, however alike they look."""
+"""The format of a history is found by its records. Those of other programs are refused, however
+alike they look.
+"""
 
 from __future__ import annotations
 
@@ -25,29 +27,47 @@ TEXT = {"role": "assistant", "content": [{"type": "text", "text": "I measure it.
 AI_SDK = [
     ASKED,
     TEXT,
-    {"role": "assistant", "content": [{"type": "tool-call", "toolCallId": "t1", "toolName": "measure", "args": {}}]},
+    {
+        "role": "assistant",
+        "content": [{"type": "tool-call", "toolCallId": "t1", "toolName": "measure", "args": {}}],
+    },
     {"role": "user", "content": [{"type": "tool-result", "toolCallId": "t1", "result": "9 km"}]},
 ]
 GOOSE = [
     {"working_dir": "/w", "description": "distances", "message_count": 3},
-    {"role": "user", "created": 1760000000, "content": [{"type": "text", "text": "how far is it?"}]},
+    {
+        "role": "user",
+        "created": 1760000000,
+        "content": [{"type": "text", "text": "how far is it?"}],
+    },
     {
         "role": "assistant",
         "created": 1760000001,
         "content": [
-            {"type": "toolRequest", "id": "t1", "toolCall": {"status": "success", "value": {"name": "measure"}}}
+            {
+                "type": "toolRequest",
+                "id": "t1",
+                "toolCall": {"status": "success", "value": {"name": "measure"}},
+            }
         ],
     },
 ]
 RESPONSES = [
-    {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "how far is it?"}]},
+    {
+        "type": "message",
+        "role": "user",
+        "content": [{"type": "input_text", "text": "how far is it?"}],
+    },
     {"type": "reasoning", "id": "rs_1", "summary": []},
     {"type": "function_call", "call_id": "call_1", "name": "measure", "arguments": "{}"},
     {"type": "function_call_output", "call_id": "call_1", "output": "9 km"},
 ]
 
 
-UNKNOWN = [{"role": "human", "content": "how far is it?"}, {"role": "ai", "content": "I measure it."}]
+UNKNOWN = [
+    {"role": "human", "content": "how far is it?"},
+    {"role": "ai", "content": "I measure it."},
+]
 FOREIGN = {"AI SDK": AI_SDK, "Goose": GOOSE}
 
 
@@ -62,9 +82,14 @@ NAME_IT = "if you know its format, name it with --format"
 
 @pytest.mark.parametrize(
     "name, found",
-    [("AI SDK", "'role', 'content' and parts of the type 'tool-call'"), ("Goose", "'working_dir', 'description', ")],
+    [
+        ("AI SDK", "'role', 'content' and parts of the type 'tool-call'"),
+        ("Goose", "'working_dir', 'description', "),
+    ],
 )
-def test_a_history_of_another_program_is_refused_with_what_it_holds_in_every_container(name, found, tmp_path):
+def test_a_history_of_another_program_is_refused_with_what_it_holds_in_every_container(
+    name, found, tmp_path
+):
     records = FOREIGN[name]
     array, holder = tmp_path / "b.json", tmp_path / "c.json"
     array.write_text(json.dumps(records))
@@ -94,7 +119,9 @@ def test_among_other_files_it_is_left_out_and_among_histories_a_finding(tmp_path
 @pytest.mark.parametrize("name", ["AI SDK", "Goose"])
 def test_a_user_who_names_the_format_gets_its_messages_and_what_is_odd_in_them(name, tmp_path):
     (history,) = histories_at(lines(tmp_path / "a.jsonl", FOREIGN[name]), "openai-chat")
-    assert "how far is it?" in [event.content for event in history.events if isinstance(event, Message)]
+    assert "how far is it?" in [
+        event.content for event in history.events if isinstance(event, Message)
+    ]
     assert any("parts of the type 'tool" in finding for finding in history.findings)
 
 
@@ -117,19 +144,23 @@ def test_items_that_begin_as_a_chat_are_of_the_format_that_they_end_as(tmp_path)
 
 @pytest.mark.parametrize("name, kind", [("AI SDK", "tool-result"), ("Goose", "toolRequest")])
 def test_a_message_of_another_program_far_into_a_chat_is_a_finding(name, kind, tmp_path):
-    foreign = next(record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list)
+    foreign = next(
+        record for record in reversed(FOREIGN[name]) if type(record.get("content")) is list
+    )
     (history,) = histories_at(lines(tmp_path / "a.jsonl", [*[ASKED, TEXT] * 30, foreign]))
     assert len(history.events) == 61
     (finding,) = history.findings
     assert finding.endswith(
-        f"a.jsonl:61: has parts of the type {kind!r}, which no chat message has; it is kept, and calls and results in "
-        f"it are not shown"
+        f"a.jsonl:61: has parts of the type {kind!r}, which no chat message has; it is kept, and"
+        " calls and results in it are not shown"
     )
 
 
 @pytest.mark.parametrize("format", ["openai-chat", "openai-responses"])
 def test_a_message_of_a_role_that_is_not_known_is_a_finding(format, tmp_path):
-    (history,) = histories_at(lines(tmp_path / "a.jsonl", [UNKNOWN[0], TEXT, ASKED, UNKNOWN[1]]), format)
+    (history,) = histories_at(
+        lines(tmp_path / "a.jsonl", [UNKNOWN[0], TEXT, ASKED, UNKNOWN[1]]), format
+    )
     assert [event.source for event in history.events] == ["agent", "user"]
     assert [finding.partition(": ")[2].partition(";")[0] for finding in history.findings] == [
         f"the role {role!r} is not known" for role in ("human", "ai")
@@ -147,10 +178,18 @@ def test_chats_and_sessions_are_of_their_formats():
         {"role": "assistant", "content": [{"type": "text", "text": "9 km"}], "created": "2026"},
     ]
     assert detect(chat) == "openai-chat"
-    answer = {"role": "assistant", "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}]}
+    answer = {
+        "role": "assistant",
+        "content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}],
+    }
     for other in (answer, RESPONSES[1]):
         assert detect([*chat, other]) == detect([other, *chat]) == "openai-chat"
-    session = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": "hi"}}
+    session = {
+        "type": "user",
+        "uuid": "u",
+        "sessionId": "s",
+        "message": {"role": "user", "content": "hi"},
+    }
     boundary = {"type": "system", "subtype": "compact_boundary", "uuid": "b", "sessionId": "s"}
     assert detect([boundary, session]) == "claude-code"
 
@@ -160,7 +199,13 @@ SHAPES = {
         {"id": "msg", "sessionID": "s", "role": "user", "time": {"created": 1}, "agent": "build"}
     ],
     "the list of prompts of Gemini CLI": [
-        {"sessionId": "s", "messageId": 0, "type": "user", "message": "hi", "timestamp": "2026-03-01T10:00:00Z"}
+        {
+            "sessionId": "s",
+            "messageId": 0,
+            "type": "user",
+            "message": "hi",
+            "timestamp": "2026-03-01T10:00:00Z",
+        }
     ],
     "Factory's droid": [
         {"type": "session_start", "id": "s", "owner": "u", "cwd": "/w"},
@@ -174,26 +219,47 @@ SHAPES = {
     ],
     "Amp": [
         {"role": "user", "messageId": 0, "content": [{"type": "text", "text": "hi"}]},
-        {"role": "assistant", "messageId": 1, "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}]},
+        {
+            "role": "assistant",
+            "messageId": 1,
+            "content": [{"type": "tool_use", "id": "t", "name": "f", "input": {}}],
+        },
         {"role": "user", "messageId": 2, "content": [{"type": "tool_result", "toolUseID": "t"}]},
     ],
     "Amazon Bedrock or Strands": [{"role": "user", "content": [{"text": "hi"}]}],
     "Google's Gemini API": [{"role": "user", "parts": [{"text": "hi"}]}],
-    "Kimi": [{"role": "_system_prompt", "content": "You are Kimi"}, ASKED, {"role": "_checkpoint", "id": 0}],
+    "Kimi": [
+        {"role": "_system_prompt", "content": "You are Kimi"},
+        ASKED,
+        {"role": "_checkpoint", "id": 0},
+    ],
     "Codex of April 2025": [{"session": {"id": "s", "timestamp": "2025"}, "items": RESPONSES}],
     "the list of prompts of Codex": [{"session_id": "s", "ts": 1, "text": "hi"}],
     "Haystack": [{"role": "user", "meta": {}, "name": None, "content": [{"text": "hi"}]}],
     "Copilot Chat": [{"kind": 0, "v": {"requests": []}}, {"kind": 2, "k": ["requests"], "v": []}],
     "Zed": [{"User": {"id": "a", "content": [{"Text": "hi"}]}}, {"Agent": {"content": []}}],
     "a file of requests for a batch": [{"custom_id": "a", "params": {"messages": [ASKED]}}],
-    "the output of opencode run --format json": [{"type": "text", "sessionID": "s", "part": {"messageID": "m"}}],
+    "the output of opencode run --format json": [
+        {"type": "text", "sessionID": "s", "part": {"messageID": "m"}}
+    ],
     "the output of claude --output-format stream-json": [
         {"type": "system", "subtype": "init", "session_id": "s", "uuid": "a", "cwd": "/w"},
-        {"type": "assistant", "message": {"role": "assistant", "content": []}, "session_id": "s", "uuid": "b"},
+        {
+            "type": "assistant",
+            "message": {"role": "assistant", "content": []},
+            "session_id": "s",
+            "uuid": "b",
+        },
     ],
     "an export of OpenCode 2": [
         {"id": "m", "type": "user", "text": "hi", "time": {"created": 1}},
-        {"id": "n", "type": "assistant", "time": {"created": 2}, "model": {"providerID": "p"}, "content": []},
+        {
+            "id": "n",
+            "type": "assistant",
+            "time": {"created": 2},
+            "model": {"providerID": "p"},
+            "content": [],
+        },
     ],
 }
 
@@ -213,15 +279,28 @@ def test_documents_databases_and_texts_say_what_they_are(tmp_path):
         for table in ("sessions", "messages", "files"):
             database.execute(f"CREATE TABLE {table} (id)")
     said = {"id": "a", "timestamp": "2026-03-01T10:00:00.000Z"}
-    session = {"sessionId": "s", "projectHash": "h", "startTime": said["timestamp"], "lastUpdated": said["timestamp"]}
+    session = {
+        "sessionId": "s",
+        "projectHash": "h",
+        "startTime": said["timestamp"],
+        "lastUpdated": said["timestamp"],
+    }
     told = [{**said, "type": "user", "content": "hi"}, {**said, "type": "qwen", "content": "yo"}]
     (qwen := tmp_path / "q.json").write_text(json.dumps({**session, "messages": told}))
-    node = {"id": "1", "parent": None, "message": {"fragments": [{"type": "REQUEST", "content": "hi"}]}}
-    (deepseek := tmp_path / "d.json").write_text(json.dumps([{"id": "c", "title": "t", "mapping": {"1": node}}]))
+    node = {
+        "id": "1",
+        "parent": None,
+        "message": {"fragments": [{"type": "REQUEST", "content": "hi"}]},
+    }
+    (deepseek := tmp_path / "d.json").write_text(
+        json.dumps([{"id": "c", "title": "t", "mapping": {"1": node}}])
+    )
     named = {
         copilot: "an object with 'requests', 'responderUsername'; if you know",
         aider: "holds neither a JSON object nor an array",
-        tmp_path / "o.db": "is a SQLite database with the tables sessions, messages, files; docs/how-to",
+        tmp_path / "o.db": (
+            "is a SQLite database with the tables sessions, messages, files; docs/how-to"
+        ),
         qwen: "an object with 'id', 'timestamp', 'type', 'content'",
         deepseek: "an object with 'id', 'title', 'mapping'",
         request: "holds a system prompt beside the messages; write it as the first message",
@@ -242,7 +321,13 @@ def test_what_other_programs_write_too_decides_nothing(tmp_path):
     )
     pod = {"kind": "Event", "source": {"component": "x"}, "metadata": {"uid": "a"}}
     others = [[each] * 3 for each in (audit, change, weather, failure, hook, pod)]
-    for records in ([*log, item], [item, *log], [*log * 20, item], *others, *([one] for one, *_ in others)):
+    for records in (
+        [*log, item],
+        [item, *log],
+        [*log * 20, item],
+        *others,
+        *([one] for one, *_ in others),
+    ):
         with pytest.raises(NotAHistory, match="holds no event of a format"):
             histories_at(lines(tmp_path / "a.jsonl", records))
 
@@ -253,7 +338,9 @@ def test_a_folder_tells_the_files_of_no_known_format(foldlog, tmp_path):
     lines(tmp_path / "c.jsonl", [ASKED, TEXT])
     ran = foldlog("import", str(tmp_path))
     assert ran.status == 0
-    assert f"left out 2 files of no known format: {tmp_path / 'a.json'}, " in ran.err.replace("\n", "")
+    assert f"left out 2 files of no known format: {tmp_path / 'a.json'}, " in ran.err.replace(
+        "\n", ""
+    )
 
 
 def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
@@ -264,7 +351,11 @@ def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
         (folder / name).write_text("" if name == "empty.txt" else "{}")
     ran = foldlog("import", folder, "--db", folder / "foldlog.db")
     told = ran.err.replace("\n", "")
-    assert (ran.status, "left out 2 files with names that" in told, f"{folder / 'other.log'}" in told) == (
+    assert (
+        ran.status,
+        "left out 2 files with names that" in told,
+        f"{folder / 'other.log'}" in told,
+    ) == (
         0,
         True,
         True,
@@ -273,7 +364,8 @@ def test_a_folder_tells_the_files_whose_names_no_history_has(foldlog, tmp_path):
     assert "left out 2 files with names" in again.err.replace("\n", "")
     assert "0 records of 1 conversation added" in again.out
     assert (
-        "records of 1 conversation added" in foldlog("import", folder / "other.log", "--db", folder / "foldlog.db").out
+        "records of 1 conversation added"
+        in foldlog("import", folder / "other.log", "--db", folder / "foldlog.db").out
     )
 
 
@@ -288,20 +380,33 @@ def test_the_last_line_counts_as_the_lines_above_say(foldlog, tmp_path):
 
 
 def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_path):
-    """A line with spans makes no other log a trace. The file of a task tells whose its messages are, also if each is a
-    chat message.
+    """A line with spans makes no other log a trace. The file of a task tells whose its messages
+    are, also if each is a chat message.
     """
     (span,), events = READ["otlp-genai"][:1], READ["copilot-cli"]
     (history,) = histories_at(lines(tmp_path / "a.jsonl", [span, *events]))
-    assert (history.format, len(history.records), len(history.findings)) == ("copilot-cli", len(events) + 1, 1)
+    assert (history.format, len(history.records), len(history.findings)) == (
+        "copilot-cli",
+        len(events) + 1,
+        1,
+    )
     old = {"id": "s", "timestamp": "2025", "instructions": None}
-    assert [detect([old, *each]) for each in (READ["claude-code"], RESPONSES)] == ["claude-code", "codex"]
+    assert [detect([old, *each]) for each in (READ["claude-code"], RESPONSES)] == [
+        "claude-code",
+        "codex",
+    ]
     (tmp_path / "177").mkdir()
     (tmp_path / "177" / "api_conversation_history.json").write_text(json.dumps([ASKED, TEXT]))
     assert detect(tmp_path / "177") == "anthropic-messages"
 
 
-LOGS = [{"type": "log", "n": 1}, {"level": "info", "message": "x", "timestamp": "2026"}, {"id": 1, "name": "y"}, [], 3]
+LOGS = [
+    {"type": "log", "n": 1},
+    {"level": "info", "message": "x", "timestamp": "2026"},
+    {"id": 1, "name": "y"},
+    [],
+    3,
+]
 KINDS = {**READ, **SHAPES, **FOREIGN, "": LOGS}
 
 
@@ -310,8 +415,12 @@ CHATS = {"openai-chat", "openai-responses", "anthropic-messages"}
 
 
 def is_of(format, name, record):
-    """Whether a record of a format or a program is one of ``format``, or a file with it alone is of that."""
-    alike = CHATS if format in CHATS else {format, *(CHATS if format_named(format).looks_like else ())}
+    """Whether a record of a format or a program is one of ``format``, or a file with it alone is of
+    that.
+    """
+    alike = (
+        CHATS if format in CHATS else {format, *(CHATS if format_named(format).looks_like else ())}
+    )
     if name == format or any(record in READ.get(each, ()) for each in alike):
         return True
     with contextlib.suppress(ValueError):
@@ -320,11 +429,16 @@ def is_of(format, name, record):
 
 
 def mixture(at, path):
-    """Write a file of lines of several formats and of none. Return the format as which it is read, None if as none.
-    Assert that most of its lines are of that one; of calls of two chats the foreign ones may be findings.
+    """Write a file of lines of several formats and of none. Return the format as which it is read,
+    None if as none. Assert that most of its lines are of that one; of calls of two chats the
+    foreign ones may be findings.
     """
     chosen = at.sample(sorted(KINDS), at.randint(1, 4))
-    mixed = [(name, record) for name in chosen for record in at.choices(KINDS[name], k=at.choice([1, 2, 5, 20]))]
+    mixed = [
+        (name, record)
+        for name in chosen
+        for record in at.choices(KINDS[name], k=at.choice([1, 2, 5, 20]))
+    ]
     at.shuffle(mixed)
     lines(path, [record for _, record in mixed])
     try:

@@ -34,7 +34,14 @@ IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw
 OURS = [
     SystemMessage(id=0, content="You are"),
     Message(id=1, source="user", content=({"type": "text", "text": "list"}, IMAGE)),
-    Action(id=2, tool="run", arguments='{"command": "ls"}', call_id="k1", response_id="r", thought="I look"),
+    Action(
+        id=2,
+        tool="run",
+        arguments='{"command": "ls"}',
+        call_id="k1",
+        response_id="r",
+        thought="I look",
+    ),
     Action(id=3, tool="run", arguments={"n": 1}, call_id="k2", response_id="r"),
     Observation(id=4, tool="run", call_id="k1", cause=2, content="lost", is_error=True),
     Observation(id=5, tool="run", call_id="k2", cause=3, content="found"),
@@ -51,16 +58,24 @@ def told(events):
         for part in [{"text": content}] if isinstance(content, str) else content:
             yield f"{message['role']} {part.get('text', part.get('type'))}"
         for call in message.get("tool_calls", ()):
-            yield f"{call['function']['name']} {json.dumps(json.loads(call['function']['arguments']))}"
+            yield (
+                f"{call['function']['name']}"
+                f" {json.dumps(json.loads(call['function']['arguments']))}"
+            )
 
 
 def documents(format):
     """What its program writes otherwise than as exports do."""
     records = RECORDS[format]
     if format == "gemini-cli":
-        session, *others = [each for each in records if "$set" not in each and "$rewindTo" not in each]
+        session, *others = [
+            each for each in records if "$set" not in each and "$rewindTo" not in each
+        ]
         document = {**session, "messages": others}
-        yield from (json.dumps(document).encode(), BOM_UTF8 + json.dumps(document, indent=2).encode())
+        yield from (
+            json.dumps(document).encode(),
+            BOM_UTF8 + json.dumps(document, indent=2).encode(),
+        )
     elif format == "inspect-eval":
         log = {"version": 2, "status": "success", "eval": {"eval_id": "E"}}
         (end,) = [each for each in records if "epoch" in each]
@@ -78,7 +93,9 @@ def documents(format):
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_file_is_read_by_what_it_holds_whatever_its_name(foldlog, tmp_path, format):
     assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
-    (name, *_) = [each["conversation"] for each in foldlog("list", "--json").document["conversations"]]
+    name, *_ = [
+        each["conversation"] for each in foldlog("list", "--json").document["conversations"]
+    ]
     assert foldlog("export", name, "-o", "exported").status == 0
     for content in ((tmp_path / "exported").read_bytes(), *documents(format)):
         read = []
@@ -86,7 +103,9 @@ def test_a_file_is_read_by_what_it_holds_whatever_its_name(foldlog, tmp_path, fo
             path.write_bytes(content)
             (history,) = histories_at(path)
             called = history.name.removesuffix(":1")  # an array of messages may stand on each line
-            read.append((called.replace("stdin", "c"), history.format, history.events, history.findings))
+            read.append(
+                (called.replace("stdin", "c"), history.format, history.events, history.findings)
+            )
         assert len(read[0][2]) > 2
         assert [each for each in read if each != read[0]] == []
 
@@ -98,11 +117,22 @@ HALF = "\ud83d"
 def test_arguments_that_no_json_holds_are_exported(foldlog):
     with open_histories("foldlog.db") as histories:
         histories["c"].append(Message(source="user", content=f"hi {HALF}"))
-        for n, given in enumerate(({"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000)):
-            call = {"tool": f"t{HALF}", "arguments": given, "call_id": f"k{n}{HALF}", "thought": f"so {HALF}"}
-            histories["c"].append([Action(**call), Observation(call_id=f"k{n}{HALF}", content=HALF)])
+        for n, given in enumerate(
+            ({"x": HALF}, f'{{"x": "{HALF}"}}', f'{{"x": "{HALF}', "[" * 100_000)
+        ):
+            call = {
+                "tool": f"t{HALF}",
+                "arguments": given,
+                "call_id": f"k{n}{HALF}",
+                "thought": f"so {HALF}",
+            }
+            histories["c"].append(
+                [Action(**call), Observation(call_id=f"k{n}{HALF}", content=HALF)]
+            )
         summed = {"summary": f"so far b'{HALF}", "summary_offset": 1}
-        histories["c"].append(CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=2, **summed))
+        histories["c"].append(
+            CondensationAction(forgotten_events_start_id=1, forgotten_events_end_id=2, **summed)
+        )
         for format in WRITTEN:
             records = list(histories["c"].export(format, notes=lambda note: None))
             assert "\\ud" not in json.dumps(records), format
@@ -115,12 +145,17 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
     """What the user ran is told in words, as a View tells it."""
     ran = Action(id=9, tool="run", source="user", thought="I ran it", call_id="k3")
     came = Observation(id=10, tool="run", source="user", cause=9, call_id="k3", content="came")
-    words = [Message(id=9, source="user", content="I ran it"), Message(id=10, source="environment", content="came")]
+    words = [
+        Message(id=9, source="user", content="I ran it"),
+        Message(id=10, source="environment", content="came"),
+    ]
     hidden = [
         replace(OURS[1], id=11, shown=False),
         Action(id=12, tool="recall", source="user"),
         Action(id=13, tool="run", call_id="k4", shown=False),
-        Observation(id=14, tool="run", cause=13, call_id="k4", content="of a sub-agent", shown=False),
+        Observation(
+            id=14, tool="run", cause=13, call_id="k4", content="of a sub-agent", shown=False
+        ),
         replace(OURS[4], id=15),
     ]
     notes = []
@@ -132,13 +167,20 @@ def test_what_no_model_was_sent_is_not_written_but_counted(format):
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_what_has_no_time_has_none_when_it_comes_back(format):
-    times = {(event.timestamp, event.origin.time or None) for event in decode(encode(OURS, format), format)}
-    assert times == {(None, None)}, "some formats have no way to leave a time out: they get that of 1970"
+    times = {
+        (event.timestamp, event.origin.time or None)
+        for event in decode(encode(OURS, format), format)
+    }
+    assert times == {(None, None)}, (
+        "some formats have no way to leave a time out: they get that of 1970"
+    )
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(format):
-    """The events of the first records are the first events of all; the View at every version is a chat."""
+    """The events of the first records are the first events of all; the View at every version is a
+    chat.
+    """
     records = RECORDS[format]
     assert detect(records) == format
     events = list(decode(records, format))
@@ -152,9 +194,13 @@ def test_a_history_is_recognized_and_grows_and_each_version_of_it_can_be_sent(fo
 
 
 UNTIMED = {"agent-framework", "langchain", "openai-chat", "openai-responses", "swe-agent"}
-"""Formats whose first record does not tell when it was written: the same words may be said twice."""
+"""Formats whose first record does not tell when it was written: the same words may be said
+twice.
+"""
 NAMED = {*UNTIMED, "chatgpt", "claude-ai"}
-"""Formats in which such a log is named in a finding. An export of a chat has no log that could be written so."""
+"""Formats in which such a log is named in a finding. An export of a chat has no log that could be
+written so.
+"""
 
 
 @pytest.mark.parametrize("format", FORMATS)
@@ -166,17 +212,28 @@ def test_a_log_that_was_written_behind_itself_tells_all_of_it_once_or_is_named(f
 
         def imported(name, *lengths):
             for length in lengths:
-                (tmp_path / name).write_text("".join(f"{json.dumps(record)}\n" for record in twice[:length]))
+                (tmp_path / name).write_text(
+                    "".join(f"{json.dumps(record)}\n" for record in twice[:length])
+                )
                 told = {"format": format, "conversation": name, "findings": problems.append}
                 (history,) = histories.import_(tmp_path / name, **told)
             document = history.stats().document()
-            return history, [document.models, document.tools, document.errors, history.view().to_messages()]
+            return history, [
+                document.models,
+                document.tools,
+                document.errors,
+                history.view().to_messages(),
+            ]
 
         history, told = imported("twice", count * 2)
         grown, seen = imported("grown", count, count + 1, count * 3 // 2, count * 2)
         assert seen[-1] == told[-1]
-        assert format == "otlp-genai" or seen == told, "spans are put in order, in a fork, which counts its own"
-        assert format == "otlp-genai" or [*grown.events()] == [*history.events()], "spans are put in order"
+        assert format == "otlp-genai" or seen == told, (
+            "spans are put in order, in a fork, which counts its own"
+        )
+        assert format == "otlp-genai" or [*grown.events()] == [*history.events()], (
+            "spans are put in order"
+        )
         is_once = told == imported("once", count)[1]
     named = [each for each in problems if "all that the ones before them say" in str(each)]
     assert (is_once, bool(named)) == (format not in {*NAMED, "openhands-v0"}, format in NAMED)
@@ -208,23 +265,35 @@ NO_RECORDS = {
     "anthropic-messages": {"role": "user"},
     "aider": {"aider": "dog"},
 }
-"""Objects that lack little of what a record has. Each object may be a part of a trajectory of ATIF."""
+"""Objects that lack little of what a record has. Each object may be a part of a trajectory of
+ATIF.
+"""
 OF_V0 = {
     "an array": "expected an event object or an array of them, found an empty array",
-    "another object": "an event has a text under 'action' or 'observation', this object has neither",
+    "another object": (
+        "an event has a text under 'action' or 'observation', this object has neither"
+    ),
 }
 
 
 @pytest.mark.parametrize("format", FORMATS)
 def test_what_is_no_record_says_where_and_why(format):
     others = [(NO_RECORDS[format], "another object")] if format in NO_RECORDS else []
-    for record, found in ((5, "a number"), ("x", "a string"), (None, "null"), ([], "an array"), *others):
+    for record, found in (
+        (5, "a number"),
+        ("x", "a string"),
+        (None, "null"),
+        ([], "an array"),
+        *others,
+    ):
         findings = []
         events = list(decode([record, *RECORDS[format]], format, findings=findings.append))
         assert events == list(decode(RECORDS[format], format))
         (finding,) = map(str, findings)
         said = f"expected {format_named(format).expected}, found {found}"
-        assert finding == f"record 0: {OF_V0.get(found, said) if format == 'openhands-v0' else said}"
+        assert (
+            finding == f"record 0: {OF_V0.get(found, said) if format == 'openhands-v0' else said}"
+        )
         with pytest.raises(InvalidEvent, match="record 0"):
             list(decode([record], format))
 
@@ -232,7 +301,13 @@ def test_what_is_no_record_says_where_and_why(format):
 @pytest.mark.parametrize("format", ["openai-chat", "atif", "otlp-genai"])
 def test_an_export_says_that_a_request_is_left_out(format):
     notes = []
-    list(encode([Message(id=0, source="user", content="hi"), CondensationRequest(id=1)], format, notes=notes.append))
+    list(
+        encode(
+            [Message(id=0, source="user", content="hi"), CondensationRequest(id=1)],
+            format,
+            notes=notes.append,
+        )
+    )
     assert len(notes) == 1
     assert "1 request" in notes[0]
 
@@ -241,7 +316,9 @@ def test_an_export_says_that_a_request_is_left_out(format):
 def test_what_chats_have_in_forms_of_their_own_is_written_in_that_of_each_format(format):
     call = {"id": "k1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     refused = {"role": "assistant", "content": None, "refusal": "I cannot."}
-    events = from_openai([{"role": "developer", "content": "Be brief."}, refused, {**refused, "tool_calls": [call]}])
+    events = from_openai(
+        [{"role": "developer", "content": "Be brief."}, refused, {**refused, "tool_calls": [call]}]
+    )
     records = list(encode((replace(event, id=n) for n, event in enumerate(events)), format))
     again = "".join(told(replace(event, shown=True) for event in decode(records, format)))
     assert ("I cannot." in again, "*** Begin" in json.dumps(records)) == (True, True)
@@ -258,7 +335,9 @@ IN_TEXTS = [
 
 
 def with_odd(value, *, in_array=False):
-    """A record in which a block that no rule knows stands for a text, or for the block of that text."""
+    """A record in which a block that no rule knows stands for a text, or for the block of that
+    text.
+    """
     if in_array and type(value) is dict and str(value.get("text")).startswith("seen"):
         return ODD
     if type(value) is str and value.startswith("seen"):
@@ -271,65 +350,153 @@ def with_odd(value, *, in_array=False):
 def _span(*told):
     pairs = zip(("gen_ai.input.messages", "gen_ai.output.messages"), told, strict=False)
     attributes = [{"key": key, "value": {"stringValue": json.dumps(each)}} for key, each in pairs]
-    return {"resourceSpans": [{"scopeSpans": [{"spans": [{"traceId": "t", "spanId": "s", "attributes": attributes}]}]}]}
+    return {
+        "resourceSpans": [
+            {"scopeSpans": [{"spans": [{"traceId": "t", "spanId": "s", "attributes": attributes}]}]}
+        ]
+    }
 
 
 WITH_BLOCKS = {
     "gemini-cli": [
         {"id": "u", "timestamp": "2026-03-01T10:00:00.000Z", "type": "user", "content": [ODD]},
-        {"id": "g", "timestamp": "2026-03-01T10:00:01.000Z", "type": "gemini", "content": "", "toolCalls": [
-            {"id": "k", "name": "f", "args": {}, "status": "success", "result": [
-                {"functionResponse": {"id": "k", "name": "f", "response": {"output": ""}, "parts": [ODD]}}
-            ]},
-        ]},
+        {
+            "id": "g",
+            "timestamp": "2026-03-01T10:00:01.000Z",
+            "type": "gemini",
+            "content": "",
+            "toolCalls": [
+                {
+                    "id": "k",
+                    "name": "f",
+                    "args": {},
+                    "status": "success",
+                    "result": [
+                        {
+                            "functionResponse": {
+                                "id": "k",
+                                "name": "f",
+                                "response": {"output": ""},
+                                "parts": [ODD],
+                            }
+                        }
+                    ],
+                },
+            ],
+        },
     ],
     "cursor": [
         {"blob": "u", "message": {"role": "user", "content": [ODD]}},
-        {"blob": "a", "message": {
-            "role": "assistant", "content": [{"type": "tool-call", "toolCallId": "k", "toolName": "f", "args": {}}]
-        }},
-        {"blob": "t", "message": {
-            "role": "tool", "content": [{"type": "tool-result", "toolCallId": "k", "toolName": "f", "result": [ODD]}]
-        }},
+        {
+            "blob": "a",
+            "message": {
+                "role": "assistant",
+                "content": [{"type": "tool-call", "toolCallId": "k", "toolName": "f", "args": {}}],
+            },
+        },
+        {
+            "blob": "t",
+            "message": {
+                "role": "tool",
+                "content": [
+                    {"type": "tool-result", "toolCallId": "k", "toolName": "f", "result": [ODD]}
+                ],
+            },
+        },
     ],
     "qwen-code": [
-        {**_QWEN, "uuid": name, "parentUuid": parent, "type": kind, "message": {"role": role, "parts": [part]}}
+        {
+            **_QWEN,
+            "uuid": name,
+            "parentUuid": parent,
+            "type": kind,
+            "message": {"role": role, "parts": [part]},
+        }
         for name, parent, kind, role, part in (
             ("u", None, "user", "user", ODD),
-            ("a", "u", "assistant", "model", {"functionCall": {"id": "k", "name": "f", "args": {}}}),
-            ("t", "a", "tool_result", "user", {
-                "functionResponse": {"id": "k", "name": "f", "response": {"output": ""}, "parts": [ODD]}
-            }),
+            (
+                "a",
+                "u",
+                "assistant",
+                "model",
+                {"functionCall": {"id": "k", "name": "f", "args": {}}},
+            ),
+            (
+                "t",
+                "a",
+                "tool_result",
+                "user",
+                {
+                    "functionResponse": {
+                        "id": "k",
+                        "name": "f",
+                        "response": {"output": ""},
+                        "parts": [ODD],
+                    }
+                },
+            ),
         )
     ],
     "opencode": [
         {"info": {"id": "m1", "role": "user"}, "parts": [ODD]},
-        {"info": {"id": "m2", "role": "assistant"}, "parts": [
-            {"type": "tool", "callID": "k", "tool": "f",
-             "state": {"status": "completed", "input": {}, "output": "", "attachments": [ODD]}},
-        ]},
+        {
+            "info": {"id": "m2", "role": "assistant"},
+            "parts": [
+                {
+                    "type": "tool",
+                    "callID": "k",
+                    "tool": "f",
+                    "state": {
+                        "status": "completed",
+                        "input": {},
+                        "output": "",
+                        "attachments": [ODD],
+                    },
+                },
+            ],
+        },
     ],
     "copilot-cli": [
         {"type": kind, "data": data, "id": kind}
         for kind, data in (
             ("user.message", {"content": "", "attachments": [ODD]}),
-            ("assistant.message", {"toolRequests": [{"toolCallId": "k", "name": "f", "arguments": {}}]}),
-            ("tool.execution_complete", {"toolCallId": "k", "result": {"content": "", "binaryResultsForLlm": [ODD]}}),
+            (
+                "assistant.message",
+                {"toolRequests": [{"toolCallId": "k", "name": "f", "arguments": {}}]},
+            ),
+            (
+                "tool.execution_complete",
+                {"toolCallId": "k", "result": {"content": "", "binaryResultsForLlm": [ODD]}},
+            ),
         )
     ],
     "otlp-genai": [
-        _span([{"role": "user", "parts": [ODD]},
-               {"role": "assistant", "parts": [{"type": "tool_call", "id": "k", "name": "f"}]},
-               {"role": "tool", "parts": [{"type": "tool_call_response", "id": "k", "response": [ODD]}]}], []),
+        _span(
+            [
+                {"role": "user", "parts": [ODD]},
+                {"role": "assistant", "parts": [{"type": "tool_call", "id": "k", "name": "f"}]},
+                {
+                    "role": "tool",
+                    "parts": [{"type": "tool_call_response", "id": "k", "response": [ODD]}],
+                },
+            ],
+            [],
+        ),
     ],
-}  # fmt: skip
+}
 """Records of formats whose blocks are not where their texts are."""
-WITH_ENCODER = [name for name in FORMATS if format_named(name).encoder is not None and name != "claude-code"]
+WITH_ENCODER = [
+    name for name in FORMATS if format_named(name).encoder is not None and name != "claude-code"
+]
 
 
 @pytest.mark.parametrize("format", sorted({*WITH_BLOCKS, *WITH_ENCODER}))
 def test_a_block_that_no_rule_knows_is_shown(format):
     records = WITH_BLOCKS.get(format) or [with_odd(each) for each in written(IN_TEXTS, format)]
     view = View.from_events(decode(records, format))
-    told = [event for event in view if "odd" in repr(getattr(event, "content", getattr(event, "data", "")))]
+    told = [
+        event
+        for event in view
+        if "odd" in repr(getattr(event, "content", getattr(event, "data", "")))
+    ]
     assert [isinstance(event, Observation) for event in told] == [False, True]

@@ -35,7 +35,10 @@ from tests.foldlog.records import CORPUS
 TEXT = {"type": "text", "text": "words"}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
 LINK = {"type": "image_url", "image_url": {"url": "https://example.com/x.png", "detail": "low"}}
-FILE = {"type": "file", "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"}}
+FILE = {
+    "type": "file",
+    "file": {"filename": "a.pdf", "file_data": "data:application/pdf;base64,BBBB"},
+}
 MARKED = {**TEXT, "cache_control": {"type": "ephemeral"}}
 SERVED = {
     "type": "server_tool",
@@ -45,7 +48,11 @@ SERVED = {
     ],
 }
 SIGNED = {"type": "thinking", "thinking": "consider", "signature": "signed"}
-ITEM = {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "consider"}]}
+ITEM = {
+    "type": "reasoning",
+    "id": "rs_1",
+    "summary": [{"type": "summary_text", "text": "consider"}],
+}
 ASKED = Message(source="user", content="ask")
 
 
@@ -58,18 +65,27 @@ def agent(**fields: Any) -> list[Event]:
 
 
 def call(**fields: Any) -> list[Event]:
-    return [ASKED, Action(tool="run", call_id="c", **({"arguments": {"a": 1}, "response_id": "r"} | fields))]
+    return [
+        ASKED,
+        Action(tool="run", call_id="c", **({"arguments": {"a": 1}, "response_id": "r"} | fields)),
+    ]
 
 
 def result(**fields: Any) -> list[Event]:
-    return [*call(), Observation(tool="run", call_id="c", cause=1, **({"content": "gone"} | fields))]
+    return [
+        *call(),
+        Observation(tool="run", call_id="c", cause=1, **({"content": "gone"} | fields)),
+    ]
 
 
 ALL = ("openhands-v1", "atif", "anthropic-messages", "openai-chat", "otlp-genai")
 V1, ATIF, ANTHROPIC, CHAT, OTLP = ALL
 LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
     "a call and its result": (result(), {}),
-    "a system prompt": ([SystemMessage(content="p"), ASKED], {"1 role of a system prompt": (ANTHROPIC,)}),
+    "a system prompt": (
+        [SystemMessage(content="p"), ASKED],
+        {"1 role of a system prompt": (ANTHROPIC,)},
+    ),
     "an image": (user(TEXT, IMAGE), {"1 image": (ATIF,)}),
     "two images of a result": (result(content=(IMAGE, TEXT, IMAGE)), {"2 images": (ATIF,)}),
     "a link": (user(LINK), {"1 image": (ATIF,), "1 detail of an image": (V1, ANTHROPIC)}),
@@ -79,7 +95,11 @@ LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
     "a failed result": (result(is_error=True), {"1 error mark": (CHAT, OTLP, ATIF)}),
     "a failed result with an image": (
         result(is_error=True, content=(TEXT, IMAGE)),
-        {"1 error mark": (CHAT, OTLP, ATIF), "1 part of a failed result": (V1,), "1 image": (ATIF,)},
+        {
+            "1 error mark": (CHAT, OTLP, ATIF),
+            "1 part of a failed result": (V1,),
+            "1 image": (ATIF,),
+        },
     ),
     "signed thinking": (
         agent(thinking=(SIGNED,)),
@@ -107,11 +127,18 @@ LEFT_OUT: dict[str, tuple[list[Event], dict[str, tuple[str, ...]]]] = {
         {"1 call of a server's tool": (ATIF,)},
     ),
     "a condensation": (
-        [ASKED, ASKED, CondensationAction(forgotten_event_ids=(0,), summary="sum", summary_offset=0)],
+        [
+            ASKED,
+            ASKED,
+            CondensationAction(forgotten_event_ids=(0,), summary="sum", summary_offset=0),
+        ],
         {"1 condensation": (CHAT, ANTHROPIC)},
     ),
     "a request": ([ASKED, CondensationRequest()], {"1 request": (CHAT, ANTHROPIC, OTLP, ATIF)}),
-    "a document": ([ASKED, DocumentChanges(changed={"a": {"value": 1}})], {"1 change of documents": ALL}),
+    "a document": (
+        [ASKED, DocumentChanges(changed={"a": {"value": 1}})],
+        {"1 change of documents": ALL},
+    ),
 }
 """Events, and of each noun the formats that have no place for it."""
 
@@ -144,7 +171,10 @@ def test_the_usage_of_a_reply_is_counted_once() -> None:
 
 
 def test_a_number_of_things_is_in_words() -> None:
-    assert [several(1, "image"), several(2, "change of documents")] == ["1 image", "2 changes of documents"]
+    assert [several(1, "image"), several(2, "change of documents")] == [
+        "1 image",
+        "2 changes of documents",
+    ]
 
 
 HISTORY = [
@@ -165,7 +195,8 @@ def said(events: list[Event]) -> list[tuple[str, str]]:
         role = message["role"].replace("system", "user")
         lines.append((role, json.dumps(message.get("content") or "")))
         lines += [
-            ("call", json.dumps(json.loads(each["function"]["arguments"]))) for each in message.get("tool_calls", ())
+            ("call", json.dumps(json.loads(each["function"]["arguments"])))
+            for each in message.get("tool_calls", ())
         ]
     return [line for line in lines if line[1] != '""']
 
@@ -203,7 +234,9 @@ def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
 ) -> None:
     source = (CORPUS / f"{format}.jsonl").read_bytes()
     assert foldlog("import", str(CORPUS / f"{format}.jsonl"), "--format", format).status == 0
-    (name, *_) = [each["conversation"] for each in foldlog("list", "--json").document["conversations"]]
+    (name, *_) = [
+        each["conversation"] for each in foldlog("list", "--json").document["conversations"]
+    ]
     ran = foldlog("export", name, "-o", "one")
     assert (ran.status, ran.err, (tmp_path / "one").read_bytes()) == (0, "", source)
     with foldlog_package.open("foldlog.db") as histories:
@@ -213,7 +246,10 @@ def test_an_import_is_exported_as_it_came_and_what_follows_is_a_note_or_written(
     if format in WRITTEN:
         assert (ran.err, b"and one more" in exported) == ("", True)
     else:
-        assert (exported, "1 message of the user, appended since the import" in ran.err) == (source, True)
+        assert (exported, "1 message of the user, appended since the import" in ran.err) == (
+            source,
+            True,
+        )
 
 
 def test_what_was_taken_back_of_an_import_is_not_exported(foldlog: Any, tmp_path: Path) -> None:
@@ -245,7 +281,9 @@ class Random(random.Random):
     def text(self, noun: str, *, around: bool = True) -> str:
         token = f"t{len(self.nouns):05}x"
         self.nouns[token] = noun
-        return token + self.choice(["", "", '\n"said" \\ {', "\n\nä\t\U0001f600"]) if around else token
+        return (
+            token + self.choice(["", "", '\n"said" \\ {', "\n\nä\t\U0001f600"]) if around else token
+        )
 
     def part(self, noun: str) -> dict:
         kind = self.choice(["text", "image", "link", "file", "other"])
@@ -256,16 +294,25 @@ class Random(random.Random):
             return {"type": "odd", "odd": {"in": [self.text("part of another type")]}}
         main = self.text("file" if kind == "file" else "image", around=False)
         other = self.text("file" if kind == "file" else "detail of an image", around=False)
-        url = f"https://example.com/{main}" if kind == "link" else f"data:image/png;base64,{main * 4}"
+        url = (
+            f"https://example.com/{main}" if kind == "link" else f"data:image/png;base64,{main * 4}"
+        )
         if kind == "file":
             return {
                 "type": "file",
-                "file": {"filename": other, "file_data": url.replace("image/png", "application/pdf")},
+                "file": {
+                    "filename": other,
+                    "file_data": url.replace("image/png", "application/pdf"),
+                },
             }
         return {"type": "image_url", "image_url": {"url": url, "detail": other}}
 
     def content(self, noun: str) -> object:
-        return tuple(self.part(noun) for _ in range(self.randint(1, 4))) if self.random() < 0.5 else self.text(noun)
+        return (
+            tuple(self.part(noun) for _ in range(self.randint(1, 4)))
+            if self.random() < 0.5
+            else self.text(noun)
+        )
 
     def thinking(self) -> tuple[dict, ...]:
         if self.random() < 0.6:
@@ -277,7 +324,19 @@ class Random(random.Random):
     def events(self) -> Iterator[Event]:
         open_calls, event_id = [], itertools.count()
         for _ in range(40):
-            kind = self.choice(["system", "user", "agent", "environment", "summary", "call", "call", "calls", "result"])
+            kind = self.choice(
+                [
+                    "system",
+                    "user",
+                    "agent",
+                    "environment",
+                    "summary",
+                    "call",
+                    "call",
+                    "calls",
+                    "result",
+                ]
+            )
             if kind == "system":
                 yield SystemMessage(id=next(event_id), content=self.content("text"))
             elif kind == "summary":
@@ -285,7 +344,9 @@ class Random(random.Random):
             elif kind == "result" and open_calls:
                 call = open_calls.pop(self.randrange(len(open_calls)))
                 result = {"content": self.content("text"), "is_error": self.random() < 0.3}
-                yield Observation(id=next(event_id), tool=call.tool, call_id=call.call_id, cause=call.id, **result)
+                yield Observation(
+                    id=next(event_id), tool=call.tool, call_id=call.call_id, cause=call.id, **result
+                )
             elif kind in ("call", "calls"):
                 response = self.choice([None, "r"]) if kind == "call" else f"r{self.random()}"
                 for place in range(1 if kind == "call" else 3):
@@ -306,7 +367,11 @@ class Random(random.Random):
                 named = {"message": {"name": self.text("field of a chat message", around=False)}}
                 meta = self.choice([{}, named])
                 yield Message(
-                    id=next(event_id), source=kind, content=self.content("text"), thinking=thinking, meta=meta
+                    id=next(event_id),
+                    source=kind,
+                    content=self.content("text"),
+                    thinking=thinking,
+                    meta=meta,
                 )
 
 
@@ -316,7 +381,9 @@ def test_each_text_is_written_or_of_a_kind_that_is_counted(format: str, seed: in
     rng, notes = Random(f"{format} {seed}"), list[str]()
     events = list(rng.events())
     records = json.dumps(list(encode(events, format, notes=notes.append)))
-    lost = {rng.nouns[token] for token in rng.nouns if token in repr(events) and token not in records}
+    lost = {
+        rng.nouns[token] for token in rng.nouns if token in repr(events) and token not in records
+    }
     noted = "".join(notes).replace("s of", " of")
     of_parts = {"detail of an image": "image", "signature of thinking": "block of thinking"}
     whole = ("part of a failed result", "part of a system prompt")

@@ -1,4 +1,5 @@
-"""The figures of each format's sample: one row of a table, the same before the first use of the source and after it.
+"""The figures of each format's sample: one row of a table, the same before the first use of the
+source and after it.
 
     python -m tests.foldlog.formats.test_figures_of_formats
 

@@ -12,14 +12,25 @@ from tests.foldlog.records import records_of
 
 GEMINI = "gemini-cli"
 RECORDS = records_of("gemini-cli")
-HEADER = {"sessionId": "s-1", "projectHash": "h", "startTime": "2026-03-01T10:00:00.000Z", "kind": "main"}
+HEADER = {
+    "sessionId": "s-1",
+    "projectHash": "h",
+    "startTime": "2026-03-01T10:00:00.000Z",
+    "kind": "main",
+}
 SNAPSHOT = "<state_snapshot><goal>mend</goal></state_snapshot>"
 
 read = reader_of(GEMINI)
 
 
 def said(name, text, type="user", **more):
-    return {"id": name, "timestamp": "2026-03-01T10:00:01.000Z", "type": type, "content": text, **more}
+    return {
+        "id": name,
+        "timestamp": "2026-03-01T10:00:01.000Z",
+        "type": type,
+        "content": text,
+        **more,
+    }
 
 
 def called(name, *calls, **more):
@@ -27,7 +38,11 @@ def called(name, *calls, **more):
 
 
 def call(name, output=None, status="success"):
-    told = {} if output is None else {"result": [{"functionResponse": {"id": name, "response": {"output": output}}}]}
+    told = (
+        {}
+        if output is None
+        else {"result": [{"functionResponse": {"id": name, "response": {"output": output}}}]}
+    )
     return {"id": name, "name": "ls", "args": {"path": "/w"}, "status": status, **told}
 
 
@@ -40,13 +55,25 @@ def shown(events):
 
 
 def document(path, messages, **more):
-    path.write_text(json.dumps({**HEADER, "lastUpdated": "2026-03-01T10:01:00.000Z", "messages": messages, **more}))
+    path.write_text(
+        json.dumps(
+            {**HEADER, "lastUpdated": "2026-03-01T10:01:00.000Z", "messages": messages, **more}
+        )
+    )
     return path
 
 
 def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     open_call, done = called("g2", call("c1", status="executing")), called("g2", call("c1", "a.py"))
-    events = read(HEADER, said("u1", "list"), open_call, said("i1", "x", "info"), open_call, said("u2", "and?"), done)
+    events = read(
+        HEADER,
+        said("u1", "list"),
+        open_call,
+        said("i1", "x", "info"),
+        open_call,
+        said("u2", "and?"),
+        done,
+    )
     assert [type(event).__name__ for event in events] == [
         *("Annotation", "Message", "Action", "Annotation", "Annotation", "Message"),
         *("Retraction", "Action", "Observation", "Message"),
@@ -54,7 +81,10 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
     assert shown(events) == ["list", "I look", "a.py", "and?"]
     assert (events[6].version, events[8].cause) == (2, 7)
     failed = called("g2", call("c1", "no", "error"))
-    for log in [open_call, failed, said("u2", "and?"), done], [failed, {"$set": {"messages": [done]}}]:
+    for log in (
+        [open_call, failed, said("u2", "and?"), done],
+        [failed, {"$set": {"messages": [done]}}],
+    ):
         sums = counted(read(HEADER, *log))
         assert (sums.counts.tools["ls"].calls, sums.counts.errors) == (1, 0)
     first, other = said("u1", "list"), called("g3", call("c2", "a.py"))
@@ -65,10 +95,18 @@ def test_a_message_that_comes_again_takes_the_place_of_the_earlier_one():
 
 
 def test_each_of_parallel_calls_has_its_own_of_all_results():
-    results = [part for name in ("c1", "c2") for part in (*call(name, f"{name}.py")["result"], text(f"by {name}"))]
+    results = [
+        part
+        for name in ("c1", "c2")
+        for part in (*call(name, f"{name}.py")["result"], text(f"by {name}"))
+    ]
     calls = [{**call(name), "result": results} for name in ("c1", "c2")]
     told = [[text(f"{name}.py"), text(f"by {name}")] for name in ("c1", "c2")]
-    assert shown(read(HEADER, said("u1", "list"), called("g1", *calls))) == ["list", "I look", *told]
+    assert shown(read(HEADER, said("u1", "list"), called("g1", *calls))) == [
+        "list",
+        "I look",
+        *told,
+    ]
 
 
 def text(said):
@@ -100,7 +138,10 @@ def test_usage_is_counted_once_for_each_message_and_the_summary_is_the_title(fol
     assert foldlog("import", "a.jsonl").status == 0
     (model,) = foldlog("stats", "s-1", "--json").document["models"]
     assert (model["model"], model["calls"], model["prompt_tokens"]) == ("gemini-pro", 5, 5 * 123)
-    assert foldlog("list", "--long", "--json").document["conversations"][0]["title"] == "Files of the harbour"
+    assert (
+        foldlog("list", "--long", "--json").document["conversations"][0]["title"]
+        == "Files of the harbour"
+    )
     assert foldlog("export", "s-1", "--output", "b.jsonl").status == 0
     assert [json.loads(line) for line in (tmp_path / "b.jsonl").read_text().splitlines()] == RECORDS
 
@@ -117,7 +158,15 @@ def test_a_document_is_read_as_the_lines_that_gemini_cli_makes_of_it(tmp_path):
 def test_the_list_of_prompts_beside_the_sessions_is_left_out_of_a_folder(foldlog, tmp_path):
     (tmp_path / "tmp" / "chats").mkdir(parents=True)
     document(tmp_path / "tmp" / "chats" / "session.json", [said("u1", "one")])
-    prompts = [{"sessionId": "s-1", "messageId": 0, "type": "user", "message": "one", "timestamp": "2026-03-01"}]
+    prompts = [
+        {
+            "sessionId": "s-1",
+            "messageId": 0,
+            "type": "user",
+            "message": "one",
+            "timestamp": "2026-03-01",
+        }
+    ]
     (tmp_path / "tmp" / "logs.json").write_text(json.dumps(prompts))
     ran = foldlog("import", "tmp")
     assert ran.status == 0
@@ -136,15 +185,29 @@ def context(day="Monday"):
 
 
 def resumed(*messages, day="Monday"):
-    """Return the records that begin a resumed chat: the context alone, then all in the form of prompts."""
-    again = [{**each, "timestamp": "2026-03-02T08:00:00.000Z"} for each in (context(day), *messages)]
+    """Return the records that begin a resumed chat: the context alone, then all in the form of
+    prompts.
+    """
+    again = [
+        {**each, "timestamp": "2026-03-02T08:00:00.000Z"} for each in (context(day), *messages)
+    ]
     session = {**HEADER, "startTime": "2026-03-02T08:00:00.000Z"}
-    return [session, {"$set": {"messages": again[:1]}}, {"$set": {"sessionId": "s-1"}}, {"$set": {"messages": again}}]
+    return [
+        session,
+        {"$set": {"messages": again[:1]}},
+        {"$set": {"sessionId": "s-1"}},
+        {"$set": {"messages": again}},
+    ]
 
 
 RESPONSE = [{"functionResponse": {"id": "c1", "response": {"output": "a.py"}}}]
 CALL = [text("I look"), {"functionCall": {"id": "c1", "name": "ls", "args": {"path": "/w"}}}]
-AS_WRITTEN = [said("u1", "list"), called("g1", call("c1", "a.py")), said("r1", RESPONSE), said("g2", "one", "gemini")]
+AS_WRITTEN = [
+    said("u1", "list"),
+    called("g1", call("c1", "a.py")),
+    said("r1", RESPONSE),
+    said("g2", "one", "gemini"),
+]
 AS_PROMPT = [
     *(said("u1", [text("list")]), said("g1", CALL, "gemini"), said("g1", RESPONSE)),
     *(said("r1", RESPONSE), said("g2", [text("one")], "gemini")),
@@ -165,7 +228,14 @@ def kinds(events):
 def test_a_resumed_chat_takes_nothing_back():
     events = read(*BEGUN, *resumed(*AS_PROMPT), said("u2", "and?"))
     assert kinds(events) == ["Message", "Message", "Action", "Observation", "Message", "Message"]
-    assert texts(events) == [context()["content"][0]["text"], "list", "I look", "a.py", "one", "and?"]
+    assert texts(events) == [
+        context()["content"][0]["text"],
+        "list",
+        "I look",
+        "a.py",
+        "one",
+        "and?",
+    ]
 
 
 def test_a_compaction_stays_the_reason_after_a_chat_is_resumed(foldlog, tmp_path):
@@ -192,11 +262,23 @@ def test_a_context_of_another_day_takes_the_place_of_the_one_before():
 
 def test_a_resumed_chat_that_sets_no_more_than_its_context_has_lost_the_rest():
     alone, again = resumed(*AS_PROMPT)[:2], resumed(*AS_PROMPT[:1])
-    assert texts(read(*BEGUN, *alone, said("u2", "and?"))) == [context()["content"][0]["text"], "and?"]
-    assert texts(read(*BEGUN, *again, said("u2", "and?"))) == [context()["content"][0]["text"], "list", "and?"]
+    assert texts(read(*BEGUN, *alone, said("u2", "and?"))) == [
+        context()["content"][0]["text"],
+        "and?",
+    ]
+    assert texts(read(*BEGUN, *again, said("u2", "and?"))) == [
+        context()["content"][0]["text"],
+        "list",
+        "and?",
+    ]
 
 
 def test_a_resumed_chat_shows_a_result_that_was_changed():
     masked = [{"functionResponse": {"id": "c1", "response": {"output": "(cut)"}}}]
     prompts = [*AS_PROMPT[:2], said("r1", masked), AS_PROMPT[-1]]
-    assert texts(read(*BEGUN, *resumed(*prompts), said("u2", "and?")))[2:] == ["I look", "(cut)", "one", "and?"]
+    assert texts(read(*BEGUN, *resumed(*prompts), said("u2", "and?")))[2:] == [
+        "I look",
+        "(cut)",
+        "one",
+        "and?",
+    ]

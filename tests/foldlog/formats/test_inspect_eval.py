@@ -18,30 +18,62 @@ from tests.foldlog.records import used
 FORMAT = "inspect-eval"
 SYSTEM = {"id": "a", "role": "system", "content": "You measure."}
 INPUT = {"id": "b", "role": "user", "content": "how far?", "source": "input"}
-CALLS = [{"id": it, "function": "measure", "arguments": {"of": it}, "type": "function"} for it in ("t1", "t2")]
+CALLS = [
+    {"id": it, "function": "measure", "arguments": {"of": it}, "type": "function"}
+    for it in ("t1", "t2")
+]
 THOUGHT = {"type": "reasoning", "reasoning": "hm", "signature": "s", "redacted": False}
-SAID = {"id": "c", "role": "assistant", "content": [THOUGHT, {"type": "text", "text": "look"}], "source": "generate"}
+SAID = {
+    "id": "c",
+    "role": "assistant",
+    "content": [THOUGHT, {"type": "text", "text": "look"}],
+    "source": "generate",
+}
 CALLED = {**SAID, "tool_calls": CALLS, "model": "m"}
 ANSWER = {"id": "d", "role": "tool", "content": "9 km", "tool_call_id": "t1", "function": "measure"}
-FAILED = {**ANSWER, "id": "e", "content": "", "tool_call_id": "t2", "error": {"type": "timeout", "message": "too slow"}}
+FAILED = {
+    **ANSWER,
+    "id": "e",
+    "content": "",
+    "tool_call_id": "t2",
+    "error": {"type": "timeout", "message": "too slow"},
+}
 
 
 USAGE = {"input_tokens": 5, "output_tokens": 2, "input_tokens_cache_read": 3, "total_cost": 0.5}
-END = {"id": 1, "epoch": 2, "target": "9", "scores": {"match": {"value": "C"}}, "model_usage": {"m": USAGE, "n": {}}}
+END = {
+    "id": 1,
+    "epoch": 2,
+    "target": "9",
+    "scores": {"match": {"value": "C"}},
+    "model_usage": {"m": USAGE, "n": {}},
+}
 MESSAGES = [SYSTEM, INPUT, CALLED, ANSWER, FAILED]
 ABOUT = {"eval_id": "E1", "run_id": "R", "task": "t", "model": "m"}
 
 
 def sample(messages, **more):
     events = [{"event": "model", "input": messages}]
-    return {**END, "input": "how far?", "messages": messages, "events": events, "attachments": {}, **more}
+    return {
+        **END,
+        "input": "how far?",
+        "messages": messages,
+        "events": events,
+        "attachments": {},
+        **more,
+    }
 
 
 def zipped(path, samples, method=zipfile.ZIP_DEFLATED, header="header.json"):
     with zipfile.ZipFile(path, "w", method) as log:
-        log.writestr("_journal/start.json" if header is None else header, json.dumps({"version": 2, "eval": ABOUT}))
+        log.writestr(
+            "_journal/start.json" if header is None else header,
+            json.dumps({"version": 2, "eval": ABOUT}),
+        )
         for name, content in samples.items():
-            log.writestr(f"samples/{name}.json", content if isinstance(content, str) else json.dumps(content))
+            log.writestr(
+                f"samples/{name}.json", content if isinstance(content, str) else json.dumps(content)
+            )
         log.writestr("summaries.json", "[]")
     return path
 
@@ -63,7 +95,11 @@ def test_each_sample_of_a_log_is_a_history(kind, tmp_path):
         path = zipped(tmp_path / "a.eval", {"1_epoch_2": samples[0], "x_1_epoch_1": samples[1]})
     else:
         path = tmp_path / "a.json"
-        path.write_text(json.dumps({"version": 2, "status": "success", "eval": ABOUT, "samples": samples}, indent=1))
+        path.write_text(
+            json.dumps(
+                {"version": 2, "status": "success", "eval": ABOUT, "samples": samples}, indent=1
+            )
+        )
     for place in (path, tmp_path):
         histories = histories_at(place)
         assert [(history.name, history.format) for history in histories] == [
@@ -79,7 +115,8 @@ def test_each_sample_of_a_log_is_a_history(kind, tmp_path):
 def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
     told = [{"type": "text", "text": "attachment://h1"}, {"type": "image", "image": "tc://h2"}]
     attached = sample(
-        [{**INPUT, "content": told}], attachments={"h1": "a long text", "h2": "data:image/png;base64,AP8="}
+        [{**INPUT, "content": told}],
+        attachments={"h1": "a long text", "h2": "data:image/png;base64,AP8="},
     )
     (history,) = histories_at(zipped(tmp_path / "a.eval", {"1_epoch_2": attached}, header=None))
     assert history.name == "E1/1_epoch_2"
@@ -92,12 +129,16 @@ def test_the_texts_of_attachments_stand_in_their_places(tmp_path):
 
 def test_a_log_that_is_compressed_with_zstd_is_read(tmp_path):
     zstandard = pytest.importorskip("zstandard")
-    texts = {"header.json": {"version": 2, "eval": ABOUT}, "samples/1_epoch_2.json": sample(MESSAGES)}
+    texts = {
+        "header.json": {"version": 2, "eval": ABOUT},
+        "samples/1_epoch_2.json": sample(MESSAGES),
+    }
     path = tmp_path / "a.eval"
     with zipfile.ZipFile(path, "w") as log:
         for name, value in texts.items():
             log.writestr(name, zstandard.compress(json.dumps(value).encode()))
-    marked = bytearray(path.read_bytes())  # Python writes zstd since 3.14: the method is at 8 and at 10 of the headers
+    # Python writes zstd since 3.14: the method is at 8 and at 10 of the headers
+    marked = bytearray(path.read_bytes())
     for mark, place in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
         at = marked.find(mark)
         while at >= 0:
@@ -109,7 +150,10 @@ def test_a_log_that_is_compressed_with_zstd_is_read(tmp_path):
 
 
 def test_a_sample_that_cannot_be_read_is_a_finding_and_a_log_that_cannot_is_refused(tmp_path):
-    path = zipped(tmp_path / "a.eval", {"1_epoch_2": '{"id": 1, "epo', "3_epoch_1": sample(MESSAGES, id=3, epoch=1)})
+    path = zipped(
+        tmp_path / "a.eval",
+        {"1_epoch_2": '{"id": 1, "epo', "3_epoch_1": sample(MESSAGES, id=3, epoch=1)},
+    )
     with new_store() as store:
         broken, whole = Import(store, [path])
         assert "cannot be read" in str(broken.error)
@@ -128,5 +172,8 @@ def test_a_time_without_a_zone_is_kept_as_it_is_written():
 def test_it_is_recognized_by_its_calls_and_sources():
     assert detect(MESSAGES) == FORMAT
     openai = {"id": "t", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    chat = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": None, "tool_calls": [openai]}]
+    chat = [
+        {"role": "user", "content": "hi"},
+        {"role": "assistant", "content": None, "tool_calls": [openai]},
+    ]
     assert detect(chat) == "openai-chat"

@@ -21,7 +21,12 @@ def test_the_first_error_of_a_line_with_two_results_is_of_the_one_that_failed():
         {"type": "tool_result", "tool_use_id": "a", "content": "9 km"},
         {"type": "tool_result", "tool_use_id": "b", "content": "no such road", "is_error": True},
     ]
-    line = {"type": "user", "uuid": "u", "sessionId": "s", "message": {"role": "user", "content": results}}
+    line = {
+        "type": "user",
+        "uuid": "u",
+        "sessionId": "s",
+        "message": {"role": "user", "content": results},
+    }
     skeleton = ClaudeCodeSkeleton()
     skeleton.add(json.dumps(line).encode(), b"12345678")
     assert (skeleton.state.errors, skeleton.state.first_error) == (1, "no such road")
@@ -59,10 +64,25 @@ def test_an_action_that_is_not_known_is_one_by_its_arguments():
 
 
 def test_a_call_of_a_custom_tool_is_written_as_an_item_of_its_own_kind():
-    call = Action(id=0, tool="patch", arguments={"input": "*** Begin"}, call_id="k", meta={"custom_tool": True})
+    call = Action(
+        id=0,
+        tool="patch",
+        arguments={"input": "*** Begin"},
+        call_id="k",
+        meta={"custom_tool": True},
+    )
     encoder = Encoder("openai-responses")
-    written = [encoder.records(call), encoder.records(Observation(id=1, cause=0, call_id="k", content="done"))]
+    written = [
+        encoder.records(call),
+        encoder.records(Observation(id=1, cause=0, call_id="k", content="done")),
+    ]
     assert [item for items in (*written, encoder.end()) for item in items] == [
-        {"type": "custom_tool_call", "call_id": "k", "name": "patch", "input": "*** Begin", "status": "completed"},
+        {
+            "type": "custom_tool_call",
+            "call_id": "k",
+            "name": "patch",
+            "input": "*** Begin",
+            "status": "completed",
+        },
         {"type": "custom_tool_call_output", "call_id": "k", "output": "done"},
     ]

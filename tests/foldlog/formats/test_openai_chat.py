@@ -43,6 +43,9 @@ def test_a_history_of_ours_can_be_written_as_chat():
 
 
 def test_arguments_of_a_call_are_written_as_the_text_that_servers_take():
-    made = [Action(id=0, tool="ls", arguments={"path": "a"}, call_id="a"), Action(id=1, tool="ls", arguments='{"pa')]
+    made = [
+        Action(id=0, tool="ls", arguments={"path": "a"}, call_id="a"),
+        Action(id=1, tool="ls", arguments='{"pa'),
+    ]
     written = [call for message in encode(made, CHAT) for call in message["tool_calls"]]
     assert [call["function"]["arguments"] for call in written] == ['{"path": "a"}', '{"pa']

@@ -32,18 +32,38 @@ read = reader_of(OPENCODE)
 
 
 def answer(number, *parts, **info):
-    about = {"id": f"msg_{number}", "sessionID": "ses_1", "role": "assistant", "parentID": f"msg_{number - 1}", **info}
+    about = {
+        "id": f"msg_{number}",
+        "sessionID": "ses_1",
+        "role": "assistant",
+        "parentID": f"msg_{number - 1}",
+        **info,
+    }
     return {"info": about, "parts": list(parts)}
 
 
 def asked(number, text="go on"):
-    about = {"id": f"msg_{number}", "sessionID": "ses_1", "role": "user", "time": {"created": number}}
+    about = {
+        "id": f"msg_{number}",
+        "sessionID": "ses_1",
+        "role": "user",
+        "time": {"created": number},
+    }
     return {"info": about, "parts": [{"type": "text", "text": text}]}
 
 
 def call(name, output=None, **state):
-    status = {"status": "running", "input": {}} if output is None else {"status": "completed", "output": output}
-    return {"type": "tool", "callID": name, "tool": "bash", "state": {"input": {"command": name}, **status, **state}}
+    status = (
+        {"status": "running", "input": {}}
+        if output is None
+        else {"status": "completed", "output": output}
+    )
+    return {
+        "type": "tool",
+        "callID": name,
+        "tool": "bash",
+        "state": {"input": {"command": name}, **status, **state},
+    }
 
 
 def exported(path, records):
@@ -54,7 +74,9 @@ def exported(path, records):
 
 def stored(path, records):
     *messages, session = records
-    for folder, info in [("session/prj_1", session["info"])] + [("message/ses_1", each["info"]) for each in messages]:
+    for folder, info in [("session/prj_1", session["info"])] + [
+        ("message/ses_1", each["info"]) for each in messages
+    ]:
         (path / folder).mkdir(parents=True, exist_ok=True)
         (path / folder / f"{info['id']}.json").write_text(json.dumps(info))
     for message in messages:
@@ -69,25 +91,42 @@ def database(path, records):
     *messages, session = records
     with closing(sqlite3.connect(path)) as opened:
         opened.execute(
-            "CREATE TABLE session (id, project_id, parent_id, slug, directory, title, version, revert, "
-            "time_created, time_updated, time_archived)"
+            "CREATE TABLE session (id, project_id, parent_id, slug, directory, title, version,"
+            " revert, time_created, time_updated, time_archived)"
         )
         opened.execute("CREATE TABLE message (id, session_id, time_created, data)")
         opened.execute("CREATE TABLE part (id, message_id, session_id, data)")
         info = session["info"]
-        named = (info["id"], info["projectID"], None, info["slug"], info["directory"], info["title"], info["version"])
+        named = (
+            info["id"],
+            info["projectID"],
+            None,
+            info["slug"],
+            info["directory"],
+            info["title"],
+            info["version"],
+        )
         times = info["time"]
         opened.execute(
             f"INSERT INTO session VALUES ({', '.join('?' * 11)})",
             (*named, None, times["created"], times["updated"], None),
         )
         for place, message in enumerate(messages):
-            about = {key: value for key, value in message["info"].items() if key not in ("id", "sessionID")}
+            about = {
+                key: value
+                for key, value in message["info"].items()
+                if key not in ("id", "sessionID")
+            }
             opened.execute(
-                "INSERT INTO message VALUES (?, 'ses_1', ?, ?)", (message["info"]["id"], place, json.dumps(about))
+                "INSERT INTO message VALUES (?, 'ses_1', ?, ?)",
+                (message["info"]["id"], place, json.dumps(about)),
             )
             for number, part in enumerate(message["parts"]):
-                held = {key: value for key, value in part.items() if key not in ("id", "sessionID", "messageID")}
+                held = {
+                    key: value
+                    for key, value in part.items()
+                    if key not in ("id", "sessionID", "messageID")
+                }
                 row = (part.get("id", f"prt_{number}"), message["info"]["id"], json.dumps(held))
                 opened.execute("INSERT INTO part VALUES (?, ?, 'ses_1', ?)", row)
         opened.commit()
@@ -98,17 +137,26 @@ IN_ORDER = [each for each in RECORDS if each["info"]["id"] in ("msg_1", "msg_2",
 """A storage sorts its messages by their names."""
 _KEPT = ("id", "projectID")
 ABOUT = {
-    "info": {**{key: SESSION["info"][key] for key in _KEPT}, "time": {"created": SESSION["info"]["time"]["created"]}}
+    "info": {
+        **{key: SESSION["info"][key] for key in _KEPT},
+        "time": {"created": SESSION["info"]["time"]["created"]},
+    }
 }
 """What OpenCode does not change of a session."""
 
 
 def as_read(records, *, whole=False):
-    """The records of an import: the session first, and without what changed in the turn of a user, but in an export."""
+    """The records of an import: the session first, and without what changed in the turn of a user,
+    but in an export.
+    """
     messages = [
         {
             **each,
-            "info": {key: value for key, value in each["info"].items() if whole or key != "summary" or value is True},
+            "info": {
+                key: value
+                for key, value in each["info"].items()
+                if whole or key != "summary" or value is True
+            },
         }
         for each in records
         if "parts" in each
@@ -121,10 +169,17 @@ def test_every_part_is_what_the_model_was_shown():
     said = events[0].content
     assert [part["type"] for part in said] == ["text", "text", "image_url", "file"]
     assert "not for the model" not in str(said)
-    pointed = {**MESSAGES[0], "parts": [{"source": {"path": "a"}, **part} for part in MESSAGES[0]["parts"]]}
+    pointed = {
+        **MESSAGES[0],
+        "parts": [{"source": {"path": "a"}, **part} for part in MESSAGES[0]["parts"]],
+    }
     assert read(pointed)[0].content == said
     first, second, third = (event for event in events[1:6] if isinstance(event, Action))
-    assert (first.thought, first.thinking[0]["signature"], first.arguments) == ("I look.", "c2ln", {"command": "ls"})
+    assert (first.thought, first.thinking[0]["signature"], first.arguments) == (
+        "I look.",
+        "c2ln",
+        {"command": "ls"},
+    )
     assert (second.thought, second.response_id, third.response_id) == ("", "msg_2", "msg_2/1")
     assert [block["type"] for block in third.thinking] == ["thinking", "redacted_thinking"]
     results = [event for event in events if isinstance(event, Observation)]
@@ -140,24 +195,39 @@ def test_every_part_is_what_the_model_was_shown():
     failed, stopped, subtask, last = events[-4:]
     assert isinstance(failed, Annotation)
     assert [stopped.content, subtask.content, last.content] == [
-        *("this one was stopped", "The following tool was executed by the user", "Two files lie there.")
+        *(
+            "this one was stopped",
+            "The following tool was executed by the user",
+            "Two files lie there.",
+        )
     ]
 
 
-@pytest.mark.parametrize("untold", [{"type": "patch", "hash": "h"}, {"type": "compaction"}, {"type": "subtask"}])
+@pytest.mark.parametrize(
+    "untold", [{"type": "patch", "hash": "h"}, {"type": "compaction"}, {"type": "subtask"}]
+)
 def test_what_is_untold_among_calls_ends_no_response_and_a_result_is_cleared_at_any_time(untold):
     step = {"type": "step-start"}
     cleared = call("b", "b.py", time={"compacted": 1.5})
-    calls = list(read(answer(1, call("a", "a.py"), untold, cleared, step, call("c", "c.py"), untold)))
+    calls = list(
+        read(answer(1, call("a", "a.py"), untold, cleared, step, call("c", "c.py"), untold))
+    )
     assert not any(isinstance(each, Message) for each in calls)
-    assert [each.response_id for each in calls if isinstance(each, Action)] == ["msg_1", "msg_1", "msg_1/1"]
+    assert [each.response_id for each in calls if isinstance(each, Action)] == [
+        "msg_1",
+        "msg_1",
+        "msg_1/1",
+    ]
     results = [each.content for each in calls if isinstance(each, Observation)]
     assert results == ["a.py", "[Old tool result content cleared]", "c.py"]
 
 
 @pytest.mark.parametrize("places", [["odd", "text", "tool"], ["tool", "odd"], ["odd"]])
 def test_a_part_of_the_model_of_an_unknown_kind_is_shown_as_it_is(places):
-    odd, tool = {"type": "odd", "odd": "hidden words"}, {"type": "tool", "callID": "k", "tool": "f", "state": {}}
+    odd, tool = (
+        {"type": "odd", "odd": "hidden words"},
+        {"type": "tool", "callID": "k", "tool": "f", "state": {}},
+    )
     parts = {"odd": odd, "text": {"type": "text", "text": "I look."}, "tool": tool}
     record = {"info": {"id": "m", "role": "assistant"}, "parts": [parts[each] for each in places]}
     events = [event for event in read(record) if not isinstance(event, Observation)]
@@ -177,11 +247,22 @@ def test_a_summary_is_a_condensation_of_all_but_the_tail_that_its_question_names
 
 
 def test_a_summary_that_failed_or_answers_no_question_is_none():
-    question = {"info": {"id": "msg_1", "sessionID": "ses_1", "role": "user"}, "parts": [{"type": "compaction"}]}
+    question = {
+        "info": {"id": "msg_1", "sessionID": "ses_1", "role": "user"},
+        "parts": [{"type": "compaction"}],
+    }
     said = {"type": "text", "text": "Summary"}
-    assert isinstance(read(question, answer(2, said, summary=True, finish="stop"))[1], CondensationAction)
-    for of_answer in ({"finish": "stop", "error": {"name": "UnknownError"}}, {"finish": None}, {"summary": False}):
-        assert not isinstance(read(question, answer(2, said, **{"summary": True, **of_answer}))[1], CondensationAction)
+    assert isinstance(
+        read(question, answer(2, said, summary=True, finish="stop"))[1], CondensationAction
+    )
+    for of_answer in (
+        {"finish": "stop", "error": {"name": "UnknownError"}},
+        {"finish": None},
+        {"summary": False},
+    ):
+        assert not isinstance(
+            read(question, answer(2, said, **{"summary": True, **of_answer}))[1], CondensationAction
+        )
     assert isinstance(read(asked(1), answer(2, said, summary=True, finish="stop"))[1], Message)
 
 
@@ -189,7 +270,12 @@ def test_usage_and_cost_of_a_response_are_counted_once(foldlog, tmp_path):
     exported(tmp_path / "a.json", RECORDS)
     assert foldlog("import", "a.json").status == 0
     (model,) = foldlog("stats", "ses_1", "--json").document["models"]
-    assert (model["model"], model["calls"], model["prompt_tokens"], model["cost"]) == ("m-1", 8, 936, 0.07)
+    assert (model["model"], model["calls"], model["prompt_tokens"], model["cost"]) == (
+        "m-1",
+        8,
+        936,
+        0.07,
+    )
 
 
 def test_a_fork_has_copies_under_new_ids_which_count_once(foldlog, tmp_path):
@@ -199,29 +285,45 @@ def test_a_fork_has_copies_under_new_ids_which_count_once(foldlog, tmp_path):
     exported(tmp_path / "a.json", RECORDS)
     exported(tmp_path / "b.json", [*forked[:-1], more, forked[-1]])
     assert foldlog("import", "a.json", "b.json").status == 0
-    spent = [foldlog("stats", *one, "--json").document["spent"] for one in (["ses_1"], ["ses_2"], [])]
+    spent = [
+        foldlog("stats", *one, "--json").document["spent"] for one in (["ses_1"], ["ses_2"], [])
+    ]
     assert [(each["calls"], each["cost"]) for each in spent] == [(8, 0.07), (9, 0.08), (9, 0.08)]
 
 
 @pytest.mark.parametrize("make", [exported, stored, database])
 def test_a_session_is_the_same_wherever_it_lies(make, tmp_path, foldlog):
-    path = make(tmp_path / ("opencode.db" if make is database else "storage" if make is stored else "e.json"), IN_ORDER)
+    path = make(
+        tmp_path
+        / ("opencode.db" if make is database else "storage" if make is stored else "e.json"),
+        IN_ORDER,
+    )
     before = path.read_bytes() if path.is_file() else None
     (history,) = histories_at(tmp_path)
     assert (history.name, history.format, history.findings) == ("ses_1", OPENCODE, [])
     assert history.records == as_read(IN_ORDER, whole=make is exported)
     assert foldlog("import", str(path)).status == 0
-    assert before is None or (path.read_bytes() == before and not list(tmp_path.glob("opencode.db-*")))
-    assert foldlog("list", "--long", "--json").document["conversations"][0]["title"] == "Files of the harbour"
+    assert before is None or (
+        path.read_bytes() == before and not list(tmp_path.glob("opencode.db-*"))
+    )
+    assert (
+        foldlog("list", "--long", "--json").document["conversations"][0]["title"]
+        == "Files of the harbour"
+    )
 
 
 def test_a_database_and_the_storage_that_it_came_from_are_one_history(tmp_path):
     database(tmp_path / "opencode.db", IN_ORDER)
     older = stored(tmp_path / "storage", [MESSAGES[0], SESSION])
     (older / "message" / "ses_2").mkdir()
-    (older / "session" / "prj_1" / "ses_2.json").write_text(json.dumps({**SESSION["info"], "id": "ses_2"}))
+    (older / "session" / "prj_1" / "ses_2.json").write_text(
+        json.dumps({**SESSION["info"], "id": "ses_2"})
+    )
     histories = histories_at(tmp_path)
-    assert [(history.name, len(history.records)) for history in histories] == [("ses_1", 4), ("ses_2", 1)]
+    assert [(history.name, len(history.records)) for history in histories] == [
+        ("ses_1", 4),
+        ("ses_2", 1),
+    ]
 
 
 def test_what_is_in_the_log_of_a_database_is_a_finding(tmp_path):
@@ -249,7 +351,8 @@ def test_an_export_whose_messages_name_no_session_has_the_name_of_its_session(tm
     assert history.name == "ses_1"
 
 
-# -- growth -----------------------------------------------------------------------------------------------------------
+# -- growth
+# --------------------------------------------------------------------------------------------------
 
 
 def session(**info):
@@ -260,7 +363,9 @@ def said_in(history):
     return [each["content"] for each in View.from_events(history.events).to_messages()]
 
 
-def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(tmp_path, foldlog):
+def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_changed(
+    tmp_path, foldlog
+):
     path = tmp_path / "opencode.db"
     first, answered = asked(1, "one"), answer(2, call("ls", "a.py"))
     with new_store() as store:
@@ -275,13 +380,17 @@ def test_a_session_that_goes_on_adds_its_messages_though_its_title_and_sums_chan
         assert grown.events[: len(before.events)] == before.events
 
 
-def test_the_title_that_a_session_has_now_is_listed_before_and_after_its_first_use(tmp_path, foldlog):
+def test_the_title_that_a_session_has_now_is_listed_before_and_after_its_first_use(
+    tmp_path, foldlog
+):
     path = tmp_path / "opencode.db"
 
     def title():
         return foldlog("list", "--long", "--json").document["conversations"][0]["title"]
 
-    for number, (named, told) in enumerate((("New session - 2026-03-01T10:00", "one"), ("Gulls", "Gulls"))):
+    for number, (named, told) in enumerate(
+        (("New session - 2026-03-01T10:00", "one"), ("Gulls", "Gulls"))
+    ):
         path.unlink(missing_ok=True)
         database(path, [asked(1, "one"), session(title=named)])
         assert foldlog("import", path).status == 0
@@ -312,10 +421,14 @@ def test_a_session_that_was_reverted_shows_what_is_before_it_and_goes_on_in_a_fo
     path = tmp_path / "a.json"
     messages = [asked(1, "one"), answer(2, call("ls", "a.py")), asked(3, "three")]
     with new_store() as store:
-        (reverted,) = histories_at(exported(path, [*messages, session(revert={"messageID": "msg_3"})]), store=store)
+        (reverted,) = histories_at(
+            exported(path, [*messages, session(revert={"messageID": "msg_3"})]), store=store
+        )
         roles = [each["role"] for each in View.from_events(reverted.events).to_messages()]
         assert roles == ["user", "assistant", "tool"]
-        (gone_on,) = histories_at(exported(path, [*messages[:2], asked(5, "five"), session()]), store=store)
+        (gone_on,) = histories_at(
+            exported(path, [*messages[:2], asked(5, "five"), session()]), store=store
+        )
         assert (gone_on.name, said_in(gone_on)[-1]) == ("ses_1@3", "five")
 
 
@@ -337,7 +450,9 @@ def test_one_file_of_a_storage_and_another_database_say_what_they_are(tmp_path):
     with closing(sqlite3.connect(tmp_path / "o.db")) as other:
         for table in ("session", "message", "part"):
             other.execute(f"CREATE TABLE {table} (id)")
-    with pytest.raises(NotAHistory, match="is a SQLite database with the tables session, message, part;"):
+    with pytest.raises(
+        NotAHistory, match="is a SQLite database with the tables session, message, part;"
+    ):
         histories_at(tmp_path / "o.db")
 
 
@@ -364,7 +479,9 @@ def test_a_session_of_a_storage_that_is_gone_stays(tmp_path, foldlog):
         assert row["conversation"] == "ses_1"
 
 
-def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(tmp_path, foldlog):
+def test_a_database_that_cannot_be_read_is_named_and_the_files_beside_it_are_imported(
+    tmp_path, foldlog
+):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     path.write_bytes(path.read_bytes()[:4096])
     exported(tmp_path / "z.json", IN_ORDER)
@@ -381,14 +498,20 @@ def test_a_damaged_database_hides_no_storage_beside_it(tmp_path):
     assert history.records == as_read(IN_ORDER)
 
 
-# -- OpenCode 2 -------------------------------------------------------------------------------------------------------
+# -- OpenCode 2
+# --------------------------------------------------------------------------------------------------
 
 
 def upgraded(path, messages, about=SESSION, session="ses_1"):
     """Write what OpenCode 2 has of a session, in tables of its own."""
     with closing(sqlite3.connect(path)) as opened:
-        opened.execute("CREATE TABLE IF NOT EXISTS session_v2 (id, project_id, title, fork_boundary, time_created)")
-        opened.execute("CREATE TABLE IF NOT EXISTS session_message (id, session_id, type, seq, data)")
+        opened.execute(
+            "CREATE TABLE IF NOT EXISTS session_v2 (id, project_id, title, fork_boundary,"
+            " time_created)"
+        )
+        opened.execute(
+            "CREATE TABLE IF NOT EXISTS session_message (id, session_id, type, seq, data)"
+        )
         opened.execute("DELETE FROM session_message WHERE session_id = ?", (session,))
         opened.execute("DELETE FROM session_v2 WHERE id = ?", (session,))
         row = (session, "prj_1", "Newer", '{"type": "before"}', about["info"]["time"]["created"])
@@ -402,12 +525,22 @@ def upgraded(path, messages, about=SESSION, session="ses_1"):
 
 def of_model(at, *content, **more):
     used = {"input": 10, "output": 2, "reasoning": 0, "cache": {"read": 0, "write": 0}}
-    told = {"agent": "build", "model": {"providerID": "p", "id": "m-2"}, "content": content, "tokens": used}
+    told = {
+        "agent": "build",
+        "model": {"providerID": "p", "id": "m-2"},
+        "content": content,
+        "tokens": used,
+    }
     return {"cost": 0.5, "time": {"created": at, "completed": at + 1}, **told, **more}
 
 
 def tool(name, status, *content, **state):
-    held = {"status": status, "input": {"path": name}, **({"content": content} if content else {}), **state}
+    held = {
+        "status": status,
+        "input": {"path": name},
+        **({"content": content} if content else {}),
+        **state,
+    }
     return {"type": "tool", "id": name, "name": "read", "state": held, "time": {"created": 1}}
 
 
@@ -420,20 +553,34 @@ FILES = [
     {"data": "aGk=", "mime": "image/png", "source": {"type": "inline"}},
 ]
 OF_2 = [
-    ("new_01", "user", {"text": "look", "files": FILES, "skills": [{"text": "be brief"}], "time": {"created": 11}}),
+    (
+        "new_01",
+        "user",
+        {"text": "look", "files": FILES, "skills": [{"text": "be brief"}], "time": {"created": 11}},
+    ),
     ("new_02", "model-switched", {"model": {"id": "m-2"}, "time": {"created": 12}}),
-    ("new_03", "assistant", of_model(
-        13,
-        {"type": "reasoning", "text": "hm", "state": {"signature": "c2ln"}}, {"type": "text", "text": "I look."},
-        tool("a", "completed", TEXT, IMAGE), tool("b", "error", TEXT, error={"type": "x", "message": "too long"}),
-        tool("c", "running"),
-    )),
+    (
+        "new_03",
+        "assistant",
+        of_model(
+            13,
+            {"type": "reasoning", "text": "hm", "state": {"signature": "c2ln"}},
+            {"type": "text", "text": "I look."},
+            tool("a", "completed", TEXT, IMAGE),
+            tool("b", "error", TEXT, error={"type": "x", "message": "too long"}),
+            tool("c", "running"),
+        ),
+    ),
     ("new_04", "shell", {"command": "ls", "output": {"output": "a.txt"}, "time": {"created": 14}}),
     ("new_05", "system", {"text": "It is night.", "time": {"created": 15}}),
     ("new_06", "location-switched", {"location": {"directory": "/w"}, "time": {"created": 16}}),
-    ("new_07", "assistant", of_model(17, {"type": "text", "text": "half"}, error={"type": "x", "message": "no"})),
+    (
+        "new_07",
+        "assistant",
+        of_model(17, {"type": "text", "text": "half"}, error={"type": "x", "message": "no"}),
+    ),
     ("new_08", "idle", {"outcome": "failed", "time": {"created": 18}}),
-]  # fmt: skip
+]
 SUMMED = (
     "new_09",
     "compaction",
@@ -445,7 +592,10 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
     path = database(tmp_path / "opencode.db", IN_ORDER)
     assert foldlog("import", path).status == 0
     before = foldlog("stats", "--json").document["spent"]
-    copies = [(each["info"]["id"], each["info"]["role"], {"text": "in other words"}) for each in IN_ORDER[:-1]]
+    copies = [
+        (each["info"]["id"], each["info"]["role"], {"text": "in other words"})
+        for each in IN_ORDER[:-1]
+    ]
     upgraded(path, [*copies, *OF_2])
     upgraded(path, [("fork_1", "assistant", OF_2[2][2]), ("fork_2", "user", "{")], session="ses_2")
     done = foldlog("import", path)
@@ -457,10 +607,25 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
         assert len(records) == 4 + len(OF_2)
         events = list(opened["ses_1"].events())
         said = View.from_events(events).to_messages()[-7:]
-        assert [each["role"] for each in said] == ["user", "assistant", *["tool"] * 3, "user", "assistant"]
-        assert [part.get("text") for part in said[0]["content"]] == ["be brief", "look", "a.txt\n\nhello", None]
-        (first, *_) = (each for each in events if isinstance(each, Action) and each.call_id == "a")
-        assert (first.thought, first.thinking[0]["signature"], first.arguments) == ("I look.", "c2ln", {"path": "a"})
+        assert [each["role"] for each in said] == [
+            "user",
+            "assistant",
+            *["tool"] * 3,
+            "user",
+            "assistant",
+        ]
+        assert [part.get("text") for part in said[0]["content"]] == [
+            "be brief",
+            "look",
+            "a.txt\n\nhello",
+            None,
+        ]
+        first, *_ = (each for each in events if isinstance(each, Action) and each.call_id == "a")
+        assert (first.thought, first.thinking[0]["signature"], first.arguments) == (
+            "I look.",
+            "c2ln",
+            {"path": "a"},
+        )
         results = [each for each in events if isinstance(each, Observation)][-3:]
         assert [part["type"] for part in results[0].content] == ["text", "image_url"]
         assert [(each.content, each.is_error) for each in results[1:]] == [
@@ -468,9 +633,11 @@ def test_a_session_goes_on_in_the_tables_of_opencode_2(tmp_path, foldlog):
             ("[Tool execution was interrupted]", True),
         ]
     spent = foldlog("stats", "--json").document["spent"]
-    assert (spent["calls"], spent["cost"]) == (before["calls"] + 2, before["cost"] + 1)  # that of the fork is a copy
+    # that of the fork is a copy
+    assert (spent["calls"], spent["cost"]) == (before["calls"] + 2, before["cost"] + 1)
     titles = {
-        row["conversation"]: row["title"] for row in foldlog("list", "--long", "--json").document["conversations"]
+        row["conversation"]: row["title"]
+        for row in foldlog("list", "--long", "--json").document["conversations"]
     }
     assert titles == {"ses_1": "Newer", "ses_2": "Newer"}
 
@@ -479,4 +646,6 @@ def test_a_database_of_opencode_2_alone_is_read_and_its_summary_is_a_condensatio
     (history,) = histories_at(upgraded(tmp_path / "o.db", [*OF_2, SUMMED]))
     (condensation,) = (event for event in history.events if isinstance(event, CondensationAction))
     assert condensation.metadata == {"reason": "tokens"}
-    assert [each["content"] for each in View.from_events(history.events).to_messages()] == ["Sum\nhalf"]
+    assert [each["content"] for each in View.from_events(history.events).to_messages()] == [
+        "Sum\nhalf"
+    ]

@@ -33,7 +33,13 @@ def action(name, number=0, source="agent", **args):
 
 
 def observation(name, number=0, cause=None, content="", **extras):
-    record = {"id": number, "source": "environment", "observation": name, "content": content, "extras": extras}
+    record = {
+        "id": number,
+        "source": "environment",
+        "observation": name,
+        "content": content,
+        "extras": extras,
+    }
     return record if cause is None else {**record, "cause": cause}
 
 
@@ -48,7 +54,13 @@ def one(record, **how):
 def test_a_message_is_said_by_its_source():
     event = one(action("message", 7, source="user", content="hi", image_urls=None))
     assert isinstance(event, Message)
-    assert (event.content, event.source, event.origin.id, event.id, event.shown) == ("hi", "user", 7, 0, True)
+    assert (event.content, event.source, event.origin.id, event.id, event.shown) == (
+        "hi",
+        "user",
+        7,
+        0,
+        True,
+    )
 
 
 @pytest.mark.parametrize("spelling", ["image_urls", "images_urls"])
@@ -69,7 +81,11 @@ def test_the_system_prompt_brings_its_tools():
 
 @pytest.mark.parametrize(
     "args, said",
-    [({"thought": "bye"}, "bye"), ({"final_thought": "done", "thought": "t"}, "done"), ({"outputs": {}}, "")],
+    [
+        ({"thought": "bye"}, "bye"),
+        ({"final_thought": "done", "thought": "t"}, "done"),
+        ({"outputs": {}}, ""),
+    ],
 )
 def test_finish_is_what_the_agent_says_last(args, said):
     event = one(action("finish", **args))
@@ -80,7 +96,11 @@ def test_finish_is_what_the_agent_says_last(args, said):
 def test_an_action_keeps_its_thought_apart_from_its_arguments():
     event = one(action("run", command="ls", thought="look around", hidden=False))
     assert isinstance(event, Action)
-    assert (event.tool, event.thought, event.arguments) == ("run", "look around", {"command": "ls", "hidden": False})
+    assert (event.tool, event.thought, event.arguments) == (
+        "run",
+        "look around",
+        {"command": "ls", "hidden": False},
+    )
 
 
 def test_the_error_observation_is_an_error():
@@ -98,15 +118,25 @@ def test_a_naive_time_stays_text_and_is_never_called_utc():
     event = one({**action("run"), "timestamp": "2025-08-31T15:23:21.581223"})
     assert (event.timestamp, event.origin.time) == (None, "2025-08-31T15:23:21.581223")
     event = one({**action("run"), "timestamp": "2025-08-31T17:23:21.5+02:00"})
-    assert (event.timestamp.isoformat(), event.origin.time) == ("2025-08-31T15:23:21.500000+00:00", None)
+    assert (event.timestamp.isoformat(), event.origin.time) == (
+        "2025-08-31T15:23:21.500000+00:00",
+        None,
+    )
 
 
-# -- condensations ----------------------------------------------------------------------------------------------------
+# -- condensations
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_range_with_a_summary_is_one_too():
-    args = {"forgotten_event_ids": None, "forgotten_events_start_id": 9, "forgotten_events_end_id": 74}
-    event = one({**action("condensation", **args, summary="S", summary_offset=4), "message": "Summary: S"})
+    args = {
+        "forgotten_event_ids": None,
+        "forgotten_events_start_id": 9,
+        "forgotten_events_end_id": 74,
+    }
+    event = one(
+        {**action("condensation", **args, summary="S", summary_offset=4), "message": "Summary: S"}
+    )
     assert (event.forgotten_events_start_id, event.forgotten_events_end_id) == (9, 74)
     assert (event.summary, event.summary_offset, event.shown) == ("S", 4, False)
 
@@ -137,7 +167,8 @@ def test_requests_and_stored_summaries_are_what_they_are():
     assert (summary.content, summary.shown, summary.summary_of) == ("what was", True, None)
 
 
-# -- from stream to history -------------------------------------------------------------------------------------------
+# -- from stream to history
+# -------------------------------------------------------------------------------------------
 
 
 def test_a_history_shows_everything_but_condensations_and_requests():
@@ -151,11 +182,13 @@ def test_a_history_shows_everything_but_condensations_and_requests():
     ]
     events = read(*records, as_history=True)
     assert [event.shown for event in events] == [True, True, True, True, False, False]
-    assert isinstance(events[0], Observation)  # so that a condenser which masks observations masks it
+    # so that a condenser which masks observations masks it
+    assert isinstance(events[0], Observation)
     assert isinstance(events[1], Observation)
 
 
-# -- odd records ------------------------------------------------------------------------------------------------------
+# -- odd records
+# --------------------------------------------------------------------------------------------------
 
 
 def test_an_object_with_both_names_is_an_action():
@@ -164,9 +197,13 @@ def test_an_object_with_both_names_is_an_action():
 
 
 def test_a_format_that_is_not_there_is_named():
-    with pytest.raises(UnknownFormat, match="'nonsense' is not a format; choose one of openhands-v0, openhands-v1,"):
+    with pytest.raises(
+        UnknownFormat, match="'nonsense' is not a format; choose one of openhands-v0, openhands-v1,"
+    ):
         decode([], "nonsense")
-    with pytest.raises(UnknownFormat, match="'Cline' is not a format; its histories are anthropic-messages; choose"):
+    with pytest.raises(
+        UnknownFormat, match="'Cline' is not a format; its histories are anthropic-messages; choose"
+    ):
         decode([], "Cline")
     with pytest.raises(UnknownFormat, match="'nonsense' is not a format"):
         encode([], "nonsense")
@@ -180,39 +217,60 @@ def test_an_export_needs_the_whole_history():
 
 def test_a_history_is_not_exported_in_another_format_than_its_own_or_chat():
     events = read(action("message", 0, source="user", content="hi"))
-    with pytest.raises(UnknownFormat, match=r"imported from 'openhands-v0'.*in any format \(--view, "):
+    with pytest.raises(
+        UnknownFormat, match=r"imported from 'openhands-v0'.*in any format \(--view, "
+    ):
         encode(events, "openhands-v1")
     assert list(encode(events, "openai-chat")) == [{"role": "user", "content": "hi"}]
-    own = Message(id=0, source="user", content="hi", origin=Origin(format="my-bot"))  # no format writes it
+    # no format writes it
+    own = Message(id=0, source="user", content="hi", origin=Origin(format="my-bot"))
     with pytest.raises(UnknownFormat, match="from 'my-bot'; export it as 'openai-chat', or what"):
         encode([own], "openhands-v1")
 
 
 def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
     """The ids of a V0 file need not begin at 0, and lack those that its program left out."""
-    said = [action("message", number, "user", content=f"number {number}") for number in (4, 6, 9, 11, 12)]
+    said = [
+        action("message", number, "user", content=f"number {number}")
+        for number in (4, 6, 9, 11, 12)
+    ]
     by_list = action("condensation", 14, forgotten_event_ids=[6, 9, 12, 3])
     by_range = {"forgotten_events_start_id": 5, "forgotten_events_end_id": 10}
-    (tmp_path / "v0.json").write_text(json.dumps([*said, by_list, action("condensation", 20, **by_range)]))
+    (tmp_path / "v0.json").write_text(
+        json.dumps([*said, by_list, action("condensation", 20, **by_range)])
+    )
     assert foldlog("import", str(tmp_path / "v0.json"), "--conversation", "c").status == 0
-    for command in (("log", "c", "--start", "5", "--stop", "6"), ("show", "c", "5"), ("why", "c", "5")):
+    for command in (
+        ("log", "c", "--start", "5", "--stop", "6"),
+        ("show", "c", "5"),
+        ("why", "c", "5"),
+    ):
         assert "1-2, 4" in foldlog(*command).out
     assert re.search(r"forgotten:?\s+1-2\n", foldlog("log", "c", "--full", "--tail", "1").out)
-    assert foldlog("show", "c", "5", "--json").document["event"]["forgotten_event_ids"] == [6, 9, 12, 3]
+    assert foldlog("show", "c", "5", "--json").document["event"]["forgotten_event_ids"] == [
+        6,
+        9,
+        12,
+        3,
+    ]
     with library.open("foldlog.db") as histories:
         fold = PageFold(histories.store, "c")
         fold.take(histories.store.log("c"))
         assert [gist.split(",")[0] for gist in fold.gists[5:]] == ["events 1-2", "events 1-2"]
     assert foldlog("export", "--to", "audit.db").status == 0
     with closing(sqlite3.connect("audit.db")) as audit:
-        told = audit.execute("SELECT forgotten, forgotten_count FROM condensations ORDER BY id").fetchall()
+        told = audit.execute(
+            "SELECT forgotten, forgotten_count FROM condensations ORDER BY id"
+        ).fetchall()
     assert told == [("[[1,2],[4,4]]", 3), ("[[1,2]]", 2)]
 
 
 @pytest.mark.parametrize("format", ["auto", "openhands-v0"])
 def test_an_array_on_a_line_is_a_history_unless_it_is_a_pair(tmp_path, format):
     records = records_of("openhands-v0")
-    (tmp_path / "kite.jsonl").write_text(json.dumps(records[:6]) + "\n" + json.dumps(records) + "\n")
+    (tmp_path / "kite.jsonl").write_text(
+        json.dumps(records[:6]) + "\n" + json.dumps(records) + "\n"
+    )
     histories = histories_at(tmp_path / "kite.jsonl", format)
     assert [history.records for history in histories] == [records[:6], records]
 

@@ -39,14 +39,24 @@ def call(name, call_id="c1", **more):
         "action": {"kind": "TerminalAction", "command": "ls"},
         "tool_name": "terminal",
         "tool_call_id": call_id,
-        "tool_call": {"id": call_id, "name": "terminal", "arguments": '{"command": "ls"}', "origin": "completion"},
+        "tool_call": {
+            "id": call_id,
+            "name": "terminal",
+            "arguments": '{"command": "ls"}',
+            "origin": "completion",
+        },
         "llm_response_id": "r1",
         **more,
     }
 
 
 def condensation(name, *forgotten, **more):
-    record = {"kind": "Condensation", "id": name, "source": "environment", "forgotten_event_ids": list(forgotten)}
+    record = {
+        "kind": "Condensation",
+        "id": name,
+        "source": "environment",
+        "forgotten_event_ids": list(forgotten),
+    }
     return {**record, "llm_response_id": "r9", **more}
 
 
@@ -55,7 +65,12 @@ read = reader_of(V1)
 
 @pytest.mark.parametrize("reason", ["", " ", None])
 def test_a_rejection_without_a_reason_says_that_the_action_was_not_done(reason):
-    rejected = {"kind": "UserRejectObservation", "id": "r", "tool_call_id": "c1", "rejection_reason": reason}
+    rejected = {
+        "kind": "UserRejectObservation",
+        "id": "r",
+        "tool_call_id": "c1",
+        "rejection_reason": reason,
+    }
     records = [call("a"), rejected]
     events = read(*records)
     (told,) = (m["content"] for m in View.from_events(events).to_messages() if m["role"] == "tool")
@@ -64,18 +79,39 @@ def test_a_rejection_without_a_reason_says_that_the_action_was_not_done(reason):
 
 @pytest.mark.parametrize("source", [{}, {"rejection_source": "user"}, {"rejection_source": "hook"}])
 def test_a_rejected_call_failed_and_is_written_as_a_rejection_again(source):
-    rejected = {"kind": "UserRejectObservation", "id": "r", "tool_call_id": "c1", "rejection_reason": "no", **source}
+    rejected = {
+        "kind": "UserRejectObservation",
+        "id": "r",
+        "tool_call_id": "c1",
+        "rejection_reason": "no",
+        **source,
+    }
     called, answered = read(call("a"), {**rejected, "action_id": "a"})
     assert answered.is_error
     assert answered.extras == {"rejection_source": "user", **source}
     moved = [replace(event, origin=None) for event in (called, answered)]
     *_, written = encode(moved, V1)
-    assert written.items() >= {**rejected, "id": written["id"], "rejection_source": "user", **source}.items()
+    assert (
+        written.items()
+        >= {
+            **rejected,
+            "id": written["id"],
+            "rejection_source": "user",
+            **source,
+        }.items()
+    )
     assert "action_id" in written
 
 
 def prompt(name, said, kind="SystemPromptEvent", **more):
-    return {"kind": kind, "id": name, "source": "agent", "system_prompt": text(said), "tools": [], **more}
+    return {
+        "kind": kind,
+        "id": name,
+        "source": "agent",
+        "system_prompt": text(said),
+        "tools": [],
+        **more,
+    }
 
 
 def update(name, said):
@@ -83,17 +119,28 @@ def update(name, said):
 
 
 def test_condensations_after_an_update_forget_what_they_name():
-    events = read(prompt("a", "old"), message("b"), update("c", "new"), message("d"), condensation("e", "b", "d"))
+    events = read(
+        prompt("a", "old"),
+        message("b"),
+        update("c", "new"),
+        message("d"),
+        condensation("e", "b", "d"),
+    )
     assert [event.content for event in View.from_events(events)] == ["new"]
-    added = CondensationAction(id=len(events), forgotten_event_ids=(3,), summary="s", summary_offset=0)
+    added = CondensationAction(
+        id=len(events), forgotten_event_ids=(3,), summary="s", summary_offset=0
+    )
     assert list(encode([*events, added], V1))[-1]["forgotten_event_ids"] == ["c"]
     notes = []
     chat = list(encode(events, "openai-chat", notes=notes.append))
     assert [said["content"] for said in chat if said["role"] == "system"] == ["old", "new"]
-    assert notes[0].startswith("left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place")
+    assert notes[0].startswith(
+        "left out: 1 replacement of a system prompt, 1 condensation; openai-chat has no place"
+    )
 
 
-# -- condensations ----------------------------------------------------------------------------------------------------
+# -- condensations
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_summary_that_an_older_sdk_showed_under_another_id_stays_and_the_import_says_so():
@@ -105,20 +152,31 @@ def test_a_summary_that_an_older_sdk_showed_under_another_id_stays_and_the_impor
     ]
     found = []
     events = list(decode(records, V1, findings=found.append))
-    assert [(one.place, "forgets an id of no record" in one.problem) for one in found] == [("record 4", True)]
+    assert [(one.place, "forgets an id of no record" in one.problem) for one in found] == [
+        ("record 4", True)
+    ]
     assert [event.content for event in View.from_events(events[:5]) if event.id < 0] == ["T", "S"]
 
 
-# -- branches ---------------------------------------------------------------------------------------------------------
+# -- branches
+# --------------------------------------------------------------------------------------------------
 
 
 def seen(events):
     """The source ids of the View's events, and the texts of its summaries."""
-    return [event.content if event.id < 0 else event.origin.id for event in View.from_events(events)]
+    return [
+        event.content if event.id < 0 else event.origin.id for event in View.from_events(events)
+    ]
 
 
 def test_a_log_that_grows_and_switches_its_branch_adds_its_tail(write, tmp_path):
-    log = [message("a"), message("b"), message("c"), message("d", parent_id="a"), message("e", parent_id="c")]
+    log = [
+        message("a"),
+        message("b"),
+        message("c"),
+        message("d", parent_id="a"),
+        message("e", parent_id="c"),
+    ]
     expected = ["a", "ab", "abc", "ad", "abce"]
     with new_store() as store:
         for count, view in enumerate(expected, 1):
@@ -129,8 +187,15 @@ def test_a_log_that_grows_and_switches_its_branch_adds_its_tail(write, tmp_path)
             assert (again.added, again.records) == (0, log[:count])
 
 
-def test_the_files_of_a_conversation_grow_and_the_view_is_the_branch_of_the_newest_step(write, tmp_path):
-    log = [message("a"), message("b", parent_id="a"), message("c", parent_id="a"), message("d", parent_id="b")]
+def test_the_files_of_a_conversation_grow_and_the_view_is_the_branch_of_the_newest_step(
+    write, tmp_path
+):
+    log = [
+        message("a"),
+        message("b", parent_id="a"),
+        message("c", parent_id="a"),
+        message("d", parent_id="b"),
+    ]
     with new_store() as store:
         for count, leaf, view in ((3, "b", "ac"), (4, "d", "abd")):
             for number, record in enumerate(log[:count]):
@@ -140,15 +205,20 @@ def test_the_files_of_a_conversation_grow_and_the_view_is_the_branch_of_the_newe
             assert "".join(seen(history.events)) == view
 
 
-# -- odd records ------------------------------------------------------------------------------------------------------
+# -- odd records
+# --------------------------------------------------------------------------------------------------
 
 
 def test_events_that_were_added_since_are_exported_with_ids_of_their_own():
-    imported = read(message("a"), message("b"), condensation("k", "a", summary="S", summary_offset=0))
+    imported = read(
+        message("a"), message("b"), condensation("k", "a", summary="S", summary_offset=0)
+    )
     added = [
         Action(id=3, tool="run", arguments={"command": "ls"}, call_id="c1", response_id="r1"),
         Observation(id=4, content="a", tool="run", call_id="c1", cause=3),
-        CondensationAction(id=5, forgotten_event_ids=(1, summary_id(2)), summary="T", summary_offset=0),
+        CondensationAction(
+            id=5, forgotten_event_ids=(1, summary_id(2)), summary="T", summary_offset=0
+        ),
     ]
     called, answered, condensed = list(encode([*imported, *added], V1))[3:]
     assert called["id"] == answered["action_id"] == "00000003-0000-4000-8000-000000000000"

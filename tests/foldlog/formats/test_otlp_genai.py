@@ -1,4 +1,6 @@
-"""Spans of models as histories: what was sent is read once, and what a later span no longer sends is taken back."""
+"""Spans of models as histories: what was sent is read once, and what a later span no longer sends
+is taken back.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ import pytest
 
 import foldlog
 from foldlog import open as open_histories
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction, SystemMessage
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Message,
+    Observation,
+    Retraction,
+    SystemMessage,
+)
 from foldlog.formats import NotAHistory, SourceRefused, decode, detect, encode
 from foldlog.projections import View
 from tests.foldlog.archive.imports import bytes_of, new_store
@@ -35,26 +45,42 @@ def pairs(attributes):
 
 
 def span(name, at, parent=None, trace="5b8e", events=(), ends=None, **attributes):
-    told = {f"gen_ai.{key.replace('__', '.')}": value for key, value in attributes.items() if value is not None}
+    told = {
+        f"gen_ai.{key.replace('__', '.')}": value
+        for key, value in attributes.items()
+        if value is not None
+    }
     return {
         **{"traceId": trace, "spanId": name, "name": name, "kind": 3, "flags": 1},
         **({} if parent is None else {"parentSpanId": parent}),
-        **{"startTimeUnixNano": str(at * 10**9), "endTimeUnixNano": str(int((ends or at + 0.5) * 10**9))},
+        **{
+            "startTimeUnixNano": str(at * 10**9),
+            "endTimeUnixNano": str(int((ends or at + 0.5) * 10**9)),
+        },
         "attributes": pairs(told),
-        "events": [{"name": "gen_ai.client.inference.operation.details", "attributes": pairs(each)} for each in events],
+        "events": [
+            {"name": "gen_ai.client.inference.operation.details", "attributes": pairs(each)}
+            for each in events
+        ],
         "status": {},
     }
 
 
 def request(*spans, service="kites"):
     resource = {"attributes": pairs({"service.name": service})}
-    return {"resourceSpans": [{"resource": resource, "scopeSpans": [{"scope": {"name": "s"}, "spans": list(spans)}]}]}
+    return {
+        "resourceSpans": [
+            {"resource": resource, "scopeSpans": [{"scope": {"name": "s"}, "spans": list(spans)}]}
+        ]
+    }
 
 
 def said(role, *parts):
     return {
         "role": role,
-        "parts": [{"type": "text", "content": each} if isinstance(each, str) else each for each in parts],
+        "parts": [
+            {"type": "text", "content": each} if isinstance(each, str) else each for each in parts
+        ],
     }
 
 
@@ -68,13 +94,22 @@ def answer(call_id, response):
 
 def chat(name, at, told, reply, **more):
     return span(
-        name, at, operation__name="chat", input__messages=json.dumps(told), output__messages=json.dumps(reply), **more
+        name,
+        at,
+        operation__name="chat",
+        input__messages=json.dumps(told),
+        output__messages=json.dumps(reply),
+        **more,
     )
 
 
 ASKED = said("user", "how far?", {"type": "uri", "modality": "image", "uri": "https://a/b.png"})
 CALLED = said(
-    "assistant", {"type": "reasoning", "content": "hm"}, "I look.", call("k1", what="sea"), call("k2", what="sky")
+    "assistant",
+    {"type": "reasoning", "content": "hm"},
+    "I look.",
+    call("k1", what="sea"),
+    call("k2", what="sky"),
 )
 AGAIN = {**CALLED, "parts": CALLED["parts"][1:], "finish_reason": None}
 RESULTS = [said("tool", answer("k1", {"km": 9})), said("tool", answer("k2", "high"))]
@@ -82,13 +117,36 @@ DONE = said("assistant", "9 km")
 USAGE = {"usage__input_tokens": 20, "usage__output_tokens": 3, "usage__cache_read__input_tokens": 5}
 INSTRUCTIONS = [{"type": "text", "content": "Be brief."}]
 SPANS = [
-    chat("c1", 2, [ASKED], [{**CALLED, "finish_reason": "tool_call"}], parent="agent",
-         response__model="m-1", response__id="r1", system_instructions=INSTRUCTIONS, **USAGE),
+    chat(
+        "c1",
+        2,
+        [ASKED],
+        [{**CALLED, "finish_reason": "tool_call"}],
+        parent="agent",
+        response__model="m-1",
+        response__id="r1",
+        system_instructions=INSTRUCTIONS,
+        **USAGE,
+    ),
     span("t1", 3, parent="agent", operation__name="execute_tool", tool__call__id="k1"),
-    chat("c2", 4, [ASKED, AGAIN, *RESULTS], [DONE], parent="agent", system_instructions=INSTRUCTIONS, **USAGE),
-    span("agent", 1, ends=5, operation__name="invoke_agent", input__messages=json.dumps([ASKED]),
-         usage__input_tokens=50),
-]  # fmt: skip
+    chat(
+        "c2",
+        4,
+        [ASKED, AGAIN, *RESULTS],
+        [DONE],
+        parent="agent",
+        system_instructions=INSTRUCTIONS,
+        **USAGE,
+    ),
+    span(
+        "agent",
+        1,
+        ends=5,
+        operation__name="invoke_agent",
+        input__messages=json.dumps([ASKED]),
+        usage__input_tokens=50,
+    ),
+]
 
 
 def opened(folder, *requests, name="traces.jsonl", store=None):
@@ -113,26 +171,56 @@ def texts(events):
 def test_what_was_sent_is_read_once(tmp_path):
     events = read(tmp_path, request(*SPANS[::-1]))
     assert [type(each) for each in events] == [
-        *(SystemMessage, Message, Action, Action, Annotation, Observation, Observation, Message, Annotation)
+        *(
+            SystemMessage,
+            Message,
+            Action,
+            Action,
+            Annotation,
+            Observation,
+            Observation,
+            Message,
+            Annotation,
+        )
     ]
     assert events[1].content == (
         {"type": "text", "text": "how far?"},
         {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
     )
     one, two = events[2:4]
-    assert (one.thought, one.arguments, one.response_id == two.response_id) == ("I look.", {"what": "sea"}, True)
-    assert [(each.cause, each.content) for each in events[5:7]] == [(one.id, '{"km":9}'), (two.id, "high")]
+    assert (one.thought, one.arguments, one.response_id == two.response_id) == (
+        "I look.",
+        {"what": "sea"},
+        True,
+    )
+    assert [(each.cause, each.content) for each in events[5:7]] == [
+        (one.id, '{"km":9}'),
+        (two.id, "high"),
+    ]
     assert one.meta == {
         "model": "m-1",
         "reply": "r1",
         "usage": {"prompt_tokens": 20, "completion_tokens": 3, "cached_tokens": 5},
     }
-    assert [bool(each.meta) for each in events] == [False, False, True, False, False, False, False, True, False]
+    assert [bool(each.meta) for each in events] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
     assert one.timestamp.isoformat() == "1970-01-01T00:00:02.500000+00:00"
 
 
 def test_an_image_that_is_written_is_read_again():
-    content = {"type": "text", "text": "so?"}, {"type": "image_url", "image_url": {"url": "https://a/b.png"}}
+    content = (
+        {"type": "text", "text": "so?"},
+        {"type": "image_url", "image_url": {"url": "https://a/b.png"}},
+    )
     asked, _ = decode(encode([Message(id=0, source="user", content=content)], NAME), NAME)
     assert asked.content == content
 
@@ -150,10 +238,21 @@ def compaction(content="9 km far."):
 
 
 BEGUN = [
-    chat("c1", 1, [said("user", "how far?")], [said("assistant", "9 km")], system_instructions=INSTRUCTIONS),
-    chat("c2", 2, [said("user", "how far?"), said("assistant", "9 km"), said("user", "sure?")],
-         [said("assistant", "yes")], system_instructions=INSTRUCTIONS),
-]  # fmt: skip
+    chat(
+        "c1",
+        1,
+        [said("user", "how far?")],
+        [said("assistant", "9 km")],
+        system_instructions=INSTRUCTIONS,
+    ),
+    chat(
+        "c2",
+        2,
+        [said("user", "how far?"), said("assistant", "9 km"), said("user", "sure?")],
+        [said("assistant", "yes")],
+        system_instructions=INSTRUCTIONS,
+    ),
+]
 SUM, ON = said("assistant", compaction()), said("user", "and back?")
 LAST = [said("user", "sure?"), said("assistant", "yes")]
 
@@ -167,7 +266,11 @@ def later(told, reply=None, at=3, **more):
     "spans, shown, kinds",
     [
         ([later([SUM, ON])], ["9 km far.", "and back?", "18 km"], [CondensationAction]),
-        ([later([SUM, *LAST, ON])], ["9 km far.", "sure?", "yes", "and back?", "18 km"], [CondensationAction]),
+        (
+            [later([SUM, *LAST, ON])],
+            ["9 km far.", "sure?", "yes", "and back?", "18 km"],
+            [CondensationAction],
+        ),
         ([later([*LAST, SUM, ON])], ["9 km far.", "and back?", "18 km"], [CondensationAction]),
         ([later([*LAST, ON])], ["sure?", "yes", "and back?", "18 km"], [CondensationAction]),
         ([later([said("user", "how far?"), ON])], ["how far?", "and back?", "18 km"], [Retraction]),
@@ -187,13 +290,23 @@ def later(told, reply=None, at=3, **more):
             [CondensationAction],
         ),
         (
-            [later([SUM, ON]), later([said("assistant", compaction("27 in all.")), LAST[0]], [LAST[1]], 4)],
+            [
+                later([SUM, ON]),
+                later([said("assistant", compaction("27 in all.")), LAST[0]], [LAST[1]], 4),
+            ],
             ["27 in all.", "sure?", "yes"],
             [CondensationAction, CondensationAction],
         ),
     ],
     ids=[
-        *("all", "but the last", "with what it stands for", "without a word", "taken back", "by the attribute"),
+        *(
+            "all",
+            "but the last",
+            "with what it stands for",
+            "without a word",
+            "taken back",
+            "by the attribute",
+        ),
         *("in a reply", "sent again", "twice"),
     ],
 )
@@ -216,7 +329,9 @@ CONDENSED = [
     Message(id=3, source="user", content="sure?"),
     CondensationAction(id=4, forgotten_event_ids=(2,), summary="9 km far.", summary_offset=2),
     Message(id=5, source="agent", content="yes"),
-    CondensationAction(id=6, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}),
+    CondensationAction(
+        id=6, forgotten_event_ids=(), metadata={"outcome": "declined", "reason": "short"}
+    ),
     Message(id=7, source="user", content="and back?"),
     CondensationAction(id=8, forgotten_event_ids=(-6, 3)),
     Message(id=9, source="agent", content="18 km"),
@@ -226,12 +341,20 @@ CONDENSED = [
 def test_a_condensation_is_written_as_a_compaction():
     records = list(encode(CONDENSED, NAME))
     attributes = [
-        {each["key"]: each["value"] for each in record["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]}
+        {
+            each["key"]: each["value"]
+            for each in record["resourceSpans"][0]["scopeSpans"][0]["spans"][0]["attributes"]
+        }
         for record in records
     ]
     assert ["gen_ai.conversation.compacted" in each for each in attributes] == [False, True, True]
     told = json.loads(attributes[1]["gen_ai.input.messages"]["stringValue"])
-    assert [part["type"] for message in told for part in message["parts"]] == ["text", "text", "compaction", "text"]
+    assert [part["type"] for message in told for part in message["parts"]] == [
+        "text",
+        "text",
+        "compaction",
+        "text",
+    ]
     again = list(decode(records, NAME))
     assert [type(each) for each in again if each.structural] == [CondensationAction] * 2
     told = json.loads(attributes[2]["gen_ai.input.messages"]["stringValue"])
@@ -249,8 +372,12 @@ def test_a_condensation_behind_imported_spans_is_written_as_a_compaction(foldlog
     with open_histories("foldlog.db") as histories:
         history = histories["c"]
         ids = [event.id for event in history.view()]
-        history.append(CondensationAction(forgotten_event_ids=ids[1:3], summary="9 km far.", summary_offset=1))
-        history.append([Message(source="user", content="and back?"), Message(source="agent", content="18 km")])
+        history.append(
+            CondensationAction(forgotten_event_ids=ids[1:3], summary="9 km far.", summary_offset=1)
+        )
+        history.append(
+            [Message(source="user", content="and back?"), Message(source="agent", content="18 km")]
+        )
         shown = [event.content for event in history.view()]
         records = list(history.export(NAME))
     assert [event.content for event in View.from_events(decode(records, NAME))] == shown
@@ -270,14 +397,17 @@ def test_a_line_that_is_cut_is_a_finding_of_each_conversation_of_its_file(tmp_pa
     assert f"{path}:2" in one.findings[0]
 
 
-def test_a_file_that_grows_adds_its_new_spans_and_the_span_of_an_agent_comes_when_it_ended(tmp_path):
+def test_a_file_that_grows_adds_its_new_spans_and_the_span_of_an_agent_comes_when_it_ended(
+    tmp_path,
+):
     early = [SPANS[0], SPANS[2]]
     with new_store() as store:
         (before,) = opened(tmp_path, request(*early), store=store)
         (grown,) = opened(tmp_path, request(*early), request(SPANS[3]), store=store)
         assert (before.added, grown.added, grown.name) == (2, 1, before.name)
         assert grown.events[: len(before.events)] == before.events
-        (late,) = opened(tmp_path, request(*SPANS), store=store)  # a span between those that are here
+        # a span between those that are here
+        (late,) = opened(tmp_path, request(*SPANS), store=store)
         assert late.name == f"{before.name}@1"
         assert texts(late.events) == texts(read(tmp_path, request(*SPANS)))
 
@@ -304,10 +434,18 @@ def test_a_conversation_has_its_traces_and_an_agent_that_was_called_is_apart(tmp
         span("sub", 5, parent="t1", operation__name="invoke_agent"),
         chat("s1", 6, [said("user", "deep")], [said("assistant", "very")], parent="sub"),
     ]
-    later = chat("d1", 9, [ASKED, AGAIN, *RESULTS, DONE, said("user", "so?")], [said("assistant", "so.")], trace="77",
-                 conversation__id="conv", system_instructions=INSTRUCTIONS)  # fmt: skip
+    later = chat(
+        "d1",
+        9,
+        [ASKED, AGAIN, *RESULTS, DONE, said("user", "so?")],
+        [said("assistant", "so.")],
+        trace="77",
+        conversation__id="conv",
+        system_instructions=INSTRUCTIONS,
+    )
     first = [
-        {**each, "attributes": [*each["attributes"], *pairs({"gen_ai.conversation.id": "conv"})]} for each in SPANS
+        {**each, "attributes": [*each["attributes"], *pairs({"gen_ai.conversation.id": "conv"})]}
+        for each in SPANS
     ]
     other = span("http", 1, trace="99")
     main, sub = opened(tmp_path, request(*first, *nested, other), request(later))
@@ -319,21 +457,37 @@ def test_a_conversation_has_its_traces_and_an_agent_that_was_called_is_apart(tmp
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"prompt__0__role": "user", "prompt__0__content": "far?", "completion__0__role": "assistant",
-         "completion__0__tool_calls__0__id": "k", "completion__0__tool_calls__0__name": "measure",
-         "completion__0__tool_calls__0__arguments": "{}"},
-        {"events": [{"gen_ai.input.messages": [said("user", "far?")],
-                     "gen_ai.output.messages": [said("assistant", {**call("k"), "arguments": "{}"})]}]},
+        {
+            "prompt__0__role": "user",
+            "prompt__0__content": "far?",
+            "completion__0__role": "assistant",
+            "completion__0__tool_calls__0__id": "k",
+            "completion__0__tool_calls__0__name": "measure",
+            "completion__0__tool_calls__0__arguments": "{}",
+        },
+        {
+            "events": [
+                {
+                    "gen_ai.input.messages": [said("user", "far?")],
+                    "gen_ai.output.messages": [said("assistant", {**call("k"), "arguments": "{}"})],
+                }
+            ]
+        },
     ],
-)  # fmt: skip
+)
 def test_messages_are_found_wherever_instrumentations_write_them(tmp_path, attributes):
     events = read(tmp_path, request(span("a", 1, operation__name="chat", **attributes)))
-    assert [(type(each), getattr(each, "tool", "")) for each in events] == [(Message, ""), (Action, "measure")]
+    assert [(type(each), getattr(each, "tool", "")) for each in events] == [
+        (Message, ""),
+        (Action, "measure"),
+    ]
     assert (events[1].arguments, events[1].call_id) == ("{}", "k")
 
 
 def in_events(*events, does="chat"):
-    told = [{"name": f"gen_ai.{name}", "attributes": pairs(attributes)} for name, attributes in events]
+    told = [
+        {"name": f"gen_ai.{name}", "attributes": pairs(attributes)} for name, attributes in events
+    ]
     return request({**span("a", 1, operation__name=does), "events": told})
 
 
@@ -341,7 +495,10 @@ USED = {"toolUse": {"toolUseId": "k", "name": "measure", "input": {}}}
 RESULT = {"toolResult": {"toolUseId": "k", "status": "success", "content": [{"text": "9 km"}]}}
 CHAT = [
     {"role": "user", "content": "far?"},
-    {"role": "assistant", "tool_calls": [{"id": "k", "function": {"name": "measure", "arguments": {}}}]},
+    {
+        "role": "assistant",
+        "tool_calls": [{"id": "k", "function": {"name": "measure", "arguments": {}}}],
+    },
     {"role": "tool", "tool_call_id": "k", "content": "9 km"},
     {"role": "assistant", "content": "9 km"},
 ]
@@ -357,7 +514,10 @@ CHAT = [
             ("choice", {"finish_reason": "end_turn", "message": '[{"text": "9 km"}]'}),
         ],
         [  # Azure
-            *((f"{each['role']}.message", {"gen_ai.event.content": json.dumps(each)}) for each in CHAT[:2]),
+            *(
+                (f"{each['role']}.message", {"gen_ai.event.content": json.dumps(each)})
+                for each in CHAT[:2]
+            ),
             ("tool.message", {"id": "k", "content": "9 km"}),
             ("choice", {"gen_ai.event.content": json.dumps({"index": 0, "message": CHAT[3]})}),
         ],
@@ -372,27 +532,67 @@ def test_messages_that_are_an_event_each_are_read(tmp_path, events):
     assert (asked.content, reply.content, reply.source) == ("far?", "9 km", "agent")
     assert (called.tool, called.arguments, answered.call_id) == ("measure", {}, "k")
     assert "9 km" in str(answered.content)
-    with pytest.raises(NotAHistory, match="none has messages"):  # of a tool they are its arguments and its result
+    # of a tool they are its arguments and its result
+    with pytest.raises(NotAHistory, match="none has messages"):
         opened(tmp_path, in_events(("choice", {"message": "9 km"}), does="execute_tool"))
 
 
 AT = "2026-03-01T10:00:00.000Z"
 GENERATION = {
-    **{"id": "g", "traceId": "t", "type": "GENERATION", "name": "chat", "startTime": AT, "parentObservationId": None},
-    **{"model": "m-2", "input": {"messages": CHAT[:3], "tools": []}, "output": CHAT[3], "level": "DEFAULT"},
+    **{
+        "id": "g",
+        "traceId": "t",
+        "type": "GENERATION",
+        "name": "chat",
+        "startTime": AT,
+        "parentObservationId": None,
+    },
+    **{
+        "model": "m-2",
+        "input": {"messages": CHAT[:3], "tools": []},
+        "output": CHAT[3],
+        "level": "DEFAULT",
+    },
     "usageDetails": {"input": 5, "input_cached_tokens": 2, "output": 3, "total": 10},
     "costDetails": {"total": 0.5},
 }
-TOOL = {"id": "s", "traceId": "t", "type": "SPAN", "name": "measure", "startTime": AT, "input": {"a": 1}}
+TOOL = {
+    "id": "s",
+    "traceId": "t",
+    "type": "SPAN",
+    "name": "measure",
+    "startTime": AT,
+    "input": {"a": 1},
+}
 LLM = {
-    **{"name": "chat", "context": {"trace_id": "0xt", "span_id": "g"}, "span_kind": "LLM", "parent_id": None},
-    **{"start_time": AT, "end_time": "2026-03-01T10:00:01+00:00", "events": [{"name": "e", "attributes": {"x": [1]}}]},
+    **{
+        "name": "chat",
+        "context": {"trace_id": "0xt", "span_id": "g"},
+        "span_kind": "LLM",
+        "parent_id": None,
+    },
+    **{
+        "start_time": AT,
+        "end_time": "2026-03-01T10:00:01+00:00",
+        "events": [{"name": "e", "attributes": {"x": [1]}}],
+    },
     "attributes": {
-        **{"llm": {"model_name": "m-2", "token_count": {"prompt": 7, "completion": 3}, "cost": {"total": 0.5}}},
+        **{
+            "llm": {
+                "model_name": "m-2",
+                "token_count": {"prompt": 7, "completion": 3},
+                "cost": {"total": 0.5},
+            }
+        },
         **{f"llm.input_messages.{n}.message.role": each["role"] for n, each in enumerate(CHAT[:3])},
-        **{"llm.input_messages.0.message.content": "far?", "llm.input_messages.2.message.content": "9 km"},
+        **{
+            "llm.input_messages.0.message.content": "far?",
+            "llm.input_messages.2.message.content": "9 km",
+        },
         "llm.input_messages.2.message.tool_call_id": "k",
-        "llm.input_messages.1.message.tool_calls": [{"tool_call": {"id": "k", "function": USED["toolUse"]}}],
+        "llm.input_messages.1.message.tool_calls": [
+            {"tool_call": {"id": "k", "function": USED["toolUse"]}}
+        ],
         "llm.output_messages": [{"message": CHAT[3]}],
     },
 }
@@ -404,7 +604,9 @@ LLM = {
         json.dumps([GENERATION, TOOL], indent=1),
         json.dumps({"data": [GENERATION, TOOL], "meta": {"page": 1}}),
         f"{json.dumps(GENERATION)}\n{json.dumps(TOOL)}\n",
-        json.dumps({"id": "t", "projectId": "p", "sessionId": "s-1", "observations": [GENERATION, TOOL]}),
+        json.dumps(
+            {"id": "t", "projectId": "p", "sessionId": "s-1", "observations": [GENERATION, TOOL]}
+        ),
         json.dumps({"data": [LLM], "next_cursor": None}),
         f"{json.dumps(LLM)}\n",
     ],
@@ -449,20 +651,44 @@ def test_spans_of_one_trace_are_of_the_conversations_that_they_or_those_above_th
         return chat(name, at, *told, parent=parent, conversation__id=conversation, **more)
 
     below = span("tool", 4, parent="ann", operation__name="execute_tool")
-    spans = [span("root", 1, ends=9), named("ann", 2, "a"), below, named("deep", 5, None, "tool"), named("bob", 6, "b")]
+    spans = [
+        span("root", 1, ends=9),
+        named("ann", 2, "a"),
+        below,
+        named("deep", 5, None, "tool"),
+        named("bob", 6, "b"),
+    ]
     called = [
         span("outer", 11, ends=19, trace="2", operation__name="invoke_agent", conversation__id="c"),
         *(
-            span(f"inner-{own}", 12, "outer", "2", ends=18, operation__name="invoke_agent", conversation__id=own)
+            span(
+                f"inner-{own}",
+                12,
+                "outer",
+                "2",
+                ends=18,
+                operation__name="invoke_agent",
+                conversation__id=own,
+            )
             for own in "cd"
         ),
         *(named(f"of-{own}", 13, None, f"inner-{own}", trace="2") for own in "cd"),
     ]
     found = {
-        each.name: texts(each.events) for each in opened(tmp_path, request(*spans, *called, named("none", 20, None)))
+        each.name: texts(each.events)
+        for each in opened(tmp_path, request(*spans, *called, named("none", 20, None)))
     }
-    of = {name: [f"asked of {name}", f"told by {name}"] for name in ("bob", "deep", "none", "of-c", "of-d")}
-    assert found == {"a": of["deep"], "b": of["bob"], "5b8e": of["none"], "c/inner-c": of["of-c"], "d": of["of-d"]}
+    of = {
+        name: [f"asked of {name}", f"told by {name}"]
+        for name in ("bob", "deep", "none", "of-c", "of-d")
+    }
+    assert found == {
+        "a": of["deep"],
+        "b": of["bob"],
+        "5b8e": of["none"],
+        "c/inner-c": of["of-c"],
+        "d": of["of-d"],
+    }
 
 
 AGENT = {"operation__name": "invoke_agent", "usage__input_tokens": 50, "response__model": "m-2"}
@@ -476,46 +702,92 @@ TOLD = {
     "below, shown, tokens",
     [
         ([], ["how far?", "9 km"], [50]),
-        ([span("t", 2, parent="agent", operation__name="execute_tool")], ["how far?", "9 km"], [50]),
-        ([chat("c", 2, [said("user", "so?")], [], parent="agent", response__model="m-1")], ["so?"], [50]),
-        ([span("c", 2, parent="agent", operation__name="chat", **USAGE)], ["how far?", "9 km"], [20]),
+        (
+            [span("t", 2, parent="agent", operation__name="execute_tool")],
+            ["how far?", "9 km"],
+            [50],
+        ),
+        (
+            [chat("c", 2, [said("user", "so?")], [], parent="agent", response__model="m-1")],
+            ["so?"],
+            [50],
+        ),
+        (
+            [span("c", 2, parent="agent", operation__name="chat", **USAGE)],
+            ["how far?", "9 km"],
+            [20],
+        ),
         ([chat("c", 2, [said("user", "so?")], [], parent="web", **USAGE)], ["so?"], [20]),
-        ([chat("c", 0, [said("user", "so?")], [], parent="web", **USAGE)], ["how far?", "9 km"], [20, 50]),
+        (
+            [chat("c", 0, [said("user", "so?")], [], parent="web", **USAGE)],
+            ["how far?", "9 km"],
+            [20, 50],
+        ),
         ([chat("c", 6, [said("user", "so?")], [], parent="agent", **USAGE)], ["so?"], [20]),
     ],
-)  # fmt: skip
+)
 def test_an_agents_span_tells_what_those_below_it_do_not(tmp_path, below, shown, tokens):
     events = read(tmp_path, request(span("agent", 1, ends=5, **AGENT, **TOLD), *below))
     assert texts(events) == shown
-    assert [each.meta["usage"]["prompt_tokens"] for each in events if "usage" in each.meta] == tokens
+    assert [
+        each.meta["usage"]["prompt_tokens"] for each in events if "usage" in each.meta
+    ] == tokens
 
 
 def of_phoenix(**attributes):
     pair = [{"key": "llm.cost.total", "value": {"doubleValue": 0.5}}]
     return {
         **span("a", 1),
-        "attributes": pair + pairs({key.replace("__", "."): value for key, value in attributes.items()}),
+        "attributes": (
+            pair + pairs({key.replace("__", "."): value for key, value in attributes.items()})
+        ),
     }
 
 
 def phoenix(number, kind="input", **fields):
-    return {f"llm__{kind}_messages__{number}__message__{key}": value for key, value in fields.items()}
+    return {
+        f"llm__{kind}_messages__{number}__message__{key}": value for key, value in fields.items()
+    }
 
 
 def contents(number, *parts, **fields):
-    named = {f"contents__{n}__message_content__{key}": part[key] for n, part in enumerate(parts) for key in part}
+    named = {
+        f"contents__{n}__message_content__{key}": part[key]
+        for n, part in enumerate(parts)
+        for key in part
+    }
     return phoenix(number, **named, **fields)
 
 
 def test_contents_of_phoenix_become_parts_and_its_cost_that_of_the_reply(tmp_path):
-    events = read(tmp_path, request(of_phoenix(
-        **contents(0, {"type": "text", "text": "which?"}, {"type": "image", "image__image__url": "https://x/a.png"},
-                   {"type": "document", "document__document__content": "a map"}, role="user"),
-        **phoenix(1, role="assistant", function_call_name="look", function_call_arguments_json="{}"),
-        **contents(2, {"type": "text", "text": "a gull"}, {"type": "image", "image__image__url": "https://x/b.png"},
-                   role="tool", tool_call_id="k"),
-        **phoenix(0, "output", role="assistant", content="A gull.", finish_reason="stop"),
-    )))  # fmt: skip
+    events = read(
+        tmp_path,
+        request(
+            of_phoenix(
+                **contents(
+                    0,
+                    {"type": "text", "text": "which?"},
+                    {"type": "image", "image__image__url": "https://x/a.png"},
+                    {"type": "document", "document__document__content": "a map"},
+                    role="user",
+                ),
+                **phoenix(
+                    1,
+                    role="assistant",
+                    function_call_name="look",
+                    function_call_arguments_json="{}",
+                ),
+                **contents(
+                    2,
+                    {"type": "text", "text": "a gull"},
+                    {"type": "image", "image__image__url": "https://x/b.png"},
+                    role="tool",
+                    tool_call_id="k",
+                ),
+                **phoenix(0, "output", role="assistant", content="A gull.", finish_reason="stop"),
+            )
+        ),
+    )
     asked, called, answered, reply = events
     assert [each.get("text") or each["image_url"]["url"] for each in asked.content] == [
         "which?",
@@ -527,10 +799,16 @@ def test_contents_of_phoenix_become_parts_and_its_cost_that_of_the_reply(tmp_pat
     assert (reply.content, reply.meta["cost"]) == ("A gull.", 0.5)
 
 
-@pytest.mark.parametrize("key", ["gen_ai.usage.cost", "operation.cost", "langfuse.observation.cost_details"])
+@pytest.mark.parametrize(
+    "key", ["gen_ai.usage.cost", "operation.cost", "langfuse.observation.cost_details"]
+)
 def test_the_cost_of_a_reply_has_several_names(tmp_path, key):
     one = chat("c", 1, [ASKED], [DONE])
-    value = {"stringValue": '{"input": 0.1, "total": 0.25}'} if "details" in key else {"doubleValue": 0.25}
+    value = (
+        {"stringValue": '{"input": 0.1, "total": 0.25}'}
+        if "details" in key
+        else {"doubleValue": 0.25}
+    )
     one["attributes"].append({"key": key, "value": value})
     assert read(tmp_path, request(one))[-1].meta["cost"] == 0.25
 
@@ -557,8 +835,14 @@ def test_what_no_rule_reads_of_a_message_is_a_finding():
 @pytest.mark.parametrize(
     "text, what",
     [
-        (json.dumps(request(span("t", 1, operation__name="execute_tool"))), "none has messages of a model"),
-        (json.dumps([{"context": {"trace_id": "a"}, "attributes": {"llm.model_name": "m"}}]), "none has messages"),
+        (
+            json.dumps(request(span("t", 1, operation__name="execute_tool"))),
+            "none has messages of a model",
+        ),
+        (
+            json.dumps([{"context": {"trace_id": "a"}, "attributes": {"llm.model_name": "m"}}]),
+            "none has messages",
+        ),
         (json.dumps({"resourceSpans": 1}), "expected a span, found a number"),
         (json.dumps({"resourceLogs": []}), "no event"),
         (json.dumps({"resourceSpans": []})[:-3], "not JSON"),

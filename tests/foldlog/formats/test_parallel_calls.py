@@ -1,4 +1,6 @@
-"""Each format has the calls of one reply together, and each result where its program looks for it."""
+"""Each format has the calls of one reply together, and each result where its program looks for
+it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,18 @@ from tests.foldlog.formats.writing import written
 
 HISTORIES = {
     "two": ("?k1 ?k2 =k1 =k2", ["?k1 ?k2 =k1 =k2"]),
-    "three, with results in another order": ("?k1 ?k2 ?k3 =k3 =k1 =k2", ["?k1 ?k2 ?k3 =k1 =k2 =k3"]),
+    "three, with results in another order": (
+        "?k1 ?k2 ?k3 =k3 =k1 =k2",
+        ["?k1 ?k2 ?k3 =k1 =k2 =k3"],
+    ),
     "one without a result": ("?k1 ?k2 ?k3 =k3 =k1 >stop", ["?k1 ?k2 ?k3 =k1 =k3", ">stop"]),
     "each with its result at once": ("?k1 =k1 ?k2 =k2", ["?k1 ?k2 =k1 =k2"]),
     "a document between": ("?k1 ?k2 =k2 + =k1", ["?k1 ?k2 =k1 =k2"]),
     "two replies that wait": ("?k1 ?k4 ?k5 =k5 =k1 =k4", ["?k1 =k1", "?k4 ?k5 =k4 =k5"]),
-    "one reply after the other": ("?k1 ?k2 =k2 =k1 ?k4 ?k5 =k5 =k4", ["?k1 ?k2 =k1 =k2", "?k4 ?k5 =k4 =k5"]),
+    "one reply after the other": (
+        "?k1 ?k2 =k2 =k1 ?k4 ?k5 =k5 =k4",
+        ["?k1 ?k2 =k1 =k2", "?k4 ?k5 =k4 =k5"],
+    ),
     "words between": ("?k1 ?k2 =k2 >stop =k1 >done", ["?k1 ?k2 =k1 =k2", ">stop", ">done"]),
     "a result without a call": ("=k9 ?k1 =k1", ["?k1 =k1"]),
     "a result twice": ("?k1 ?k2 =k2 =k2 =k1", ["?k1 ?k2 =k1 =k2"]),
@@ -29,7 +37,9 @@ HISTORIES = {
     "a result after more words": ("?k1 >stop >done =k1", ["?k1 =k1", ">stop", ">done"]),
     "a result after another reply": ("?k1 ?k2 =k2 ?k4 =k4 =k1", ["?k1 ?k2 =k1 =k2", "?k4 =k4"]),
 }
-"""What happens: calls, results, words and a document; and the replies with their results, and the words."""
+"""What happens: calls, results, words and a document; and the replies with their results, and the
+words.
+"""
 
 
 def events_of(steps: str):
@@ -40,14 +50,25 @@ def events_of(steps: str):
         name, response = step[1:], "r4" if step[1:] > "k3" else "r1"
         if step[0] == "?":
             said = "I look" if name in ("k1", "k4") else ""
-            given = {"arguments": {"asks": name}, "call_id": name, "response_id": response, "thought": said}
+            given = {
+                "arguments": {"asks": name},
+                "call_id": name,
+                "response_id": response,
+                "thought": said,
+            }
             calls[name] = Action(id=number, tool="run", **given)
             yield calls[name]
         elif step[0] == "=":
             cause = calls[name].id if name in calls else None
-            yield Observation(id=number, tool="run", content=f"gives {name}", call_id=name, cause=cause)
+            yield Observation(
+                id=number, tool="run", content=f"gives {name}", call_id=name, cause=cause
+            )
         elif step[0] == ">":
-            yield Message(id=number, source="agent" if name in ("done", "so") else "user", content=f"says {name}")
+            yield Message(
+                id=number,
+                source="agent" if name in ("done", "so") else "user",
+                content=f"says {name}",
+            )
         elif step[0] == "!":
             yield SystemMessage(id=number, content=f"says {name}")
         else:
@@ -60,7 +81,9 @@ SIGNS = {"asks": "?", "gives": "=", "says": ">"}
 
 def told(record):
     """What a record tells, as the steps above."""
-    return list(dict.fromkeys(SIGNS[mark] + name for mark, name in MARKS.findall(json.dumps(record))))
+    return list(
+        dict.fromkeys(SIGNS[mark] + name for mark, name in MARKS.findall(json.dumps(record)))
+    )
 
 
 def each_result(calls, results):
@@ -94,24 +117,37 @@ MESSAGES = [name for names in SHAPES.values() for name in names]
 
 def expected_of(history, shape):
     for reply in (">go", *HISTORIES[history][1]):
-        calls, results, words = ([step for step in reply.split() if step[0] == sign] for sign in "?=>")
+        calls, results, words = (
+            [step for step in reply.split() if step[0] == sign] for sign in "?=>"
+        )
         yield from [words] if words else filter(None, shape(calls, results))
 
 
 @pytest.mark.parametrize("history", HISTORIES)
-@pytest.mark.parametrize("format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names])
+@pytest.mark.parametrize(
+    "format, shape", [(name, shape) for shape, names in SHAPES.items() for name in names]
+)
 def test_the_calls_of_a_reply_are_together_and_their_results_after_them(format, shape, history):
     records = map(told, written(events_of(HISTORIES[history][0]), format))
-    assert list(map(sorted, filter(None, records))) == list(map(sorted, expected_of(history, shape)))
+    assert list(map(sorted, filter(None, records))) == list(
+        map(sorted, expected_of(history, shape))
+    )
 
 
 @pytest.mark.parametrize("format", MESSAGES)
 def test_a_call_without_a_result_holds_few_messages_back(format):
     encoder = Encoder(format)
     call, *_ = (each for each in events_of("?k1") if isinstance(each, Action))
-    said = [Message(id=number, source="user", content=f"says w{number}") for number in range(2, 102)]
+    said = [
+        Message(id=number, source="user", content=f"says w{number}") for number in range(2, 102)
+    ]
     late = Observation(id=102, tool="run", content="gives k1", call_id="k1", cause=call.id)
-    at_once = [step for event in (call, *said) for record in encoder.records(event) for step in told(record)]
+    at_once = [
+        step
+        for event in (call, *said)
+        for record in encoder.records(event)
+        for step in told(record)
+    ]
     assert len(at_once) > 50
     after = [step for record in [*encoder.records(late), *encoder.end()] for step in told(record)]
     assert [*at_once, *after] == ["?k1", *(f">w{number}" for number in range(2, 102)), "=k1"]
@@ -121,7 +157,9 @@ def test_a_call_without_a_result_holds_few_messages_back(format):
 def test_a_span_of_a_reply_is_sent_the_results_right_after_the_calls(history):
     events = list(events_of(HISTORIES[history][0]))
     *_, last = written([*events, Message(id=len(events), source="agent", content="")], "otlp-genai")
-    assert told(last) == list(dict.fromkeys(each for record in expected_of(history, all_results) for each in record))
+    assert told(last) == list(
+        dict.fromkeys(each for record in expected_of(history, all_results) for each in record)
+    )
 
 
 def test_each_line_of_a_call_names_its_reply():
@@ -156,12 +194,18 @@ def test_each_call_is_read_back_with_its_result_and_its_reply(format):
         assert replies[0] == replies[1] != replies[2] == replies[3]
 
 
-@pytest.mark.parametrize("format", ["strands", "google-adk", "anthropic-messages", "langchain", "atif"])
-@pytest.mark.parametrize("text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"invalid_arguments": "of a"})])
+@pytest.mark.parametrize(
+    "format", ["strands", "google-adk", "anthropic-messages", "langchain", "atif"]
+)
+@pytest.mark.parametrize(
+    "text, given", [('{"of": "a"}', {"of": "a"}), ("of a", {"invalid_arguments": "of a"})]
+)
 def test_a_call_is_given_an_object_where_the_sdk_takes_no_text(format, text, given):
     (call,) = (
         each
-        for each in decode(list(written([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format)
+        for each in decode(
+            list(written([Action(id=0, tool="run", call_id="k", arguments=text)], format)), format
+        )
         if isinstance(each, Action)
     )
     assert call.arguments == given

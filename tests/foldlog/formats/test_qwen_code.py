@@ -6,7 +6,14 @@ import json
 
 import pytest
 
-from foldlog.eventstore import Action, Annotation, CondensationAction, Message, Observation, Retraction
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Message,
+    Observation,
+    Retraction,
+)
 from foldlog.formats import decode, detect
 from foldlog.projections import View
 from tests.foldlog.archive.imports import new_store
@@ -45,7 +52,10 @@ def result(call_id, **response):
 
 def shown(events):
     """The contents of the View, with a tool's name for a call."""
-    return [event.tool if isinstance(event, Action) else event.content for event in View.from_events(events)]
+    return [
+        event.tool if isinstance(event, Action) else event.content
+        for event in View.from_events(events)
+    ]
 
 
 def test_a_session_is_recognized_and_its_branch_its_title_and_its_usage_are_read(foldlog, tmp_path):
@@ -63,23 +73,34 @@ def test_a_session_is_recognized_and_its_branch_its_title_and_its_usage_are_read
 def test_a_call_has_its_thought_and_each_result_its_own():
     thought = {"text": "hm", "thought": True}
     reply = line("b", "a", "assistant", thought, {"text": "I look."}, call("c1"), call("c2"))
-    failed = line("d", "c", "tool_result", result("c2", output="?"), toolCallResult={"status": "error"})
+    failed = line(
+        "d", "c", "tool_result", result("c2", output="?"), toolCallResult={"status": "error"}
+    )
     answered = line("c", "b", "tool_result", result("c1", output="a.py"), {"text": "and more"})
     events = read(said("a", None, "list"), reply, answered, failed)
     assert [type(event) for event in events] == [Message, Action, Action, Observation, Observation]
     assert (events[1].thought, events[1].thinking[0]["thinking"]) == ("I look.", "hm")
     assert events[1].response_id == events[2].response_id == "b"
     assert [(event.cause, event.is_error) for event in events[3:]] == [(1, False), (2, True)]
-    assert events[3].content == tuple({"type": "text", "text": text} for text in ("a.py", "and more"))
+    assert events[3].content == tuple(
+        {"type": "text", "text": text} for text in ("a.py", "and more")
+    )
 
 
 def test_a_line_that_follows_an_earlier_one_takes_back_what_is_between_and_a_title_is_beside():
     log = [said("a", None, "one"), said("b", "a", "two", "assistant"), said("c", "b", "three")]
-    titled = [*log, system("t", "c", "custom_title", customTitle="T"), said("d", "c", "four", "assistant")]
+    titled = [
+        *log,
+        system("t", "c", "custom_title", customTitle="T"),
+        said("d", "c", "four", "assistant"),
+    ]
     events = read(*titled)
     assert not any(isinstance(event, Retraction) for event in events)
     assert shown(events) == ["one", "two", "three", "four"]
-    assert shown(read(*titled, system("r", "a", "rewind"), said("e", "r", "five"))) == ["one", "five"]
+    assert shown(read(*titled, system("r", "a", "rewind"), said("e", "r", "five"))) == [
+        "one",
+        "five",
+    ]
     assert shown(read(*titled, system("r", None, "rewind"), said("e", "r", "five"))) == ["five"]
     assert shown(read(*titled, said("e", "a line that was lost", "five")))[-2:] == ["four", "five"]
     assert shown(read(*titled, system("r", "lost", "rewind"), said("e", "r", "five"))) == ["five"]
@@ -105,7 +126,11 @@ def test_a_compression_forgets_all_and_its_contents_count_no_calls_again():
 def test_a_command_that_was_not_sent_is_taken_back_with_its_answer():
     log = [said("a", None, "hi"), said("b", "a", "/about")]
     answer = {"phase": "result", "outputHistoryItems": [{"type": "assistant", "text": "0.9"}]}
-    for raw, sent, view in (("/about", False, ["hi", "so?"]), ("/other", False, None), ("/about", True, None)):
+    for raw, sent, view in (
+        ("/about", False, ["hi", "so?"]),
+        ("/other", False, None),
+        ("/about", True, None),
+    ):
         told = system("c", "b", "slash_command", **answer, rawCommand=raw, sentToModel=sent)
         assert shown(read(*log, told, said("d", "c", "so?"))) == (view or ["hi", "/about", "so?"])
 

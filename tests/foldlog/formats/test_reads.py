@@ -1,8 +1,10 @@
-"""What is read of records of each format: a row says it in a sentence, and holds the records and what is made of them.
+"""What is read of records of each format: a row says it in a sentence, and holds the records and
+what is made of them.
 
     python -m tests.foldlog.formats.test_reads
 
-reads the records of all rows anew, after a change that is meant to change events; ``git diff`` shows what has changed.
+reads the records of all rows anew, after a change that is meant to change events; ``git diff``
+shows what has changed.
 """
 
 from __future__ import annotations
@@ -23,13 +25,20 @@ ROWS = [json.loads(line) for path in FILES for line in path.read_text("utf-8").s
 
 
 def stored(event: Event) -> dict[str, Any]:
-    """Return what a store keeps of an event, without what a library deflates: another one makes other bytes of it."""
+    """Return what a store keeps of an event, without what a library deflates: another one makes
+    other bytes of it.
+    """
     body = json.loads(codec.encode(event).body)
-    return {**body, "origin": {name: value for name, value in body["origin"].items() if name != "rest"}}
+    return {
+        **body,
+        "origin": {name: value for name, value in body["origin"].items() if name != "rest"},
+    }
 
 
 def read(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with the events of its records, as they are stored, and the ids of those that a View shows."""
+    """Return a row with the events of its records, as they are stored, and the ids of those that a
+    View shows.
+    """
     events = list(decode(row["records"], row["format"]))
     shown = [event.id for event in View.from_events(events)]
     return {**row, "events": [stored(event) for event in events], "view": shown}
@@ -49,7 +58,9 @@ def test_a_view_shows_the_same_of_records_that_come_in_two_parts(row: dict[str, 
         for cut in range(1, len(records)):
             for part in (records[:cut], records[cut:]):  # each by a process of its own
                 api.Histories(store)[f"{cut}"].append_records(part, format=format)
-            assert api.Histories(store)[f"{cut}"].view().to_messages() == whole.view().to_messages(), cut
+            assert (
+                api.Histories(store)[f"{cut}"].view().to_messages() == whole.view().to_messages()
+            ), cut
 
 
 if __name__ == "__main__":

@@ -1,4 +1,6 @@
-"""A format is one object: whatever reads or writes histories knows no more about it than that object says."""
+"""A format is one object: whatever reads or writes histories knows no more about it than that
+object says.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +43,60 @@ def test_what_all_formats_share_names_none_of_them():
 
 
 _VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=3) | st.sampled_from(["user", "system", "summary"]),
-    lambda inside: st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2),
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.text(max_size=3)
+    | st.sampled_from(["user", "system", "summary"]),
+    lambda inside: (
+        st.lists(inside, max_size=2) | st.dictionaries(st.text(max_size=3), inside, max_size=2)
+    ),
     max_leaves=4,
 )
 _FIELDS = (
-    *("type", "kind", "role", "action", "observation", "payload", "message", "content", "subtype", "summary", "agent"),
-    *("sessionId", "uuid", "leafUuid", "parentUuid", "id", "timestamp", "instructions", "record_type", "created"),
-    *("working_dir", "message_count", "isSidechain", "agentId", "tool_calls", "args", "microcompactMetadata", "source"),
-    *("aiTitle", "customTitle", "llm_message", "parts", "model_response", "tool_call_metadata", "tool_call_id"),
+    *(
+        "type",
+        "kind",
+        "role",
+        "action",
+        "observation",
+        "payload",
+        "message",
+        "content",
+        "subtype",
+        "summary",
+        "agent",
+    ),
+    *(
+        "sessionId",
+        "uuid",
+        "leafUuid",
+        "parentUuid",
+        "id",
+        "timestamp",
+        "instructions",
+        "record_type",
+        "created",
+    ),
+    *(
+        "working_dir",
+        "message_count",
+        "isSidechain",
+        "agentId",
+        "tool_calls",
+        "args",
+        "microcompactMetadata",
+        "source",
+    ),
+    *(
+        "aiTitle",
+        "customTitle",
+        "llm_message",
+        "parts",
+        "model_response",
+        "tool_call_metadata",
+        "tool_call_id",
+    ),
 )
 _RECORDS = st.dictionaries(st.sampled_from(_FIELDS), _VALUES, max_size=6) | _VALUES
 
@@ -84,7 +131,9 @@ def test_a_format_may_read_its_files_itself(tmp_path, monkeypatch):
     format = replace(registry.format_named("openai-chat"), name="notes", files=_Notes())
     monkeypatch.setitem(registry.REGISTERED, "notes", format)
     (tmp_path / "a.notes").write_text("# one\nhi\nho\n# two\nhe\n")
-    assert [(history.name, history.format, len(history.records)) for history in histories_at(tmp_path)] == [
+    assert [
+        (history.name, history.format, len(history.records)) for history in histories_at(tmp_path)
+    ] == [
         ("one", "notes", 2),
         ("two", "notes", 1),
     ]

@@ -1,4 +1,6 @@
-"""The law of every format: records become events, whatever they hold, and come back from what a store keeps."""
+"""The law of every format: records become events, whatever they hold, and come back from what a
+store keeps.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,43 @@ from tests.foldlog.records import records_of
 from tests.how_many import examples
 
 ODD: list[Any] = [
-    *(None, True, False, 0, 0.0, -0.0, 1, 1.0, 2, -3, 2**64, -(2**70), 10**300, math.inf, 1e-320, "9" * 5_000 + "→"),
-    *("", "a\x00b", "\ud800", "é", "🂡", "0", "soon", "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00"),
+    *(
+        None,
+        True,
+        False,
+        0,
+        0.0,
+        -0.0,
+        1,
+        1.0,
+        2,
+        -3,
+        2**64,
+        -(2**70),
+        10**300,
+        math.inf,
+        1e-320,
+        "9" * 5_000 + "→",
+    ),
+    *(
+        "",
+        "a\x00b",
+        "\ud800",
+        "é",
+        "🂡",
+        "0",
+        "soon",
+        "0001-01-01T00:00:00+14:00",
+        "9999-12-31T23:59:59-14:00",
+    ),
     *([], {}, [1], {"a": 1}, {"": [None]}, ["x", {"type": "text"}]),
 ]
 
 
 class Mixed:
-    """Records like those of a format's corpus, with each other's values and keys, or with odd values at their keys."""
+    """Records like those of a format's corpus, with each other's values and keys, or with odd
+    values at their keys.
+    """
 
     def __init__(self, format: str) -> None:
         self._sound = records_of(format)
@@ -51,7 +82,9 @@ class Mixed:
 
     def _mixed(self, at: random.Random, value: Any, percent: int) -> Any:
         if isinstance(value, list):
-            return [self._mixed(at, inner, percent) for inner in value if at.randrange(200) >= percent]
+            return [
+                self._mixed(at, inner, percent) for inner in value if at.randrange(200) >= percent
+            ]
         if not isinstance(value, dict):
             return value
         keys = [key for key in value if at.randrange(400) >= percent]
@@ -70,7 +103,9 @@ seeds = st.integers(0, 2**32).map(random.Random)
 
 
 def text(records: object) -> str:
-    """Compared as text, 1 and 1.0 and true are three things, as they are in JSON, and keys have an order."""
+    """Compared as text, 1 and 1.0 and true are three things, as they are in JSON, and keys have an
+    order.
+    """
     return json.dumps(records)
 
 
@@ -85,13 +120,17 @@ def stored(events: Iterable[Event]) -> Iterator[Event]:
 @examples(500)
 @given(at=seeds)
 def test_records_become_the_same_events_each_time(format: str, at: random.Random):
-    """Decoding gives them the ids that count up from 0, changes no record, and does the same each time."""
+    """Decoding gives them the ids that count up from 0, changes no record, and does the same each
+    time.
+    """
     records = MIXED[format].records(at, 6)
     before = text(records)
     findings: list[Any] = []
     events = list(decode(records, format, findings=findings.append))
     assert text(records) == before
-    assert list(decode(records, format, findings=findings.append)) == events or "nan" in repr(events)
+    assert list(decode(records, format, findings=findings.append)) == events or "nan" in repr(
+        events
+    )
     assert [event.id for event in events] == list(range(len(events)))
     assert all(event.cause is None or 0 <= event.cause < event.id for event in events)
     assert all(event.origin is not None and event.origin.format == format for event in events)
@@ -101,7 +140,9 @@ def test_records_become_the_same_events_each_time(format: str, at: random.Random
 @pytest.mark.parametrize("format", FORMATS)
 @examples(60)
 @given(at=seeds)
-def test_records_that_are_appended_one_by_one_come_back_as_they_were(format: str, at: random.Random):
+def test_records_that_are_appended_one_by_one_come_back_as_they_were(
+    format: str, at: random.Random
+):
     """Decoders begin anew at any record, and events of ours come in between."""
     records = MIXED[format].records(at, 8)
     with foldlog.open("memory:") as histories:

@@ -1,4 +1,6 @@
-"""Files and folders of histories: what is found in them, under which name, and what is said of the damaged ones."""
+"""Files and folders of histories: what is found in them, under which name, and what is said of the
+damaged ones.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,8 @@ def v1(name, text="hi", **more):
 
 @pytest.fixture
 def write(tmp_path, monkeypatch):
-    """``write("a.jsonl", value, …)``: a value a line in a file of JSON Lines, else one document; bytes as they are.
+    """``write("a.jsonl", value, …)``: a value a line in a file of JSON Lines, else one document;
+    bytes as they are.
 
     The folder of the files is the current one.
     """
@@ -73,7 +76,8 @@ def refusal(*paths, **how):
     return findings[-1]
 
 
-# -- one history in a file --------------------------------------------------------------------------------------------
+# -- one history in a file
+# --------------------------------------------------------------------------------------------
 
 CHATS = [chat("a"), chat("b", "assistant")]
 
@@ -82,11 +86,19 @@ def test_containers_of_a_history(write):
     for name, content, called in (
         ("a.jsonl", CHATS, "a"),
         ("a.json", [CHATS], "a"),
-        ("a.traj.json", [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}], "a.traj"),
+        (
+            "a.traj.json",
+            [{"info": {"x": [1]}, "messages": CHATS, "trajectory_format": "mini-swe-agent-1"}],
+            "a.traj",
+        ),
         ("a.json", [{"conversation": "c9", "messages": CHATS}], "c9"),
         ("a.json", [{"messages": CHATS, "instance_id": "repo__1"}], "a:repo__1"),
         ("repo__1.json", [{"messages": CHATS, "instance_id": "repo__1"}], "repo__1"),
-        ("a.json", [{"conversation": {"title": "t", "conversation_id": "c8"}, "events": CHATS}], "c8"),
+        (
+            "a.json",
+            [{"conversation": {"title": "t", "conversation_id": "c8"}, "events": CHATS}],
+            "c8",
+        ),
         ("a.jsonl", [{"conversation": {"id": "c7"}, "events": CHATS}], "c7"),
         ("a.jsonl", [{"task_id": 3, "trial": 1, "traj": CHATS}], "a:3:1"),
         ("a.jsonl", [{"score": 1.0, "history": CHATS}], "a:1"),
@@ -97,9 +109,18 @@ def test_containers_of_a_history(write):
 
 def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(write):
     said = {"role": "user", "content": "mend it", "agent": "main", "message_type": "observation"}
-    step = {"action": "ls", "observation": "a.py", "response": "look", "thought": "look", "state": {}}
+    step = {
+        "action": "ls",
+        "observation": "a.py",
+        "response": "look",
+        "thought": "look",
+        "state": {},
+    }
     for number, container in enumerate(
-        ({"trajectory": [step], "history": [said], "info": {}}, {"history": [said], "trajectory": [step]})
+        (
+            {"trajectory": [step], "history": [said], "info": {}},
+            {"history": [said], "trajectory": [step]},
+        )
     ):
         assert only(write(f"x{number}.traj", container)) == (f"x{number}", "swe-agent", [said], [])
     assert "holds no event" in refusal(write("steps.traj", {"trajectory": [step], "info": {}}))
@@ -107,7 +128,9 @@ def test_the_records_of_a_swe_agent_file_are_its_history_wherever_it_stands(writ
 
 def test_a_codex_rollout_is_named_by_its_session(write):
     item = {"type": "response_item", "payload": {"type": "message", "role": "user", "content": []}}
-    lines = [{"type": "session_meta", "payload": {"id": session}} for session in ("s1", "s2", 5, "")]
+    lines = [
+        {"type": "session_meta", "payload": {"id": session}} for session in ("s1", "s2", 5, "")
+    ]
     assert only(write("a.jsonl", *lines, item))[0] == "s1"
     assert only(write("b.jsonl", item, lines[1]))[0] == "s2"
     assert only(write("c.json", [lines[2], lines[3], item]))[0] == "c"
@@ -117,7 +140,10 @@ def test_a_document_may_be_indented_or_begin_with_a_byte_order_mark(write):
     document = json.dumps({"id": "x", "events": [v0(0), v0(1)]}, indent=2).encode()
     assert only(write("a.json", document)) == ("x", "openhands-v0", [v0(0), v0(1)], [])
     assert only(write("b.json", b"\xef\xbb\xbf" + document))[2] == [v0(0), v0(1)]
-    assert only(write("c.jsonl", b"\xef\xbb\xbf" + json.dumps(v0(0)).encode(), v0(1)))[2:] == ([v0(0), v0(1)], [])
+    assert only(write("c.jsonl", b"\xef\xbb\xbf" + json.dumps(v0(0)).encode(), v0(1)))[2:] == (
+        [v0(0), v0(1)],
+        [],
+    )
 
 
 def test_one_event_alone_is_a_history(write):
@@ -128,18 +154,26 @@ def test_pairs_are_a_history_and_lists_of_messages_are_several(write):
     pair = [v0(0), {"observation": "null", "content": "", "extras": {}}]
     assert only(write("a.json", [pair, pair]))[2] == [pair, pair]
     found, _ = read(write("b.json", [CHATS, CHATS[:1]]))
-    assert [(name, records) for name, _, records, _ in found] == [("b:0", CHATS), ("b:1", CHATS[:1])]
+    assert [(name, records) for name, _, records, _ in found] == [
+        ("b:0", CHATS),
+        ("b:1", CHATS[:1]),
+    ]
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.json"])
 def test_many_histories_in_a_file_each_have_a_name(write, name):
     many = [{"instance_id": f"i{n % 2}", "history": [v0(n)]} for n in range(3)]
     found, findings = read(write(name, *many) if name == "a.jsonl" else write(name, many))
-    assert [(it[0], it[2]) for it in found] == [("a:i0", [v0(0)]), ("a:i1", [v0(1)]), ("a:i0#2", [v0(2)])]
+    assert [(it[0], it[2]) for it in found] == [
+        ("a:i0", [v0(0)]),
+        ("a:i1", [v0(1)]),
+        ("a:i0#2", [v0(2)]),
+    ]
     assert findings == []
 
 
-# -- folders ----------------------------------------------------------------------------------------------------------
+# -- folders
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_v1_events_in_the_order_of_its_indices(write, tmp_path):
@@ -161,7 +195,9 @@ def test_a_folder_of_strands_messages_is_one_history(write):
     name, format, records, findings = one[0]
     assert (len(one), name, format) == (1, "session_7/agents/agent_a", "strands")
     assert [each["message_id"] for each in records] == [0, 1, 2, 4, 5, 6, 8, 10]
-    assert [each.partition(": ")[0].rpartition("/")[2] for each in findings] == [f"message_{n}.json" for n in (3, 7, 9)]
+    assert [each.partition(": ")[0].rpartition("/")[2] for each in findings] == [
+        f"message_{n}.json" for n in (3, 7, 9)
+    ]
 
 
 def test_folders_behind_links_are_read_once_and_what_is_no_file_is_told(write, tmp_path):
@@ -212,7 +248,8 @@ def test_in_a_tree_what_cannot_be_read_is_a_finding_and_the_rest_is_imported(wri
     assert len(findings) == 2
 
 
-# -- damage -----------------------------------------------------------------------------------------------------------
+# -- damage
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_damaged_line_is_a_finding_with_file_and_line(write):
@@ -255,7 +292,14 @@ def test_a_damaged_file_of_an_event_is_a_finding(write, tmp_path):
 
 
 def test_among_many_histories_a_damaged_one_is_a_finding(write):
-    path = write("a.jsonl", {"history": [v0(0)]}, b'{"history": [', {"history": []}, 5, {"history": [v0(1), 7]})
+    path = write(
+        "a.jsonl",
+        {"history": [v0(0)]},
+        b'{"history": [',
+        {"history": []},
+        5,
+        {"history": [v0(1), 7]},
+    )
     found, findings = read(path)
     assert [(it[0], it[2]) for it in found] == [("a:1", [v0(0)]), ("a:5", [v0(1), 7])]
     assert [finding.split(":", 2)[1] for finding in findings] == ["2", "3", "4"]
@@ -265,7 +309,9 @@ def test_a_telemetry_with_the_messages_of_some_runs_is_no_list_of_histories(writ
     steps = [{"type": "step", "tool": "Bash", "seq": number} for number in range(4)]
     run = {"type": "end", "messages": [chat(), chat("hello", "assistant")]}
     path = write("steps.jsonl", *steps, run, run)
-    assert refusal(path).startswith(f"{path}: holds no event of a format that is known here, but an object with 'type'")
+    assert refusal(path).startswith(
+        f"{path}: holds no event of a format that is known here, but an object with 'type'"
+    )
     write("runs.jsonl", run, run, steps[0])
     found, _ = read("runs.jsonl")
     assert [name for name, *_ in found] == ["runs:1", "runs:2"]
@@ -274,7 +320,9 @@ def test_a_telemetry_with_the_messages_of_some_runs_is_no_list_of_histories(writ
 def test_a_record_that_is_too_long_is_a_finding(write):
     long = json.dumps(v0(1, "x" * RECORD_SIZE_MAX)).encode()
     lines = write("a.jsonl", v0(0), long, v0(2))
-    array = write("b.json", b"[%s,\n%s,\n%s]" % (json.dumps(v0(0)).encode(), long, json.dumps(v0(2)).encode()))
+    array = write(
+        "b.json", b"[%s,\n%s,\n%s]" % (json.dumps(v0(0)).encode(), long, json.dumps(v0(2)).encode())
+    )
     for path in (lines, array):
         _, _, records, (finding,) = only(path)
         assert records == [v0(0), v0(2)]
@@ -286,10 +334,13 @@ def test_what_is_odd_but_legal_is_kept(write):
     odd = b'{"id": 0, "action": "run", "args": %s, "id": 1}' % args
     _, _, (record, _), findings = only(write("a.jsonl", odd, v0(2)))
     assert findings == []
-    assert json.dumps(record, sort_keys=True) == json.dumps(json.loads(odd, strict=False), sort_keys=True)
+    assert json.dumps(record, sort_keys=True) == json.dumps(
+        json.loads(odd, strict=False), sort_keys=True
+    )
 
 
-# -- no history at all ------------------------------------------------------------------------------------------------
+# -- no history at all
+# ------------------------------------------------------------------------------------------------
 
 
 def test_a_file_without_a_history_says_what_it_is(write):
@@ -302,7 +353,13 @@ def test_a_file_without_a_history_says_what_it_is(write):
         ([b"{"], "line 1: not JSON: the file ends in the middle of a value"),
         ([b"[" * 100_000], "nested deeper than 480 levels"),
         ([b"[]"], "is empty; import it again when its program has written to it"),
-        ([b"{}"], "holds no event of a format that is known here, but an object; if you know its format, name it with"),
+        (
+            [b"{}"],
+            (
+                "holds no event of a format that is known here, but an object; if you know its"
+                " format, name it with"
+            ),
+        ),
         ([b'{"messages": []}'], "is empty; import it again when its program has written to it"),
         ([[1, "a", {}]], "holds no event of a format that is known here, but a number; if"),
     ):
@@ -312,15 +369,20 @@ def test_a_file_without_a_history_says_what_it_is(write):
 
 
 def test_a_file_of_another_format_than_the_named_one_says_which_it_is(write):
-    chat = write("chat.json", b'[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]')
+    chat = write(
+        "chat.json", b'[{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yo"}]'
+    )
     for path in (chat, write("a.json", b"[{}]"), write("a.jsonl", v0(0))):
-        assert "holds no event of the format 'codex'; without --format" in refusal(path, format="codex")
+        assert "holds no event of the format 'codex'; without --format" in refusal(
+            path, format="codex"
+        )
 
 
 def test_lines_without_a_history_say_where_they_fail(write):
     path = write("a.jsonl", b"oops", b"{")
     assert refusal(path) == f"{path}: line 1: not JSON at character 0: Expecting value"
-    assert "holds no event of a format that is known here" in refusal(write("b.jsonl", b"", b""))  # blank lines
+    # blank lines
+    assert "holds no event of a format that is known here" in refusal(write("b.jsonl", b"", b""))
 
 
 def test_paths_without_a_history(write, tmp_path):
@@ -331,7 +393,8 @@ def test_paths_without_a_history(write, tmp_path):
     assert refusal(tmp_path / "pipe.json").endswith("pipe.json: is neither a file nor a folder")
 
 
-# -- formats ----------------------------------------------------------------------------------------------------------
+# -- formats
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_format_that_is_named_takes_what_can_pass_for_it(write):

@@ -14,7 +14,10 @@ def told(content, **more):
 
 
 def called(*call_ids, thought="look"):
-    calls = [{"id": it, "type": "function", "function": {"name": "ls", "arguments": "{}"}} for it in call_ids]
+    calls = [
+        {"id": it, "type": "function", "function": {"name": "ls", "arguments": "{}"}}
+        for it in call_ids
+    ]
     return message("assistant", thought, "action", thought=thought, action="ls", tool_calls=calls)
 
 
@@ -27,7 +30,10 @@ SYSTEM = message("system", "You are", "system_prompt")
 
 def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, write):
     for name in ("a.traj", "b.traj"):
-        write(name, [{"history": [{"role": "user", "content": name, "agent": "main"}], "trajectory": []}])
+        write(
+            name,
+            [{"history": [{"role": "user", "content": name, "agent": "main"}], "trajectory": []}],
+        )
     ran = foldlog("import", "a.traj", "b.traj")
     assert ran.status == 0
     assert ran.err == (
@@ -39,7 +45,15 @@ def test_an_import_says_once_that_history_processors_are_not_applied(foldlog, wr
 
 def test_the_calls_of_a_demonstration_do_not_count_as_calls(foldlog, write):
     demo = [{**each, "is_demo": True} for each in (called("x"), answered("x"))]
-    write("a.traj", [{"history": [SYSTEM, *demo, told("a kite"), called("c"), answered("c")], "trajectory": []}])
+    write(
+        "a.traj",
+        [
+            {
+                "history": [SYSTEM, *demo, told("a kite"), called("c"), answered("c")],
+                "trajectory": [],
+            }
+        ],
+    )
     assert foldlog("import", "a.traj").status == 0
     found = foldlog("stats", "--json").document
     assert {name: each["calls"] for name, each in found["tools"].items()} == {"ls": 1}

@@ -26,11 +26,15 @@ for config in (
     RecentEventsCondenserConfig(type="recent_events", keep_first=1, max_events=10),
     AmortizedForgettingCondenserConfig(type="amortized_forgetting", max_size=20, keep_first=1),
     ConversationWindowCondenserConfig(type="conversation_window"),
-    PipelineCondenserConfig(type="pipeline", condensers=[NoOpCondenserConfig(), RecentEventsCondenserConfig()]),
+    PipelineCondenserConfig(
+        type="pipeline", condensers=[NoOpCondenserConfig(), RecentEventsCondenserConfig()]
+    ),
 ):
     condenser = Condenser.from_config(config)
     assert type(condenser) is CONDENSER_REGISTRY[type(config)]
-    state = SimpleNamespace(history=[Message(source="user", content=str(n)) for n in range(30)], extra_data={})
+    state = SimpleNamespace(
+        history=[Message(source="user", content=str(n)) for n in range(30)], extra_data={}
+    )
     result = condenser.condensed_history(state)
     assert isinstance(result, View | Condensation)
 
@@ -45,7 +49,11 @@ counting, state = Counting(), SimpleNamespace(history=[], extra_data={})
 for _ in range(2):
     state.history.append(Message(source="user", content="more"))
     counting.condensed_history(state)
-assert get_condensation_metadata(state) == [{"length": 1}, {"length": 2}] == state.extra_data[CONDENSER_METADATA_KEY]
+assert (
+    get_condensation_metadata(state)
+    == [{"length": 1}, {"length": 2}]
+    == state.extra_data[CONDENSER_METADATA_KEY]
+)
 with counting.metadata_batch(state):
     counting.condense(View.from_events(state.history))
 assert len(get_condensation_metadata(state)) == 3

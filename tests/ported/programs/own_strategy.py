@@ -83,7 +83,9 @@ assert isinstance(first, DropOldestCondenser)
 assert isinstance(second, LLMSummarizingCondenser)
 assert condenser.handles_condensation_requests()
 
-state = SimpleNamespace(history=[Message(source="user", content=str(n)) for n in range(11)], extra_data={})
+state = SimpleNamespace(
+    history=[Message(source="user", content=str(n)) for n in range(11)], extra_data={}
+)
 match condenser.condensed_history(state):
     case Condensation(action=action):
         state.history.append(action)

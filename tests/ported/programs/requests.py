@@ -28,7 +28,9 @@ view = View.from_events(events)
 assert not view.unhandled_condensation_request
 assert view[0].content == "the task"
 
-flat = Condensation(forgotten_event_ids=[event.id for event in view[1:3]], summary="so far", summary_offset=1)
+flat = Condensation(
+    forgotten_event_ids=[event.id for event in view[1:3]], summary="so far", summary_offset=1
+)
 events.append(flat.action)
 view = View.from_events(events)
 assert isinstance(view[1], AgentCondensationObservation)

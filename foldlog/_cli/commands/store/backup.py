@@ -17,32 +17,45 @@ from foldlog._words.gist import content, count
 
 def run(
     file: Annotated[
-        Path, typer.Argument(metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file)
+        Path,
+        typer.Argument(
+            metavar="FILE", help="The copy; the file must not exist yet.", callback=new_file
+        ),
     ],
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Copy a store to a new file while it is in use, and verify every event of the copy.
 
-    The copy is a complete store; 'foldlog store restore' puts it in the place of a store. Exit status 1 if the copy is
-    damaged, as the store then is. A conversation whose key is not given is copied unchecked, with a note.
+    The copy is a complete store; 'foldlog store restore' puts it in the place of a store. Exit
+    status 1 if the copy is damaged, as the store then is. A conversation whose key is not given is
+    copied unchecked, with a note.
 
     Example: foldlog store backup monday.db
     """
     with open_existing(db) as store, terminal.working("copying", "pages") as update:
-
-        def advance(done: int, of: int) -> None:  # when every page is copied, verifying them takes about as long again
+        # when every page is copied, verifying them takes about as long again
+        def advance(done: int, of: int) -> None:
             update(description="verifying" if done == of else "copying", completed=done, total=of)
 
         done = Maintenance(store).back_up(str(file), advance)
-    findings = [(verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings]
-    problems = tuple(ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings)
+    findings = [
+        (verdict.conversation, finding) for verdict in done.findings for finding in verdict.findings
+    ]
+    problems = tuple(
+        ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings
+    )
     told = (
         f"{done.path}: {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )
-    terminal.answer(BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems), told)
+    terminal.answer(
+        BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems), told
+    )
     for name, finding in findings:
-        tell = terminal.note if finding.needs_key or finding.unfinished else terminal.warn
+        if finding.needs_key or finding.unfinished:
+            tell = terminal.note
+        else:
+            tell = terminal.warn
         tell(str(finding) if name is None else f"conversation {name!r}, {finding}")

@@ -1,4 +1,6 @@
-"""``foldlog store copy``: copy a store, or some of its conversations, to another one, also of another kind."""
+"""``foldlog store copy``: copy a store, or some of its conversations, to another one, also of
+another kind.
+"""
 
 from __future__ import annotations
 
@@ -20,20 +22,34 @@ from foldlog.eventstore.inside import without_password
 
 def run(
     source: Annotated[
-        str, typer.Argument(metavar="FROM", callback=use_store, help="The store to copy: sqlite:///… or postgresql://…")
+        str,
+        typer.Argument(
+            metavar="FROM",
+            callback=use_store,
+            help="The store to copy: sqlite:///… or postgresql://…",
+        ),
     ],
     target: Annotated[
-        str, typer.Argument(metavar="TO", callback=new_file, help="The target; it is made if it does not exist.")
+        str,
+        typer.Argument(
+            metavar="TO", callback=new_file, help="The target; it is made if it does not exist."
+        ),
     ],
     conversations: Annotated[
-        list[str] | None, typer.Argument(metavar="ID", help="The conversations to copy.", show_default="all of them")
+        list[str] | None,
+        typer.Argument(metavar="ID", help="The conversations to copy.", show_default="all of them"),
     ] = None,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")] = 4,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", min=1, max=64, help="Conversations to copy in parallel.")
+    ] = 4,
     damaged: Annotated[
         Path | None,
         output_option(
             "--damaged",
-            help="Copy a damaged conversation up to its first damaged event; FILE gets its later events.",
+            help=(
+                "Copy a damaged conversation up to its first damaged event; FILE gets its later"
+                " events."
+            ),
         ),
     ] = None,
     force: Force = False,
@@ -41,16 +57,19 @@ def run(
 ) -> None:
     """Copy conversations from one store to another, for example from SQLite to PostgreSQL.
 
-    Events keep their ids, times and heads. Every head is computed again on the way. The source stays in use. Run the
-    command again to resume after an interruption, or to copy newer events. At the end the heads of both stores are
-    compared: exit status 1 if one differs, or if a conversation is damaged. A damaged one is not copied, unless
-    --damaged is given.
+    Events keep their ids, times and heads. Every head is computed again on the way. The source
+    stays in use. Run the command again to resume after an interruption, or to copy newer events. At
+    the end the heads of both stores are compared: exit status 1 if one differs, or if a
+    conversation is damaged. A damaged one is not copied, unless --damaged is given.
 
     Example: foldlog store copy history.db postgresql://agent@db/foldlog
     """
     if source == target:
-        raise Refused(f"{without_password(target)} cannot be copied to itself; name another store as TO")
-    copied, failed = list[Moved](), list[Moved]()
+        raise Refused(
+            f"{without_password(target)} cannot be copied to itself; name another store as TO"
+        )
+    copied = list[Moved]()
+    failed = list[Moved]()
     with (
         open_existing(source, "name the store to copy as FROM") as ours,
         open_or_create(target, may_be_empty=True) as theirs,
@@ -63,11 +82,19 @@ def run(
                 update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
                 (copied if moved.problem is None else failed).append(moved)
         known = {one.conversation for one in failed}
-        unequal = [one for one in care.differences_from(ours, *names) if one.conversation not in known]
+        unequal = [
+            one for one in care.differences_from(ours, *names) if one.conversation not in known
+        ]
         there = {one.conversation for one in copied}
-        forks = sum(row.parent is not None and row.erased_at is None and row.id in there for row in listed(ours))
+        forks = sum(
+            row.parent is not None and row.erased_at is None and row.id in there
+            for row in listed(ours)
+        )
     behind = [one.conversation for one in unequal if one.behind]
-    problems: list[Moved | UnequalConversation] = [*failed, *(one for one in unequal if not one.behind)]
+    problems: list[Moved | UnequalConversation] = [
+        *failed,
+        *(one for one in unequal if not one.behind),
+    ]
     document = CopiedDocument(
         conversations=len(there),
         already_there=sum(one.added == one.tombstones == one.records == 0 for one in copied),
@@ -80,11 +107,20 @@ def run(
     more = {"tombstone": document.tombstones, "record": document.records}
     counted = (count(number, word) for word, number in more.items() if number)
     added = " and ".join((count(document.events, "event"), *counted))
-    told = f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had nothing new)"
-    grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"] if behind else []
+    told = (
+        f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had"
+        " nothing new)"
+    )
+    if behind:
+        grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"]
+    else:
+        grew = []
     terminal.answer(document, [told if problems or behind else f"{told}; heads are equal", *grew])
     if forks:
-        became = "is copied as a conversation of its own" if forks == 1 else "are copied as conversations of their own"
+        if forks == 1:
+            became = "is copied as a conversation of its own"
+        else:
+            became = "are copied as conversations of their own"
         terminal.note(f"{count(forks, 'fork')} {became}, with all events")
     for one in problems:
         problem = terminal.about(one.conversation, one.problem or "")

@@ -8,7 +8,16 @@ from typing import Annotated
 import typer
 
 from foldlog._cli.erasing import Erasing, ask, erase_rows, report
-from foldlog._cli.options import DEFAULT_DB, REASON, AsJson, Db, Detach, NoVacuum, SomeConversations, Yes
+from foldlog._cli.options import (
+    DEFAULT_DB,
+    REASON,
+    AsJson,
+    Db,
+    Detach,
+    NoVacuum,
+    SomeConversations,
+    Yes,
+)
 from foldlog._cli.outcome import Refused
 from foldlog._cli.selection import DryRun, Where, pairs
 from foldlog._cli.stores import open_existing, whole
@@ -31,22 +40,28 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Erase conversations for good: their events and all derived data, from tables, free pages and logs.
+    """Erase conversations for good: their events and all derived data, from tables, free pages and
+    logs.
 
-    In a terminal the command shows the conversations and asks first. No reader sees them from the first moment on. At
-    the end the store is vacuumed: a SQLite file is rewritten as a whole, and other writers wait. Exit status 1 if no
-    conversation has the attributes.
+    In a terminal the command shows the conversations and asks first. No reader sees them from the
+    first moment on. At the end the store is vacuumed: a SQLite file is rewritten as a whole, and
+    other writers wait. Exit status 1 if no conversation has the attributes.
 
-    A tombstone stays: the id, when, why, how many events, and the last head. An append does not use its id again.
-    Earlier copies and backups still hold the conversations; later ones hold the tombstones. The report names
-    backups, exports, reports, read models and imported files that may still hold them; the same command asks again.
+    A tombstone stays: the id, when, why, how many events, and the last head. An append does not use
+    its id again. Earlier copies and backups still hold the conversations; later ones hold the
+    tombstones. The report names backups, exports, reports, read models and imported files that may
+    still hold them; the same command asks again.
 
     Example: foldlog store erase tidewatch --reason "asked to"
     """
     if with_forks and detach:
-        raise Refused("--with-forks and --detach: forks are either erased or kept; give one of the two")
+        raise Refused(
+            "--with-forks and --detach: forks are either erased or kept; give one of the two"
+        )
     check_reason(reason, "tombstone")
-    how = Erasing(reason, with_forks=with_forks, detach=detach, dry_run=dry_run, no_vacuum=no_vacuum)
+    how = Erasing(
+        reason, with_forks=with_forks, detach=detach, dry_run=dry_run, no_vacuum=no_vacuum
+    )
     with open_existing(db) as store:
         rows = selected(store, conversations, where)
         if not (yes or dry_run):
@@ -54,16 +69,23 @@ def run(
         outcome = erase_rows(store, rows, how)
     if not outcome.gone and outcome.stay:
         raise Refused("; ".join(row.problem for row in outcome.stay))
-    report(outcome, how, nothing=f"None has {', '.join(where)}" if where and not (rows or conversations) else "")
+    report(
+        outcome,
+        how,
+        nothing=f"None has {', '.join(where)}" if where and not (rows or conversations) else "",
+    )
 
 
-def selected(store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None) -> list[ConversationRow]:
-    """Return the conversations that are named and those with the attributes. Raises ``Refused`` where nothing says
-    which, or an id is unknown.
+def selected(
+    store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None
+) -> list[ConversationRow]:
+    """Return the conversations that are named and those with the attributes. Raises ``Refused``
+    where nothing says which, or an id is unknown.
     """
     if not (conversations or where):
         raise Refused(
-            "name the conversations: ID or --where NAME=VALUE; 'foldlog store expire --older-than TIME' erases by age"
+            "name the conversations: ID or --where NAME=VALUE; 'foldlog store expire --older-than"
+            " TIME' erases by age"
         )
     names = [whole(store, name) for name in dict.fromkeys(conversations or ())]
     rows = [store.conversation(name, pending=True) for name in names]

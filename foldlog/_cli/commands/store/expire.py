@@ -25,8 +25,8 @@ def run(
 ) -> None:
     """Erase the conversations without an event since a time, as 'foldlog store erase' does.
 
-    A conversation stays, with a note, that gets a new event before its turn, has a younger fork, or has a worker with
-    its lease.
+    A conversation stays, with a note, that gets a new event before its turn, has a younger fork, or
+    has a worker with its lease.
 
     Example: foldlog store expire --older-than 90d --dry-run
     """

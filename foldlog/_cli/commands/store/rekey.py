@@ -19,19 +19,23 @@ def run(
     conversations: SomeConversations = None,
     db: Db = DEFAULT_DB,
     decrypt: Annotated[
-        bool, typer.Option("--decrypt", help="Store encrypted conversations as plain text. It needs their key.")
+        bool,
+        typer.Option(
+            "--decrypt", help="Store encrypted conversations as plain text. It needs their key."
+        ),
     ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Re-encrypt and re-compress stored events with the current settings. The store stays online.
 
-    FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key encrypts; all of them
-    decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To change the key: put the new key before the
-    old one, run this command, then remove the old key.
+    FOLDLOG_KEY holds the keys, or FOLDLOG_KEY_FILE names a file that holds them. The first key
+    encrypts; all of them decrypt. To make a key: (umask 077; openssl rand -base64 32 > key). To
+    change the key: put the new key before the old one, run this command, then remove the old key.
 
-    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted; --decrypt stores
-    them as plain text. Without a compression, each event keeps its own. Heads do not change. Bytes of
-    the old form stay in a SQLite file until 'foldlog store vacuum' removes them.
+    FOLDLOG_COMPRESSION chooses zlib, zstd or none. Without a key, encrypted events stay encrypted;
+    --decrypt stores them as plain text. Without a compression, each event keeps its own. Heads do
+    not change. Bytes of the old form stay in a SQLite file until 'foldlog store vacuum' removes
+    them.
 
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
@@ -45,24 +49,34 @@ def run(
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
         settings = store.database.settings
-    rows, keys = sum(each.rows for each in done), sum(each.key for each in done)
-    told = f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten, {count(keys, 'key')} changed."
-    document = RekeyDocument(db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending)
+    rows = sum(each.rows for each in done)
+    keys = sum(each.key for each in done)
+    told = (
+        f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten,"
+        f" {count(keys, 'key')} changed."
+    )
+    document = RekeyDocument(
+        db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending
+    )
     terminal.answer(document, told)
     is_new = any(each.rows or each.key or each.damaged or each.problem for each in done)
     if not decrypt and settings.keys is None and settings.compression is None and not is_new:
         terminal.note(
-            "neither a key nor a compression is set, so there was nothing to change; to encrypt, set FOLDLOG_KEY or "
-            "FOLDLOG_KEY_FILE and run it again"
+            "neither a key nor a compression is set, so there was nothing to change; to encrypt,"
+            " set FOLDLOG_KEY or FOLDLOG_KEY_FILE and run it again"
         )
     for each in done:
         for event_id in each.damaged:
             terminal.warn(
-                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and was left as it is"
+                f"conversation {each.conversation!r}, event {event_id}: the event is damaged and"
+                " was left as it is"
             )
         if each.problem is not None:
             terminal.warn(f"conversation {each.conversation!r} was left as it is: {each.problem}")
     for name in done[-1].plain if done else ():
-        terminal.note(f"{name} holds texts of the store as plain text; keep it as secret as the key, or delete it")
+        terminal.note(
+            f"{name} holds texts of the store as plain text; keep it as secret as the key, or"
+            " delete it"
+        )
     if pending:
         terminal.note(remedy)

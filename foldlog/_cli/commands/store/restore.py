@@ -23,24 +23,29 @@ from foldlog.eventstore.inside import as_url, has_content
 
 
 def run(
-    backup: Annotated[Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog store backup'.")],
+    backup: Annotated[
+        Path, typer.Argument(metavar="BACKUP", help="The backup, made by 'foldlog store backup'.")
+    ],
     yes: Yes = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Verify a backup and put a copy of it in the place of a store. The store may be in use, damaged, or missing.
+    """Verify a backup and put a copy of it in the place of a store. The store may be in use,
+    damaged, or missing.
 
-    If there is a store, the command asks first, in a terminal. The former file is kept beside it, under a name that is
-    printed. Programs that have the store open write nothing more to it: their next append fails and says that the file
-    was replaced, and they open the store again.
-    What the former file shows erased or redacted, and the backup holds, exists again: each conversation is named, and
-    the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
+    If there is a store, the command asks first, in a terminal. The former file is kept beside it,
+    under a name that is printed. Programs that have the store open write nothing more to it: their
+    next append fails and says that the file was replaced, and they open the store again. What the
+    former file shows erased or redacted, and the backup holds, exists again: each conversation is
+    named, and the exit status is 1. A backup that is damaged is refused, and nothing is replaced.
 
     Example: foldlog store restore monday.db --yes
     """
     path = path_of(db)
     if path is not None and os.path.exists(path) and not yes:
-        question = f"Put {backup} in its place? Newer events are then only in the file that is kept."
+        question = (
+            f"Put {backup} in its place? Newer events are then only in the file that is kept."
+        )
         terminal.confirm("restore", "restored", [f"{path} exists"], question, f"the store {path}")
     try:
         done = restore_store(db, str(backup))
@@ -49,43 +54,69 @@ def run(
         raise Refused(str(error)) from error
     with open_existing(db) as store:
         note_files(store, str(backup), done.kept)
-        shown_again = {} if done.kept is None else _shown_again(store, done.kept)
+        if done.kept is None:
+            shown_again = {}
+        else:
+            shown_again = _shown_again(store, done.kept)
         others = (row for row in store.iter_conversations() if row.id not in done.erased_since)
         is_plain = store.database.settings.keys is not None and holds_plain_events(store)
-        have_forks = any(row.parent in done.erased_since and row.erased_at is None for row in others)
-    files = [] if done.kept is None else sorted(glob.glob(f"{glob.escape(done.kept)}*"))
+        have_forks = any(
+            row.parent in done.erased_since and row.erased_at is None for row in others
+        )
+    if done.kept is None:
+        files = []
+    else:
+        files = sorted(glob.glob(f"{glob.escape(done.kept)}*"))
     names = ", with ".join(files)  # the others are its log
     kept = f"; the former file is {names}" if files else ""
     told = (
         f"{done.path}: restored {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
-    terminal.answer(RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told)
+    terminal.answer(
+        RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told
+    )
     if is_plain:
-        terminal.note(f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts them")
-    for name, ids in sorted(shown_again.items()):  # first: once a conversation is erased, its forks have copies
+        terminal.note(
+            f"conversations of this backup are not encrypted; '{command('store rekey')}' encrypts"
+            " them"
+        )
+    # first: once a conversation is erased, its forks have copies
+    for name, ids in sorted(shown_again.items()):
         again = command("store redact", name, *sorted(ids, reverse=True), "--reason", "TEXT")
         terminal.warn(
-            f"events of conversation {name!r} that were redacted have their content again; '{again}' redacts them again"
+            f"events of conversation {name!r} that were redacted have their content again;"
+            f" '{again}' redacts them again"
         )
     if done.erased_since:
-        again = command("store erase", *done.erased_since, "--reason", "TEXT", *(["--detach"] if have_forks else []))
+        again = command(
+            "store erase",
+            *done.erased_since,
+            "--reason",
+            "TEXT",
+            *(["--detach"] if have_forks else []),
+        )
         terminal.warn(
-            f"conversations that were erased exist again: {', '.join(map(repr, done.erased_since))}; '{again}' erases "
-            f"them again"
+            "conversations that were erased exist again:"
+            f" {', '.join(map(repr, done.erased_since))}; '{again}' erases them again"
         )
 
 
 def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
-    """Return the events that the former file shows redacted and a restored store does not, by the conversation that
-    they belong to in the restored store. Their receipts may be gone, with a conversation that a fork was detached from.
+    """Return the events that the former file shows redacted and a restored store does not, by the
+    conversation that they belong to in the restored store. Their receipts may be gone, with a
+    conversation that a fork was detached from.
     """
     found: dict[str, set[int]] = {}
     unread: list[str] = []
     try:
         with open_store(f"{as_url(former)}?mode=ro") as earlier:
-            rows, before = ({row.id: row for row in each.iter_conversations()} for each in (store, earlier))
-            for then in (row for row in before.values() if row.redactions and row.erased_at is None):
+            rows, before = (
+                {row.id: row for row in each.iter_conversations()} for each in (store, earlier)
+            )
+            for then in (
+                row for row in before.values() if row.redactions and row.erased_at is None
+            ):
                 now = rows.get(then.id)
                 if now is None or (now.created_at, now.erased_at) != (then.created_at, None):
                     continue  # another conversation of this id
@@ -101,7 +132,7 @@ def _shown_again(store: Store, former: str) -> dict[str, set[int]]:
         unread.append(str(error))
     if unread:
         terminal.note(
-            f"the former file cannot be read as a whole, so what was redacted or erased since may be missing here: "
-            f"{unread[0]}"
+            "the former file cannot be read as a whole, so what was redacted or erased since may"
+            f" be missing here: {unread[0]}"
         )
     return found

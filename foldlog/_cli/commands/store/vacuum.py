@@ -11,19 +11,26 @@ from foldlog._words.gist import count
 
 
 def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
-    """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted imports.
+    """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
+    imports.
 
-    Events keep their ids and positions. Readers go on; writers wait. It needs free space of the size of the store.
-    While a reader is open, the files do not shrink; the command says so. The tables of a PostgreSQL store are vacuumed
-    by their owner; as another role, the exit status is 1.
+    Events keep their ids and positions. Readers go on; writers wait. It needs free space of the
+    size of the store. While a reader is open, the files do not shrink; the command says so. The
+    tables of a PostgreSQL store are vacuumed by their owner; as another role, the exit status is 1.
 
     Example: foldlog store vacuum
     """
     with open_existing(db) as store:
         done = vacuumed(store)
         remedy = bytes_pending_words(store, "what was erased")
-    left = f"; the remains of {count(done.discarded, 'import')} were removed" if done.discarded else ""
-    said = "the tables are vacuumed" if done.space_returned else "the tables are as they were"
+    if done.discarded:
+        left = f"; the remains of {count(done.discarded, 'import')} were removed"
+    else:
+        left = ""
+    if done.space_returned:
+        said = "the tables are vacuumed"
+    else:
+        said = "the tables are as they were"
     if done.bytes_before is not None:
         said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
     terminal.answer(VacuumDocument.of(done, imports_discarded=done.discarded), f"{said}{left}")
@@ -31,6 +38,6 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
         terminal.warn(remedy)
     elif not done.space_returned:
         terminal.note(
-            "the store is rewritten, but its files cannot shrink while a reader that was opened before is still open; "
-            "end it and run 'foldlog store vacuum' again"
+            "the store is rewritten, but its files cannot shrink while a reader that was opened"
+            " before is still open; end it and run 'foldlog store vacuum' again"
         )

@@ -1,4 +1,6 @@
-"""``foldlog store verify``: check that every event is unchanged and in its place, and that none is missing."""
+"""``foldlog store verify``: check that every event is unchanged and in its place, and that none is
+missing.
+"""
 
 from __future__ import annotations
 
@@ -27,33 +29,50 @@ def run(
     conversations: SomeConversations = None,
     heads: Annotated[
         Path | None,
-        typer.Option("--heads", metavar="FILE", help="Heads to compare with, as --print-heads --json printed them."),
+        typer.Option(
+            "--heads",
+            metavar="FILE",
+            help="Heads to compare with, as --print-heads --json printed them.",
+        ),
     ] = None,
     views: Annotated[
         bool,
-        typer.Option("--views", help="Also fold each conversation again, and compare every stored View with it."),
+        typer.Option(
+            "--views",
+            help="Also fold each conversation again, and compare every stored View with it.",
+        ),
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="With --views: first make the stored Views again, also while others read.")
+        bool,
+        typer.Option(
+            "--repair",
+            help="With --views: first make the stored Views again, also while others read.",
+        ),
     ] = False,
     start: From = "",
     print_heads: Annotated[
-        bool, typer.Option("--print-heads", help="Check nothing: print the heads, to keep outside the store.")
+        bool,
+        typer.Option(
+            "--print-heads", help="Check nothing: print the heads, to keep outside the store."
+        ),
     ] = False,
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
     """Check every event: its checksum, its place in the hash chain, and that no event is missing.
 
-    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit status 1. A missing
-    end, or a conversation that was rewritten as a whole, is detected with heads that were published before (--heads): a
-    head is a hash of all events up to a version. Erased conversations are listed and are not findings. What is
-    interrupted says where to go on (--from).
+    Changed, missing, inserted, swapped and moved events are reported by conversation and id; exit
+    status 1. A missing end, or a conversation that was rewritten as a whole, is detected with heads
+    that were published before (--heads): a head is a hash of all events up to a version. Erased
+    conversations are listed and are not findings. What is interrupted says where to go on (--from).
 
     Example: foldlog store verify --heads heads.json
     """
     if start and (conversations or print_heads):
-        raise Refused("--from goes on with a check of all conversations; leave out the names and --print-heads")
+        raise Refused(
+            "--from goes on with a check of all conversations; leave out the names and"
+            " --print-heads"
+        )
     if repair and not views:
         raise Refused("--repair makes stored Views again; add --views")
     if print_heads:
@@ -88,26 +107,49 @@ def run(
         for name, finding in checks.findings:
             terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if checks.damaged:
-        terminal.note("'foldlog store copy --damaged' copies what is sound to a new store; a backup may have all of it")
+        terminal.note(
+            "'foldlog store copy --damaged' copies what is sound to a new store; a backup may have"
+            " all of it"
+        )
     if not as_json:
         _show_outcome(checks, with_views=views)
 
 
 def _show_outcome(checks: Checks, *, with_views: bool) -> None:
-    outcome = f"{count(len(checks.findings), 'finding')}, named above" if checks.findings else "no changes found"
-    unmade = f" and {count(checks.records, 'record')} without events" if checks.records else ""
-    words = f"{count(checks.conversations, 'conversation')} with {count(checks.events, 'event')}{unmade} checked"
+    if checks.findings:
+        outcome = f"{count(len(checks.findings), 'finding')}, named above"
+    else:
+        outcome = "no changes found"
+    if checks.records:
+        unmade = f" and {count(checks.records, 'record')} without events"
+    else:
+        unmade = ""
+    words = (
+        f"{count(checks.conversations, 'conversation')} with"
+        f" {count(checks.events, 'event')}{unmade} checked"
+    )
     words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
-    words += f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
+    words += (
+        f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
+    )
     terminal.say(f"{words}: {outcome}.", wraps=True)
 
 
 def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
     with open_existing(db) as store:
-        rows = (store.conversation(resolved(store, name)) for name in conversations) if conversations else listed(store)
+        rows = (
+            (store.conversation(resolved(store, name)) for name in conversations)
+            if conversations
+            else listed(store)
+        )
         if as_json:
-            heads = (HeadDocument.of(one, conversation=one.id, generation=one.generation or UNSET) for one in rows)
-            terminal.emit_list(HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True)
+            heads = (
+                HeadDocument.of(one, conversation=one.id, generation=one.generation or UNSET)
+                for one in rows
+            )
+            terminal.emit_list(
+                HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True
+            )
         else:
             for row in rows:
                 terminal.say(f"{row.head}  {row.version}  {row.id}")
@@ -119,4 +161,6 @@ def _show_erased(verdict: Verdict) -> None:
         reason = verdict.erasure.reason
         when = from_microseconds(verdict.erasure.erased_at)
         events = count(verdict.erasure.events, "event")
-        terminal.say(f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True)
+        terminal.say(
+            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True
+        )
