@@ -127,7 +127,7 @@ PROTECTIONS = {
     "langgraph-deleted": Protection(
         "LangGraph: a run goes on when its thread is deleted",
         "foldlog:Checkpoints.put",
-        Instead("number known", "raise"),
+        Never("ConversationErased ConversationNotFound"),
         f"{_LANGGRAPH_TEST} -k thread_is_deleted and own and not async",
     ),
     "langgraph-hook": Protection(
