@@ -148,7 +148,9 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
     with open_existing("foldlog.db") as store:
         with closing(ServedConversations(store)) as served:
             assert (served.fleet("").events, of_all) == (total + 1, total + 1)
-        page = Pages(store, prices=Prices()).history("c")
+        pages = Pages(store, prices=Prices())
+        page = pages.history("c")
+        models = pages.models("c").models
         assert total == page.events_counted == listed["events"]
         events = [
             event for event, one in zip(store.events("c"), logged, strict=True) if one in standing
@@ -157,9 +159,8 @@ def test_every_place_says_the_same_of_a_history_of_every_format(foldlog, name):
         left = {each: views.difference("c", each, each + 1).left for each in log}
     assert listed["spent"] == run["spent"] == stats["spent"]
     for field in ("calls", "condenser_calls", "prompt_tokens", "completion_tokens"):
-        assert sum(getattr(model, field) or 0 for model in page.models) == (
-            stats["spent"][field] or 0
-        ), field
+        of_models = sum(getattr(model, field) or 0 for model in models)
+        assert of_models == (stats["spent"][field] or 0), field
     tools = {tool: one["calls"] for tool, one in stats["tools"].items() if one["calls"]}
     assert (run["tools"], run["calls"]) == (tools, sum(tools.values()))
     assert run["errors"] == listed["errors"] == stats["errors"]
