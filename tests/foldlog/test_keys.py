@@ -139,7 +139,7 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     assert foldlog("import", five_messages, "--conversation", "b").status == 0
     monkeypatch.delenv("FOLDLOG_KEY")
     ran = foldlog("import", five_messages, "--conversation", "c")
-    assert (ran.status, "five (openhands-v1): not imported" in ran.out) == (1, True)
+    assert (ran.status, "c (openhands-v1): not imported" in ran.out) == (1, True)
     assert (
         f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or"
         " open" in ran.err
