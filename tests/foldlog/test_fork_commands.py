@@ -144,7 +144,10 @@ def test_two_imports_of_one_source_have_equal_events(foldlog):
     )
 
 
-def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(foldlog, forks):
+def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(
+    foldlog, forks, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "100")
     erase(forks, "c", reason="asked for", with_forks=True)
     face.Histories(forks).create("c", replace_erased=True)
     forks.fork("c", 1, "h")
@@ -152,7 +155,8 @@ def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_pare
     assert [re.match(" *[^ ]+", line)[0] for line in lines] == ["c", "  h", "f", "  empty", "  g"]
 
 
-def test_a_list_shows_forks_under_their_parents(foldlog, forks):
+def test_a_list_in_a_terminal_shows_forks_under_their_parents(foldlog, forks, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
     forks.append("d", said("d0"), expected_version=0)
     forks.fork("d", 1, "a")
     forks.fork("c", 1, "b")
@@ -168,12 +172,16 @@ def test_a_list_shows_forks_under_their_parents(foldlog, forks):
     assert not any(name.startswith(" ") for name in names("--sort", "events"))
     assert names("--match", "EMPTY") == ["empty"]
     assert names("--limit", 3) == ["a", "c", "  b"]
-    assert [row["conversation"] for row in foldlog("list", "--json").document["conversations"]] == [
-        *"abcd",
-        "empty",
-        "f",
-        "g",
-    ]
+
+
+def test_a_list_in_a_pipe_has_its_rows_in_order_of_ids(foldlog, forks):
+    forks.fork("c", 1, "b")
+    ids = ["b", "c", "empty", "f", "g"]
+    rows = [line.split("\t") for line in foldlog("list", "--short").out.splitlines()[1:]]
+    assert [row[0] for row in rows] == ids
+    assert [row[-1] for row in rows if row[0] == "b"] == ["fork of c at 1: foldlog: c0"]
+    documents = foldlog("list", "--json").document["conversations"]
+    assert [row["conversation"] for row in documents] == ids
 
 
 def test_a_copy_says_that_forks_become_conversations_of_their_own(foldlog, forks):

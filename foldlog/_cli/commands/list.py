@@ -116,7 +116,8 @@ def run(
     Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that
     the model is sent now; errors, results that their source marks so. Tokens spent and cost are
     what calls of models tell, or the price of their tokens. A fork counts only what it did itself.
-    Piped, tabs are between the columns.
+    A terminal shows forks below their parents. Piped, rows are in order of ids, with tabs between
+    the columns.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
