@@ -34,8 +34,8 @@ def options_in(options: Sequence[str]) -> tuple[str, bool]:
         return left[0].removeprefix(f"{_DB}="), _REDACT in options
     if len(left) != 2 or left[0] != _DB:
         raise ValueError(
-            f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80}; see 'foldlog"
-            " setup'"
+            f"its options are {_DB} STORE and {_REDACT}, not {' '.join(left)!r:.80};"
+            " 'foldlog setup PROGRAM' writes them"
         )
     return left[1], _REDACT in options
 

@@ -156,7 +156,7 @@ def test_each_command_in_a_message_is_one_that_the_command_line_takes(monkeypatc
         for room in ("foldlog", "eventstore", "projections")
         for path in (ROOT / room).rglob("*.py")
     )
-    for path in (path for path in paths if "'foldlog " in path.read_text()):
+    for path in (path for path in paths if "'foldlog" in path.read_text()):
         for text in (each for each in texts(path) if "foldlog " in each):
             for typed in HINT.findall(hints.completed(text)):
                 name = next((name for name in NAMES if f"{typed} ".startswith(f"{name} ")), "")
