@@ -202,6 +202,11 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
         )
     refusal = (message.get("provider_specific_fields") or {}).get("refusal")
     counts = usage_of(response.usage.model_dump())
+    finish_reason = None
+    if refusal:
+        finish_reason = "content_filter"
+    elif response.choices:
+        finish_reason = response.choices[0].finish_reason
     # if 0, litellm priced an empty reply
     total = counts.get("prompt_tokens", 0) + counts.get("completion_tokens", 0)
     return Reply(
@@ -214,13 +219,7 @@ def reply_of(response: Any, model: str, latency_s: float, conceal: Callable[[str
             for call in calls
         ),
         response_id=response.id and conceal(response.id),
-        finish_reason=(
-            "content_filter"
-            if refusal
-            else response.choices[0].finish_reason
-            if response.choices
-            else None
-        ),
+        finish_reason=finish_reason,
         usage={**counts, "total_tokens": total} if total else {},
         cost=response._hidden_params.get("response_cost") if total else None,
         latency_s=latency_s,

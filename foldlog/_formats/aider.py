@@ -300,15 +300,20 @@ class _Decoder(FollowingDecoder):
         read.close(kind, text)  # aider tells twice that a chat was cleared, since 2025
 
 
+def _number_at(match: re.Match[str], group: int) -> int:
+    """Return a number of tokens such as 1.2k; 0 where the text has none."""
+    if not match[group]:
+        return 0
+    thousands = 1_000 if match[group + 1] else 1
+    return round(float(match[group]) * thousands)
+
+
 def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     """Return the tokens and the cost of a reply as events have them: aider rounds them."""
     match = _TOKENS.search(text)
     if match is None:
         return {}
-    sent, stored, cached, received = (
-        round(float(match[at]) * (1_000 if match[at + 1] else 1)) if match[at] else 0
-        for at in (1, 3, 5, 7)
-    )
+    sent, stored, cached, received = (_number_at(match, at) for at in (1, 3, 5, 7))
     counted = {
         "prompt_tokens": sent if cached <= sent else sent + cached,
         "completion_tokens": received,

@@ -80,7 +80,11 @@ def _part_of(block: Any) -> _Block | None:
     else:
         url = url
     name = text_or_empty(held.get("filename"))
-    return file_at(url, "image/" if kind == "image" else media_type, name) if url else None
+    if not url:
+        return None
+    if kind == "image":
+        media_type = "image/"
+    return file_at(url, media_type, name)
 
 
 def shown_of(block: Any) -> _Block | None:
@@ -167,7 +171,9 @@ def returned(block: Any) -> Any:
 
 def content_of(blocks: Any) -> Content:
     """Return the content of a user or a tool: a text unchanged, blocks as parts."""
-    return tuple(said_in(blocks)) if type(blocks) is list else blocks if type(blocks) is str else ""
+    if type(blocks) is list:
+        return tuple(said_in(blocks))
+    return blocks if type(blocks) is str else ""
 
 
 def said_in(content: Any) -> list[_Block]:

@@ -161,9 +161,11 @@ class _Decoder(TreeDecoder):
                 and kind not in _CONTEXT
                 and metadata.get("is_user_system_message") is not True
             )
-            source: Source = (
-                "agent" if role == "assistant" else "user" if is_user else "environment"
-            )
+            source: Source = "environment"
+            if role == "assistant":
+                source = "agent"
+            elif is_user:
+                source = "user"
             read.add(Message, content=text, source=source, **fields)
         if waiting is not None:
             self._open[record["id"]] = waiting

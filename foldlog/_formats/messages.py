@@ -444,7 +444,9 @@ def calls_in(message: Part) -> list[Any]:
     function = message.get("function_call")
     if not calls and function:
         return [{"function": function}]
-    return calls if isinstance(calls, list) else [calls] if calls else []
+    if isinstance(calls, list):
+        return calls
+    return [calls] if calls else []
 
 
 def _of(blocks: Sequence[Part], *kinds: str) -> list[Part]:

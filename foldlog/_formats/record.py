@@ -207,7 +207,9 @@ def count_in(counts: Any, *names: str) -> float | None:
     else:
         told = []
     known = [count_of(each) for each in told]
-    return nan if None in known else sum(filter(None, known)) if known else None
+    if None in known:
+        return nan
+    return sum(filter(None, known)) if known else None
 
 
 def usage_told(

@@ -63,7 +63,9 @@ class Sent:
         if (event := self._events.get(event_id)) is None:
             return "hidden"
         by = event.meta.get(showing.MASKED)
-        return "shortened" if by == unseen.LENGTH else "masked" if by else ""
+        if by == unseen.LENGTH:
+            return "shortened"
+        return "masked" if by else ""
 
 
 def sent(store: Store, conversation: str, view: View) -> Sent:

@@ -320,9 +320,10 @@ class Replaying:
         if same is None:
             same = min(len(self._sent), len(shown))
         sums = token_sums_of(shown, self._counter)
-        tokens, repeated = (
-            (None, None) if sums is None else (sums[-1], sums[same] if self._turns else 0)
-        )
+        tokens = None if sums is None else sums[-1]
+        repeated = None
+        if sums is not None:
+            repeated = sums[same] if self._turns else 0
         self._sent = shown.events
         self._turns.append(
             CallDocument(event_id, len(shown), len(self._view) - len(shown), tokens, repeated)

@@ -20,14 +20,15 @@ def states_of(found: Sent) -> Sequence[str]:
     """
     view = found.view
     fit = {position for position in view.fit_positions if not is_unseen(view[position])}
-    return [
-        found.less(event.id) or "sent"
-        if position in fit
-        else "unsent"
-        if event.id in view.left_behind
-        else "pending"
-        for position, event in enumerate(view)
-    ]
+    states = []
+    for position, event in enumerate(view):
+        if position in fit:
+            states.append(found.less(event.id) or "sent")
+        elif event.id in view.left_behind:
+            states.append("unsent")
+        else:
+            states.append("pending")
+    return states
 
 
 def sent_of(found: Sent) -> tuple[int, int]:

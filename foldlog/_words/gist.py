@@ -96,7 +96,9 @@ def _thought(data: Any) -> str:
 def _condensation(event: CondensationAction, intervals_max: int) -> str:
     intervals, summaries = event.forgotten
     ids = interval_words(intervals, intervals_max)
-    named = [f"event{'' if ids.isdecimal() else 's'} {ids}"] if ids else []
+    named = []
+    if ids:
+        named = [f"event {ids}" if ids.isdecimal() else f"events {ids}"]
     parts = [
         " and ".join(filter(None, (*named, events_and_summaries(0, len(summaries))))) or "nothing"
     ]

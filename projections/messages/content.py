@@ -114,7 +114,11 @@ def with_texts(
     changed = {**value}
     for key in dict.fromkeys((*_TEXTS, *value)):
         if key in value and key != "citations":
-            within = name if name == "input" else "" if key == bytes_at else key
+            within = key
+            if name == "input":
+                within = name
+            elif key == bytes_at:
+                within = ""
             changed[key] = with_texts(value[key], change, within, levels - 1)
     if bytes_at in value:
         before = File("", *data_of(_url_of(value)), "", "")

@@ -89,13 +89,11 @@ def turns(
         thinking = tuple[Part, ...]()
         first = shown[group[0]]
         before = (0, 0, 0)
-        role: Role = (
-            "assistant"
-            if begins_reply(first)
-            else "system"
-            if isinstance(first, SystemMessage)
-            else "user"
-        )
+        role: Role = "user"
+        if begins_reply(first):
+            role = "assistant"
+        elif isinstance(first, SystemMessage):
+            role = "system"
         if role == "assistant" and group[0] > reached:
             start = _start(shown, group[0])
         else:

@@ -39,11 +39,9 @@ def show_divergence(store: Store, found: DivergenceDocument) -> None:
     else:
         equal = first - found.common_past
         end = f"the first divergent event is {first:,}"
-    said += (
-        f", {'then' if found.common_past else 'but'} have {count(equal, 'equal event')} each"
-        if equal
-        else ""
-    )
+    if equal:
+        word = "then" if found.common_past else "but"
+        said += f", {word} have {count(equal, 'equal event')} each"
     terminal.say((f"{said}; {end}", "bold"))
     if first is None:
         return

@@ -205,10 +205,9 @@ def curve(values: Sequence[float], columns: int, rows: int = 6) -> list[str]:
         for n in range(columns)
     ]
     largest = max(peaks)
-    heights = [
-        0 if largest <= 0 else max(round(8 * rows * peak / largest), 1 if peak > 0 else 0)
-        for peak in peaks
-    ]
+    heights = [0] * len(peaks)
+    if largest > 0:
+        heights = [max(round(8 * rows * peak / largest), int(peak > 0)) for peak in peaks]
     steps = [
         [_STEPS[max(0, min(8, height - 8 * row))] for height in heights]
         for row in reversed(range(rows))

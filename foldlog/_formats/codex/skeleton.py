@@ -120,7 +120,12 @@ class CodexSkeleton(Skeleton):
         elif kind == "event_msg" and payload.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
         self.state.compactions += is_condensed
-        self.part("condensation" if is_condensed else "retraction" if rolled_back else "annotation")
+        if is_condensed:
+            self.part("condensation")
+        elif rolled_back:
+            self.part("retraction")
+        else:
+            self.part("annotation")
 
     @property
     def follows(self) -> tuple[str, int] | None:

@@ -163,7 +163,11 @@ def in_object(
         raise NotAHistory(path, f"holds no array under {key!r}, where its history would be")
     held = {field: value for field, value in document.value.items() if field != key}
     first = {field: held.pop(field) for field in before if field in held}
-    last = [{after: held} if after else held] if held or after else []
+    last = []
+    if after:
+        last = [{after: held}]
+    elif held:
+        last = [held]
     return Contained(name, document_of(document, key, [first, *document.value[key], *last]))
 
 
