@@ -128,7 +128,7 @@ def test_the_format_of_the_documents_works_as_an_installed_package(tmp_path):
     page = ROOT / "docs/how-to/importer.md"
     (project,) = re.findall(r"^```toml\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
     brought = tomllib.loads(project)["project"]["entry-points"]["foldlog.formats"]
-    (tmp_path / "my_bot.py").write_text(_blocks(page)[1])
+    (tmp_path / "my_bot.py").write_text(_blocks(page)[0])
     installed = tmp_path / "my_bot-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: my-bot\nVersion: 1.0\n")
