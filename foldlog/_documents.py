@@ -209,14 +209,19 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """Sums over the chosen conversations. ``without_usage`` and ``without_cost``: see
+    """Sums over the chosen conversations. ``unmarked`` of them are from sources that mark no
+    errors. ``models`` are the calls of each model, with an empty ``day``, and ``days`` those of
+    each day, with an empty ``model``. ``without_usage`` and ``without_cost``: see
     ``StatsDocument``.
     """
 
     conversations: int
+    unmarked: int
     ended_with_error: int
     with_errors: int
     spent: SpentDocument
+    models: tuple[ModelDocument, ...]
+    days: tuple[ModelDocument, ...]
     without_usage: int
     without_cost: int
 
@@ -651,7 +656,8 @@ class StepDocument(Document, frozen=True, kw_only=True):
 class RunsDocument(Document, frozen=True, kw_only=True):
     """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations that share no past. The
     first ``same_first`` requests and calls say the same, and ``same`` of all, in any order. Of
-    ``redacted_first`` of the first ones nothing is known, since they are redacted.
+    ``redacted_first`` of the first ones nothing is known, since they are redacted. ``knew`` is what
+    each was shown at the first difference, or at its end where no request and no call differs.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -659,7 +665,7 @@ class RunsDocument(Document, frozen=True, kw_only=True):
     redacted_first: int
     same: int
     first_difference: tuple[LineDocument | None, LineDocument | None] | None
-    knew: tuple[KnewDocument, KnewDocument] | None
+    knew: tuple[KnewDocument, KnewDocument]
     steps: tuple[StepDocument, ...]
 
 

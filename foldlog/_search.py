@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple, TypeAlias
 
@@ -81,6 +81,7 @@ def search(
     words: str,
     *,
     conversation: str | None = None,
+    among: Collection[str] | None = None,
     kinds: Iterable[str] = (),
     since: datetime | None = None,
     until: datetime | None = None,
@@ -88,15 +89,20 @@ def search(
     seconds: float | None = None,
 ) -> Searched:
     """Return the newest ``limit`` events that have all the words: of the newest conversations
-    first, in each the last event first. See ``Histories.search``. With ``seconds``, it ends after
-    this time, and says how much it read.
+    first, in each the last event first. See ``Histories.search``. With ``among``, only in
+    conversations with these ids. With ``seconds``, it ends after this time, and says how much it
+    read.
     """
     wanted = _Wanted(words, kinds, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
     until_s = None if seconds is None else time.monotonic() + seconds
     hits = list[Hit]()
     unread = list[str]()
-    places = _places(store, conversation, unread)
+    places = [
+        (row, stop)
+        for row, stop in _places(store, conversation, unread)
+        if among is None or row.id in among
+    ]
     read = failed = 0
     for row, stop in places:
         if (most is not None and len(hits) >= most) or (

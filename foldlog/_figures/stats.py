@@ -17,7 +17,7 @@ from foldlog._documents import (
     ToolDocument,
 )
 from foldlog._figures.counts import Counts
-from foldlog._figures.spending import spent
+from foldlog._figures.spending import spent, sum_up
 from foldlog._figures.writing import FIRST_IS_LOCAL, LAST_IS_LOCAL
 from foldlog.eventstore.inside import EventTime
 from foldlog.eventstore.log.row import from_microseconds
@@ -56,6 +56,20 @@ class Stats(Counts):
         if 0 < self.conversations == self.without_cost:
             return replace(total, cost=None)
         return total
+
+    def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
+        """Return the calls by ``day`` or by ``model``, in order, with the other one empty; with
+        ``first_day`` those from this day on.
+        """
+        groups: dict[str, ModelDocument] = {}
+        for (day, model), calls in self.models.items():
+            if first_day and not (day[:1].isdigit() and day >= first_day):
+                continue
+            if name == "day":
+                sum_up(groups, {day: replace(calls, model="")})
+            else:
+                sum_up(groups, {model: replace(calls, day="")})
+        return tuple(calls for _, calls in sorted(groups.items()))
 
     def add_sums(
         self,

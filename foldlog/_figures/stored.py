@@ -246,6 +246,11 @@ class FiguresOfStore:
             return None
         return row if row.erased_at is None else None
 
+    def ids(self, where: Where) -> set[str]:
+        """Return the ids of the chosen conversations, of those that are counted."""
+        found = self._sorted(where, "id", reverse=False, most=_ALL)
+        return {as_text(name) for _, _, name in found}
+
     def count(self, where: Where = _EVERYTHING) -> int:
         """Return how many conversations are chosen, of those that are counted."""
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))

@@ -56,7 +56,7 @@ class _Step(NamedTuple):
 
 def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDocument:
     """Return two conversations side by side: what each has, the steps of both in one order, and
-    what each was shown when they first differ. Raises ``ConversationNotFound``,
+    what each was shown when they first differ, or at their end. Raises ``ConversationNotFound``,
     ``ConversationErased``, ``CorruptEvent``, ``KeyUnavailable``. Cost: the events of both, and two
     Views; the steps of one times those of the other that are the same, at worst.
     """
@@ -65,7 +65,6 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
     keys, other_keys = ([step.key for step in each] for each in (steps, other_steps))
     same = _same_first(keys, other_keys)
     first = None
-    knew = None
     if same < max(len(steps), len(other_steps)):
         one_first, other_first = (
             each[same].line if same < len(each) else None for each in (steps, other_steps)
@@ -73,21 +72,17 @@ def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDoc
         first = one_first, other_first
         if one_first is not None and other_first is not None:
             first = _where_they_differ(store, (one, one_first), (other, other_first))
-        versions = [
-            each[same].version if same < len(each) else None for each in (steps, other_steps)
-        ]
-        views = [
-            _view(store, name, version)
-            for name, version in zip((one, other), versions, strict=True)
-        ]
-        knew = _knew(*views), _knew(*reversed(views))
+    versions = [each[same].version if same < len(each) else None for each in (steps, other_steps)]
+    views = [
+        _view(store, name, version) for name, version in zip((one, other), versions, strict=True)
+    ]
     return RunsDocument(
         runs=(document, other_document),
         same_first=same,
         redacted_first=sum(step.is_redacted for step in steps[:same]),
         same=sum((_known(steps) & _known(other_steps)).values()),
         first_difference=first,
-        knew=knew,
+        knew=_told_apart(store, (one, other), (_knew(*views), _knew(*reversed(views)))),
         steps=tuple(_aligned(steps, other_steps)),
     )
 
@@ -218,6 +213,20 @@ def _knew(view: View, other: View) -> KnewDocument:
         tokens=view_tokens(view),
         alone=tuple(map(_line, alone)),
     )
+
+
+def _told_apart(
+    store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
+) -> tuple[KnewDocument, KnewDocument]:
+    """Return what two runs were shown, with other parts of the texts that begin alike."""
+    alone = tuple([*each.alone] for each in knew)
+    for place, lines in enumerate(zip(*alone, strict=False)):
+        one, other = lines
+        if replace(one, event=0) == replace(other, event=0) and min(one.event, other.event) >= 0:
+            named = zip(names, lines, strict=True)
+            alone[0][place], alone[1][place] = _where_they_differ(store, *named)
+    first, second = knew
+    return replace(first, alone=tuple(alone[0])), replace(second, alone=tuple(alone[1]))
 
 
 def _line(event: Event) -> LineDocument:

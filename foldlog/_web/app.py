@@ -16,7 +16,7 @@ from anyio import sleep, to_thread
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import RedirectResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from foldlog import _documents as documents
@@ -99,9 +99,9 @@ def application(
         words = _words(request)
         limit = min(_number(request, "limit", 50), _SEARCHED_MAX)
         kinds = request.query_params.getlist("kind")
-        return hits_document(
-            words, search(store, words, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S), limit
-        )
+        among = conversations.ids(request.query_params.get("q", ""))
+        found = search(store, words, among=among, kinds=kinds, limit=limit + 1, seconds=_SEARCH_S)
+        return hits_document(words, found, limit)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
@@ -130,15 +130,12 @@ def application(
 
     def compared(request: Request) -> documents.RunsDocument:
         other = _text(request, "other", "the id of the conversation to compare with")
-        found = list(islice(ids_meant(store, other), 2))
-        return compared_runs(
-            store, _id(request), found[0] if len(found) == 1 else other, prices or Prices()
-        )
+        return compared_runs(store, _id(request), _whole_id(store, other), prices or Prices())
 
     check = _standing(store)
     api = partial(_path, check)
     routes: list[BaseRoute] = [
-        Route("/", _page),
+        Route("/", partial(_page, store)),
         Route("/page.js", lambda request: Response(assets.script(), media_type="text/javascript")),
         Route("/page.css", lambda request: Response(assets.style(), media_type="text/css")),
         Route("/healthz", partial(_healthz, check)),
@@ -220,7 +217,13 @@ def _standing(store: Store) -> Callable[[], object]:
     return check
 
 
-def _page(request: Request) -> Response:
+def _page(store: Store, request: Request) -> Response:
+    """Return the page. The beginning of an id leads to the one conversation that it means."""
+    given = request.query_params.get("id", "")
+    meant = _whole_id(store, given)
+    if meant != given:
+        address = request.url.include_query_params(id=meant)
+        return RedirectResponse(f"?{address.query}")
     head = '<link rel="stylesheet" href="page.css">'
     script = '<script src="page.js"></script>'
     text = assets.page(
@@ -285,6 +288,17 @@ def _text(request: Request, name: str, what: str) -> str:
 
 def _id(request: Request) -> str:
     return _text(request, "id", "the id of a conversation")
+
+
+def _whole_id(store: Store, given: str) -> str:
+    """Return the one id that a person means by its beginning; the text itself where there is none,
+    or several.
+    """
+    try:
+        found = list(islice(ids_meant(store, given), 2))
+    except EventStoreError:  # the documents of the page say why
+        return given
+    return found[0] if len(found) == 1 else given
 
 
 def _words(request: Request) -> str:

@@ -7,11 +7,9 @@ already shown.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
-from itertools import islice
 
-from foldlog._companions import ids_meant
 from foldlog._documents import (
     ChosenDocument,
     ConversationDocument,
@@ -90,16 +88,32 @@ class ServedConversations:
         """Return which conversations a search line chooses. Raises ``InvalidArgument``."""
         return chosen_by(line, self._having)
 
+    def ids(self, line: str) -> Collection[str] | None:
+        """Return the ids of the conversations that a search line chooses; None stands for all.
+        Raises ``InvalidArgument``.
+        """
+        where = self.where(line)
+        if where == LISTED:
+            return None
+        self.refresh()
+        return self.figures.ids(where)
+
     def _having(self, words: str) -> Collection[str]:
-        """Return the ids of conversations that contain all words, or whose id begins with them."""
+        """Return the ids of conversations that contain all words, in their events or their id."""
         version = self._store.database.data_version()
         if self._searched[:2] != (words, version):
             hits = search(self._store, words, limit=_HITS_MAX, seconds=_SEARCH_S).hits
-            ids = {hit.conversation for hit in hits} | set(
-                islice(ids_meant(self._store, words), _HITS_MAX)
-            )
+            ids = {hit.conversation for hit in hits} | {*self._ids_with(words)}
             self._searched = words, version, frozenset(ids)
         return self._searched[2]
+
+    def _ids_with(self, words: str) -> Iterator[str]:
+        """Yield the ids that have all words, in upper or lower case."""
+        wanted = [part.removesuffix("…") for part in words.lower().replace('"', " ").split()]
+        for row in self._store.iter_conversations():
+            name = row.id.lower()
+            if row.erased_at is None and all(part in name for part in wanted):
+                yield row.id
 
     def row(self, conversation: str) -> ConversationDocument | None:
         """Return a conversation with its figures as they were counted last; None where they never
@@ -125,9 +139,12 @@ class ServedConversations:
             spent=everything.spent,
             chosen=ChosenDocument(
                 conversations=chosen.conversations,
+                unmarked=chosen.unmarked,
                 ended_with_error=states.get("error", 0),
                 with_errors=sum(facet.conversations for facet in facets if facet.what == "errors"),
                 spent=chosen.spent,
+                models=chosen.calls_by("model"),
+                days=chosen.calls_by("day"),
                 without_usage=chosen.without_usage,
                 without_cost=chosen.without_cost,
             ),

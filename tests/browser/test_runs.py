@@ -7,7 +7,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog.eventstore import Action, Event, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+    SystemMessage,
+)
 from tests.browser.states import SIZES, V, home
 from tests.browser.tree import tree
 
@@ -65,12 +72,75 @@ def test_words_beside_a_facet_of_errors_are_searched_in_errors_alone(page, runs)
     for line, said in (
         ("README", "3 events of all runs with all of the words"),
         ("README has:error", "No error contains these words."),
-        ('tool:Bash "No such file"', "3 errors of all runs with all of the words"),
+        ('tool:Bash "No such file"', "2 errors of the chosen runs with all of the words"),
     ):
         page.run(f"{V}.choose({line!r})")
         page.wait(f"document.querySelector('.hits')?.innerText.startsWith({said!r})")
-    assert page.ask(hits) == 3
-    assert page.ask("document.querySelectorAll('.hit .bad').length") == 3
+    assert page.ask(hits) == 2
+    assert page.ask("document.querySelectorAll('.hit .bad').length") == 2
+
+
+def test_the_hits_are_in_the_runs_that_the_facets_choose(page, runs):
+    home(page, runs, 3)
+    page.run(f"""{V}.choose('tool:Edit "No such file"')""")
+    page.wait("document.querySelector('.hits')?.innerText.startsWith('1 error of the chosen runs')")
+    assert page.text(".hit b") == "write the docs"
+
+
+def test_the_tool_with_most_errors_is_named_not_the_one_of_most_runs(page, runs, stored):
+    stored("four", run("try again", 5, "Edit", errors=1))
+    stored("five", run("and again", 6, errors=4))
+    stored("six", run("and once more", 7, "Edit", errors=1))
+    home(page, runs, 6)
+    page.wait("document.querySelector('.summary').innerText.includes('errors in Bash (6)')")
+
+
+def test_the_cost_opens_by_model_and_by_day(page, serve, stored):
+    for name, model, day, cost in (("a", "m", 0, 0.5), ("b", "m", 1, 0.25), ("c", "n", 1, 1)):
+        meta = {"model": model, "usage": {"prompt_tokens": 10}, "cost": cost}
+        at = START + timedelta(days=day)
+        url = stored(name, [Message(source="agent", content="hi", meta=meta, timestamp=at)])
+    home(page, serve(url), 3)
+    page.wait("document.querySelector('.summary button')?.innerText === '$1.75'")
+    assert page.ask("document.querySelector('.costs').offsetHeight") == 0
+    page.click(".summary button", "$1.75")
+    rows = "Array.from(document.querySelectorAll('.costs tbody tr'), (each) => each.innerText)"
+    assert [row.split() for row in page.ask(rows)] == [
+        ["n", "1", "10", "$1.00"],
+        ["m", "2", "20", "$0.7500"],
+        ["2026-03-02", "2", "20", "$1.25"],
+        ["2026-03-01", "1", "10", "$0.5000"],
+    ]
+    page.search("model:n")
+    page.wait(f"{rows}.length === 2")
+    page.click(".summary button")
+    assert page.ask("document.querySelector('.costs').offsetHeight") == 0
+    assert page.problems == []
+
+
+def test_a_tick_moves_no_row(page, runs):
+    home(page, runs, 3)
+    top = "document.querySelector('.rows').getBoundingClientRect().top"
+    before = page.ask(top)
+    page.click("input[aria-label='Compare write the docs']")
+    page.wait("document.querySelector('.picked').offsetHeight > 0")
+    assert page.ask(top) == before
+
+
+def test_a_row_counts_condensations_and_guesses_none(page, serve, stored):
+    def replies(*sizes):
+        for size in sizes:
+            meta = {"model": "m", "usage": {"prompt_tokens": size}}
+            yield Message(source="agent", content="hi", meta=meta)
+
+    stored("falls", replies(900, 100, 900, 100))
+    condensed = [*replies(900, 800), CondensationAction(forgotten_event_ids=(0,))]
+    home(page, serve(stored("condensed", condensed)), 2)
+    cells = "Array.from(document.querySelectorAll('a.row'), (each) =>"
+    cells += " [each.querySelectorAll('.spark .area').length,"
+    cells += " each.querySelector('.condensed')?.firstChild.data ?? ''])"
+    page.wait(f"{cells}.some(([, number]) => number === '1')")
+    assert sorted(page.ask(cells)) == [[1, ""], [1, "1"]]
 
 
 def test_a_drag_over_the_days_chooses_them_and_again_takes_it_back(page, runs):
@@ -128,6 +198,28 @@ def test_two_runs_that_are_ticked_are_compared_on_a_page_aligned_by_call(page, r
     assert any("fix the importer" in step for step in steps)
     page.click(".step a")
     page.wait(f"{V}?.history")
+    assert page.problems == []
+
+
+def test_two_runs_that_ask_the_same_show_the_words_that_differ(page, serve, stored):
+    prompt = "You repair programs. " * 20
+    for name, last in (("one", "Be short."), ("two", "Be long.")):
+        events = [SystemMessage(content=prompt + last), Message(source="user", content="mend")]
+        url = stored(name, events)
+    address = serve(url)
+    page.open(address)
+    page.open(f"{address.split('?')[0]}?compare=one&with=two")
+    page.wait("document.querySelector('.steps-of')")
+    words = page.text("main.compared")
+    assert "No request and no call differs." in words
+    marked = "Array.from(document.querySelectorAll('.alone mark'), (each) => each.innerText)"
+    assert page.ask(marked) == ["short.", "long."]
+    stored("three", [*events, Message(source="user", content=f"{prompt} now and here")])
+    stored("four", [*events, Message(source="user", content=f"{prompt} now and there")])
+    page.open(f"{address.split('?')[0]}?compare=three&with=four")
+    page.wait("document.querySelector('.step.first')")
+    marked = "Array.from(document.querySelectorAll('.first mark'), (each) => each.innerText)"
+    assert page.ask(marked) == ["here", "there"]
     assert page.problems == []
 
 

@@ -222,6 +222,27 @@ def test_the_command_says_where_two_runs_part(foldlog, tmp_path):
     assert foldlog("diff", "one", "gone").status == 2
 
 
+def test_runs_with_the_same_requests_differ_in_what_they_were_shown(foldlog):
+    beginning = "You repair programs. " * 20
+    with _opened() as histories:
+        for name, last in (("one", "Be short."), ("two", "Be long.")):
+            histories[name].append(
+                [
+                    SystemMessage(content=beginning + last),
+                    Message(source="user", content="mend"),
+                    Message(source="agent", content="done"),
+                ]
+            )
+    document = foldlog("diff", "one", "two", "--json").document
+    assert document["first_difference"] is None
+    ((one,), (two,)) = ([line["gist"] for line in knew["alone"]] for knew in document["knew"])
+    assert "Be short." in one
+    assert "Be long." in two
+    out = foldlog("diff", "one", "two").out
+    assert "no request and no call differs" in out
+    assert "one was shown 3 events" in out
+
+
 def _opened() -> foldlog.Histories:
     return foldlog.open("foldlog.db")
 

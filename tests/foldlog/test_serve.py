@@ -10,6 +10,7 @@ import subprocess
 import sys
 import threading
 import urllib.request
+from datetime import datetime
 from html import escape
 from pathlib import Path
 
@@ -201,6 +202,62 @@ def test_all_conversations_are_searched(client):
     assert [snippet[start:stop] for start, stop in highlights] == ["build", "repair"]
     refused = client.get("/api/search", params={"words": "-"})
     assert (refused.status, "word" in refused.json()["error"]) == (400, True)
+
+
+def test_a_search_finds_events_of_the_chosen_conversations_alone(client, store):
+    for name, tool in (("one", "Bash"), ("two", "shell")):
+        store.ingest(
+            name,
+            [
+                Action(tool=tool, arguments={}, call_id="a"),
+                Observation(tool=tool, content="no such file", call_id="a", is_error=True),
+            ],
+        )
+
+    def found(line):
+        asked = {"words": "such file", "q": line}
+        hits = client.get("/api/search", params=asked).json()["hits"]
+        return {hit["conversation"] for hit in hits}
+
+    assert found("") == {"one", "two"}
+    assert found("tool:Bash") == {"one"}
+    assert found("tool:Bash program:codex") == set()
+    assert client.get("/api/search", params={"words": "a", "q": "state:none"}).status == 400
+
+
+def test_the_cost_of_the_chosen_runs_is_known_by_model_and_by_day(client, store):
+    before = client.get("/api/overview").json()["chosen"]
+    assert sum(one["calls"] for one in before["models"]) == before["spent"]["calls"]
+    for name, day, model in (("one", "01", "m"), ("two", "02", "m"), ("three", "02", "n")):
+        usage = {"model": model, "usage": {"prompt_tokens": 10}, "cost": 0.25}
+        at = datetime.fromisoformat(f"2026-03-{day}T09:00:00+00:00")
+        said = Message(source="agent", content="hi", meta=usage, timestamp=at)
+        store.ingest(name, [said])
+
+    def costs(line):
+        chosen = client.get("/api/overview", params={"q": line}).json()["chosen"]
+        by_model = [(one["model"], one["cost"]) for one in chosen["models"]]
+        return by_model, [(one["day"], one["cost"]) for one in chosen["days"]]
+
+    assert costs("model:m") == ([("m", 0.5)], [("2026-03-01", 0.25), ("2026-03-02", 0.25)])
+    assert costs("model:n") == ([("n", 0.25)], [("2026-03-02", 0.25)])
+
+
+def test_a_run_is_chosen_by_a_part_of_its_id(client, store):
+    store.ingest("bench/Window100-x", [Message(source="user", content="hi")])
+    listed = client.get("/api/conversations", params={"q": "window100"}).json()["conversations"]
+    assert [row["conversation"] for row in listed] == ["bench/Window100-x"]
+    assert client.get("/api/conversations", params={"q": "window100 y"}).json()["total"] == 0
+
+
+def test_the_beginning_of_an_id_leads_to_the_page_of_its_conversation(client):
+    led = client.get("/", params={"id": "usu", "x": "1"})
+    assert (led.status, led.headers["location"]) == (307, "?x=1&id=usual")
+    assert [client.get("/", params={"id": name}).status for name in ("usual", "none", "")] == [
+        200,
+        200,
+        200,
+    ]
 
 
 def test_another_run_is_meant_by_the_beginning_of_its_id_and_not_its_sub_agents(client, store):

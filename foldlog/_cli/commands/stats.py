@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 from msgspec import UNSET
-from msgspec.structs import replace
 
 from foldlog._cli import terminal
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile, SomeConversations
@@ -17,10 +16,9 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.statistics import By, show_grouped, show_stats
 from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import chosen, events_total, open_existing
-from foldlog._documents import GroupedDocument, ModelDocument
+from foldlog._documents import GroupedDocument
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import collect_stats
-from foldlog._figures.spending import sum_up
 from foldlog._figures.stats import Stats
 from foldlog._words.gist import count
 from foldlog.eventstore import StoreUnusable
@@ -101,18 +99,11 @@ def _first_day(since: str | None, by: By | None) -> str:
 
 def _grouped(stats: Stats, by: By, first_day: str) -> GroupedDocument:
     """Return calls by day or model, or by tool."""
-    groups: dict[str, ModelDocument] = {}
-    for (day, model), calls in stats.models.items() if by is not By.TOOL else ():
-        is_in = not first_day or (day[:1].isdigit() and day >= first_day)
-        if is_in and by is By.DAY:
-            sum_up(groups, {day: replace(calls, model="")})
-        elif is_in:
-            sum_up(groups, {model: replace(calls, day="")})
     return GroupedDocument(
         by=str(by),
         conversations=stats.conversations,
         without_usage=stats.without_usage,
         without_cost=stats.without_cost,
-        models=tuple(calls for _, calls in sorted(groups.items())),
+        models=() if by is By.TOOL else stats.calls_by(by.value, first_day),
         tools=stats.tools if by is By.TOOL else {},
     )

@@ -69,8 +69,9 @@ def show_runs(found: RunsDocument) -> None:
     terminal.say((f"{one} and {other} share no past; {_same_words(found)}", "bold"))
     _print_table(found.runs, ("requests and calls in both", f"{found.same:,}", f"{found.same:,}"))
     lines = terminal.PrintedLines()
-    if found.first_difference is None or found.knew is None:
+    if found.first_difference is None:
         lines.write(("no request and no call differs", ""))
+        _write_knew(found)
         return
     terminal.print_heading("the first difference")
     for sign, name, line, colour in zip(
@@ -78,19 +79,7 @@ def show_runs(found: RunsDocument) -> None:
     ):
         told = f" {name} ends" if line is None else _line(line)
         lines.write((f"{sign}{told}", colour))
-    for sign, name, without, knew, colour in zip(
-        "-+", (one, other), (other, one), found.knew, _COLOURS, strict=True
-    ):
-        if not knew.events:
-            continue
-        if knew.alone:
-            alone = f", {without} was not shown {len(knew.alone):,} of these:"
-        else:
-            alone = ""
-        shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
-        terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{alone}")
-        for line in knew.alone:
-            lines.write((f"{sign}{_line(line)}", colour))
+    _write_knew(found)
     terminal.print_heading("requests and calls from there on")
     firsts = [
         run.version if line is None else line.event
@@ -112,6 +101,25 @@ def show_runs(found: RunsDocument) -> None:
         numbers = "".join(f"{'' if each is None else each:>7}" for each in ids)
         lines.write((f"{sign}{numbers}  {step.kind:<{LABEL_COLUMNS}}{step.gist}", colour))
     _write_same(lines, same)
+
+
+def _write_knew(found: RunsDocument) -> None:
+    """Print what only one of two runs was shown."""
+    one, other = (terminal.typed_id(run.conversation) for run in found.runs)
+    lines = terminal.PrintedLines()
+    for sign, name, without, knew, colour in zip(
+        "-+", (one, other), (other, one), found.knew, _COLOURS, strict=True
+    ):
+        if not knew.events or (found.first_difference is None and not knew.alone):
+            continue
+        if knew.alone:
+            alone = f", {without} was not shown {len(knew.alone):,} of these:"
+        else:
+            alone = ""
+        shown = f"{count(knew.events, 'event')}, ≈ {knew.tokens:,} tokens"
+        terminal.print_heading(f"{name} was shown {shown} at version {knew.version:,}{alone}")
+        for line in knew.alone:
+            lines.write((f"{sign}{_line(line)}", colour))
 
 
 def _print_table(runs: Sequence[RunDocument], *in_both: tuple[str, str, str]) -> None:

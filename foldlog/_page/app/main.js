@@ -628,7 +628,7 @@ class App {
       const number = marks.ids(kind).length;
       if (!number) return null;
       const step = (by, sign, which) => el("button", { "aria-label": `${which} ${words}`, title: `${which} ${words}${hint ? ` (${by > 0 ? hint : hint.toUpperCase()})` : ""}`, onclick: () => this.nextMark(kind, by) }, sign);
-      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "30 s and more" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
+      return el("span", { class: `chip ${kind}`, title: kind === "waits" ? "For a model or a tool, 30 s and more" : null }, el("span", {}, count(number, words)), kind === "waits" ? longest() : null, step(-1, "‹", "Previous"), step(1, "›", "Next"));
     };
     const longest = () => {
       const { id, from, to } = marks.longest;

@@ -9,7 +9,8 @@ export class Marks {
   constructor(history) {
     this.history = history;
     this.errors = [];
-    this.waits = [];
+    this.waits = []; // for a model or a tool
+    this.pauses = []; // until the user, or another program, said something
     this.needed = new Map(); // of each condensation, what of it was needed again
     this.again = new Map(); // of each event, the terms in it that had been dropped
     this.find();
@@ -23,7 +24,10 @@ export class Marks {
       if (kind === "error" || kind === "damaged") this.errors.push(id);
       const time = history.time(id);
       if (time === null || history.changes.has(id)) continue;
-      if (before !== null && time - before >= WAIT) this.waits.push({ id, from: before, to: time, who: WAITED_FOR[kind] ?? "the next event" });
+      if (before !== null && time - before >= WAIT) {
+        const wait = { id, from: before, to: time, who: WAITED_FOR[kind] ?? (kind === "user" ? "the user" : "the next event") };
+        (kind in WAITED_FOR ? this.waits : this.pauses).push(wait);
+      }
       before = before === null ? time : Math.max(before, time);
       this.first ??= time;
     }
@@ -67,6 +71,4 @@ export class Marks {
   }
 }
 
-const WAITED_FOR = {
-  agent: "the model", action: "the model", observation: "a tool", error: "a tool", environment: "a tool", user: "the user",
-};
+const WAITED_FOR = { agent: "the model", action: "the model", observation: "a tool", error: "a tool" };

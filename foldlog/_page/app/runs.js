@@ -1,6 +1,6 @@
 // All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
 
-import { ask, costWords, count, dayAndClock, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, Sight, withMarks } from "./dom.js";
+import { ask, costWords, count, dayAndClock, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, Sight, table, withMarks } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
@@ -161,6 +161,7 @@ export class Runs {
     this.problem = el("p", { class: "problem", role: "alert" });
     this.facets = el("aside", { class: "facets", "aria-label": "Facets" });
     this.sentence = el("p", { class: "summary", role: "status" });
+    this.costs = el("div", { class: "costs", role: "group", "aria-label": "Cost by model and by day", tabindex: "0", hidden: true });
     this.days = el("canvas", { class: "days", role: "img" });
     this.brushed = el("div", { class: "brushed", hidden: true, "aria-hidden": true });
     this.ends = el("div", { class: "ends soft" });
@@ -179,7 +180,7 @@ export class Runs {
       el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node, themeButton()),
       el("main", { class: "runs" },
         el("details", { class: "facets-of", open: !phone.matches }, el("summary", {}, "Facets"), this.facets),
-        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, histogram, this.ends), this.hits, this.comparing, this.head, this.list)),
+        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, this.costs, histogram, this.ends), this.hits, this.comparing, this.head, this.list)),
     );
   }
 
@@ -242,19 +243,45 @@ export class Runs {
     this.draw();
   }
 
-  // "12 of 361 runs ended with an error, 9 of them in Bash; $7.80 of $44.35".
+  // "12 of 137 runs that mark errors ended with one · most errors in Bash (30) · $7.80 of $44.35".
   showSentence() {
     const { chosen, conversations, counted } = this.fleet;
-    const failed = chosen.ended_with_error;
-    const tool = this.fleet.facets.filter((facet) => facet.what === "tool errors").sort((one, other) => other.conversations - one.conversations)[0];
-    const cost = chosen.spent.cost === null ? "" : `${costWords(chosen.spent)}${chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : ""}`;
-    const unknown = chosen.without_cost + chosen.without_usage;
-    this.sentence.replaceChildren(
-      el("b", {}, !chosen.conversations ? "No run" : failed ? `${grouped(failed)} of ${count(chosen.conversations, "run")} ended with an error` : chosen.with_errors ? `${grouped(chosen.with_errors)} of ${count(chosen.conversations, "run")} had an error` : `${count(chosen.conversations, "run")} without an error`),
-      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.toggle("tool", tool.name) }, printable(tool.name)), ` (${count(tool.conversations, "run")})`) : "",
-      cost ? ` · ${cost}` : "", unknown && cost ? el("span", { class: "soft" }, ` (${grouped(unknown)} without ${chosen.without_usage ? "usage" : "a price"})`) : "",
+    const tools = this.fleet.facets.filter((facet) => facet.what === "tool errors");
+    const tool = tools.sort((one, other) => other.number - one.number)[0];
+    const all = chosen.conversations < conversations && this.fleet.spent.cost !== null ? ` of ${costWords(this.fleet.spent)}` : "";
+    const unknown = [[chosen.without_usage, "usage"], [chosen.without_cost, "a price"]].filter(([number]) => number).map(([number, what]) => `${grouped(number)} without ${what}`);
+    const hasCost = chosen.spent.cost !== null;
+    const button = el("button", { class: "link", "aria-expanded": !this.costs.hidden, title: "Cost by model and by day", onclick: () => this.turnCosts() }, `${costWords(chosen.spent)}${all}`);
+    refill(this.sentence,
+      el("b", {}, errorWords(chosen)),
+      tool ? el("span", {}, " · most errors in ", el("button", { class: "link bad", onclick: () => this.toggle("tool", tool.name) }, printable(tool.name)), ` (${grouped(tool.number)})`) : "",
+      hasCost ? el("span", {}, " · ", button) : "", unknown.length && hasCost ? el("span", { class: "soft" }, ` (${unknown.join(", ")})`) : "",
       counted < conversations ? el("span", { class: "soft" }, ` · still counting: ${grouped(counted)} of ${grouped(conversations)}`) : "",
     );
+    if (!hasCost) this.costs.hidden = true;
+    this.showCosts();
+  }
+
+  turnCosts() {
+    this.costs.hidden = !this.costs.hidden;
+    this.showSentence();
+  }
+
+  // What the calls of models in the chosen runs cost, by model with the highest cost first, and by day with the last first.
+  showCosts() {
+    if (this.costs.hidden) return;
+    const { models, days } = this.fleet.chosen;
+    const of = (name, rows, named) => {
+      const head = [name, "Calls", "Tokens", "Cost"].map((words) => el("th", { scope: "col" }, words));
+      const cells = rows.map((row) => [
+        el("th", { scope: "row" }, said(named(row))), el("td", {}, grouped(row.calls)),
+        el("td", {}, short((row.prompt_tokens ?? 0) + (row.completion_tokens ?? 0))), el("td", {}, costWords(row)),
+      ]);
+      return table(head, cells);
+    };
+    refill(this.costs,
+      of("Model", [...models].sort((one, other) => (other.cost ?? -1) - (one.cost ?? -1)), ({ model }) => model || "not named"),
+      of("Day", [...days].reverse(), ({ day }) => day));
   }
 
   showFacets() {
@@ -409,7 +436,7 @@ export class Runs {
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
-      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error")),
+      el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error"), one.condensations ? el("span", { class: "condensed", title: count(one.condensations, "condensation") }, grouped(one.condensations), told(one.condensations === 1 ? " condensation, " : " condensations, ")) : ""),
       el("span", { class: "cell c-first", title: one.first_error ? printable(one.first_error) : null }, one.first_error ? said(printable(one.first_error)) : ""),
       cell("errors", one.errors ? grouped(one.errors) : "", " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
@@ -434,11 +461,13 @@ export class Runs {
 
   // -- texts ----------------------------------------------------------------------------------------------------------
 
-  // Search the texts of events for the words that name no facet: of errors alone where the line asks for errors.
+  // Search the texts of events for the words that name no facet, in the runs that the facets choose: of errors alone
+  // where the line asks for errors.
   async search() {
     const words = this.plain;
+    const facets = this.words().map(({ word }) => word).join(" ");
     const asksForErrors = this.isOn("has", "error") || this.words().some(({ key }) => key === "tool");
-    const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), ...(asksForErrors ? { kind: "error" } : {}) }));
+    const asked = String(new URLSearchParams({ words, limit: String(MOST_HITS), q: facets, ...(asksForErrors ? { kind: "error" } : {}) }));
     if (asked === this.searched) return;
     this.searched = asked;
     this.hits.hidden = true;
@@ -448,13 +477,25 @@ export class Runs {
       if (asked !== this.searched) return;
       this.hits.hidden = false;
       refill(this.hits,
-        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of all runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
+        el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
         ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))));
     } catch (error) {
       this.hits.hidden = false;
       this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
     }
   }
+}
+
+// How many of the chosen runs failed, of those whose sources mark errors.
+function errorWords({ conversations, unmarked, ended_with_error: failed, with_errors: some }) {
+  const runs = count(conversations, "run");
+  const marking = conversations - unmarked;
+  if (!conversations) return "No run";
+  if (!marking) return `${runs}, from sources that mark no errors`;
+  const all = unmarked ? `${count(marking, "run")} that mark${marking === 1 ? "s" : ""} errors` : runs;
+  if (failed) return `${grouped(failed)} of ${all} ended with ${unmarked ? "one" : "an error"}`;
+  if (some) return `${grouped(some)} of ${all} had ${unmarked ? "one" : "an error"}`;
+  return unmarked ? `${runs}; none of the ${grouped(marking)} that mark errors has one` : `${runs} without an error`;
 }
 
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
@@ -475,8 +516,7 @@ function marked(text, highlights) {
   return node;
 }
 
-// The tokens of the prompts of a run as an area; a line at each fall, which is a condensation, and a red one at the end
-// of a run that ended with an error.
+// The tokens of the prompts of a run as an area; a red line at the end of a run that ended with an error.
 export function sparkline(context, isFailed = false) {
   const node = el("span", { class: "spark", "aria-hidden": true });
   if (context.length < 2) return node;
@@ -485,12 +525,6 @@ export function sparkline(context, isFailed = false) {
   const area = el("span", { class: "area" });
   area.style.clipPath = `polygon(0% 100%, ${context.map((tokens, place) => `${x(place)} ${(100 - (94 * tokens) / most).toFixed(1)}%`).join(", ")}, 100% 100%)`;
   node.append(area);
-  context.forEach((tokens, place) => {
-    if (!place || tokens > context[place - 1] * 0.6) return;
-    const fall = el("span", { class: "fall" });
-    fall.style.left = x(place);
-    node.append(fall);
-  });
   if (isFailed) node.append(el("span", { class: "failure-at" }));
   return node;
 }

@@ -82,7 +82,7 @@ export class Strip {
     context.textBaseline = "middle";
     this.drawCurve(context);
     this.drawAxis(context);
-    for (const wait of marks.waits) this.drawWait(context, wait);
+    for (const wait of [...marks.waits, ...marks.pauses]) this.drawWait(context, wait);
     for (const id of marks.condensations) this.drawCondensation(context, id);
     for (const id of marks.errors) this.drawError(context, id);
     this.drawNow(context);
