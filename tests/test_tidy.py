@@ -359,3 +359,11 @@ def test_a_script_says_what_it_does_and_does_nothing_when_it_is_asked_for_help(t
     first = _text_of(alone).splitlines()[1].removeprefix("# ")
     assert (done.returncode, done.stdout.startswith(f"{first}\n"), done.stderr) == (0, True, "")
     assert list(tmp_path.iterdir()) == [alone.parent]
+
+
+def test_a_command_has_at_most_150_lines():
+    """A command reads its options and names its steps; the steps are in the rooms of ``_cli``."""
+    commands = [path for path in PYTHON if path.is_relative_to(ROOT / "foldlog/_cli/commands")]
+    assert len(commands) > 20
+    lengths = {_named(path): len(_text_of(path).splitlines()) for path in commands}
+    assert {name: length for name, length in lengths.items() if length > 150} == {}

@@ -32,11 +32,11 @@ The rules of every command:
                                                --db
     terminal.py tables.py events.py pager.py   how they print
     outcome.py hints.py                        how they end; the commands that their messages name
-    agent_model.py                             the agent's model, at the command line
+    agent_model.py                             the agent's model: its tokens, limit and price
     printing/                                  how the results of single commands are printed
-    import_paths.py importing.py log_reading.py listing.py replaying.py
-                                               what import, log, list and compare do
-    record_files.py database_export.py                            what export writes
+    import_paths.py importing.py log_reading.py listing.py replaying.py serving.py
+                                               what import, log, list, compare and serve do
+    record_files.py database_export.py         what export writes
     erasing.py redacting.py vacuuming.py verifying.py published_heads.py
                                                what commands of a whole store do
     program_store.py quick_hook.py             the store of coding agents; the hook without what

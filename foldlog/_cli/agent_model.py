@@ -1,18 +1,22 @@
-"""The agent's model, with which some commands count tokens."""
+"""The agent's model: what counts tokens, its limit and its price."""
 
 from __future__ import annotations
 
 import importlib.util
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.outcome import Refused
+from foldlog.eventstore import Store
+from foldlog.projections import View, Views
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from foldlog._figures.prices import Price, Prices
     from foldlog.condensers import LLM, AgentModel, Condenser
 
 _TOKENIZER = "gpt-4o"
@@ -94,3 +98,39 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
         return condenser.for_agent(model)
     except InvalidCondenser as error:
         raise Refused(f"{path}: {error}; here --agent-model NAME gives it") from error
+
+
+def model_called(store: Store, conversation: str) -> str | None:
+    """Return the model that the agent called most, if its replies tell. Cost: the events."""
+    from foldlog._figures.counting import figures_of
+    from foldlog._formats.usage import UNNAMED
+
+    calls = Counter[str]()
+    figures = figures_of(store, Views(store), store.conversation(conversation))
+    for one in figures.calls:
+        calls[one.model] += 0 if one.by_condenser else one.calls
+    del calls[UNNAMED]
+    return next((model for model, number in calls.most_common(1) if number), None)
+
+
+def limit_by_log(view: View, model: AgentModel | None) -> int | None:
+    """Return the limit of the default condenser if the log names the agent's model, and no option
+    does.
+    """
+    from foldlog.condensers.models.limits import window_in
+    from foldlog.condensers.strategies.summarizing import limit_of
+
+    return limit_of(window_in(view)) if model is None else None
+
+
+def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
+    """Return the price of the agent's model, and its name; where that is not known, the price of a
+    model that has the proportions of most.
+    """
+    from foldlog._figures.prices import Price
+
+    known = None if agent is None else table.of(agent)
+    if known is not None and agent is not None:
+        return known, agent
+    unknown = "" if agent is None else f", since that of {agent} is not known"
+    return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"

@@ -26,6 +26,8 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
+LISTED_MAX = 100
+"""A list for people has this many conversations by default, and says how many there are."""
 _FEW = 50
 _FEW_EVENTS = 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long
@@ -48,6 +50,31 @@ class Filters(NamedTuple):
     after: datetime | None = None
     to_be_resumed: bool = False
     every: bool = False
+
+
+class ListOptions(NamedTuple):
+    """What the options of a command line say about the order and the size of a list."""
+
+    sort: str
+    reverse: bool
+    limit: int | None
+    long: bool | None
+    as_json: bool
+
+    @property
+    def is_sorted(self) -> bool:
+        """Whether another order than that of ids is asked for."""
+        return self.sort != "id" or self.reverse
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether a list for people has the default limit."""
+        return self.limit is None and not self.as_json
+
+    @property
+    def most(self) -> int | None:
+        """The number of conversations that are listed at most."""
+        return LISTED_MAX if self.is_cut else self.limit
 
 
 class Aside:
@@ -75,13 +102,13 @@ class Aside:
             else:
                 yield row
 
-    def total(self, shown: int, rows: Iterator[ConversationRow]) -> str:
-        """Return how many conversations there are beside those that are shown; an empty text where
-        all are.
-        """
+    def say_cut(self, rows: Iterator[ConversationRow]) -> None:
+        """Say how many conversations there are, where ``rows`` has more than are shown."""
         left = self.left or sum(1 for _ in islice(rows, _COUNTED))
-        more = " or more" if left == _COUNTED else ""
-        return f"{shown + left:,}{more}" if left else ""
+        if left:
+            total = f"{LISTED_MAX + left:,}{' or more' if left == _COUNTED else ''}"
+            how = "-n N shows more, --sort recorded --reverse the newest first"
+            terminal.note(f"{LISTED_MAX:,} of {total} are shown: {how}")
 
     def say(self, sort: str, *, with_costs: bool) -> None:
         if self.unsorted:
@@ -158,7 +185,47 @@ def _here(store: Store, rows: Iterator[ConversationRow]) -> Iterator[Conversatio
     return (row for row in rows if row.id in found)
 
 
-def is_short(
+class ListResult(NamedTuple):
+    """The conversations of a list, read while they are printed.
+
+    ``documents``  up to the limit of the list
+    ``rows``       those beyond the limit, after the documents are read
+    ``is_long``    whether a line has the figures that need the events
+    """
+
+    documents: Iterator[ConversationDocument]
+    rows: Iterator[ConversationRow]
+    is_long: bool
+
+
+def read_list(
+    store: Store, filters: Filters, options: ListOptions, table: Prices, aside: Aside
+) -> ListResult:
+    """Return the conversations of a list in their order."""
+    figures = FiguresOfStore(store, prices=table)
+    rows, is_long = _choose_rows(store, figures, filters, options, aside)
+    sizes = is_long or options.is_sorted
+    first = islice(rows, options.most)
+    return ListResult(_describe_rows(aside, figures, table, first, sizes=sizes), rows, is_long)
+
+
+def _choose_rows(
+    store: Store, figures: FiguresOfStore, filters: Filters, options: ListOptions, aside: Aside
+) -> tuple[Iterator[ConversationRow], bool]:
+    """Return the rows, and whether their lines are long. In order of ids there may be more rows
+    than are listed.
+    """
+    if options.is_sorted:
+        rows = _sorted_by_figure(store, aside, figures, filters, options)
+        is_long = not options.as_json if options.long is None else options.long
+        return rows, is_long
+    rows = select_rows(store, filters, aside)
+    if options.long is not None or options.as_json:
+        return rows, bool(options.long)
+    return _is_short(rows, options.limit)
+
+
+def _is_short(
     rows: Iterator[ConversationRow], limit: int | None
 ) -> tuple[Iterator[ConversationRow], bool]:
     """Return whether the list is short enough to read events for each of its lines; and all
@@ -170,7 +237,7 @@ def is_short(
     return chain(first, rows), short
 
 
-def describe_rows(
+def _describe_rows(
     aside: Aside,
     stored: FiguresOfStore,
     table: Prices,
@@ -197,20 +264,16 @@ def describe_rows(
         yield one
 
 
-def sorted_by_figure(
-    store: Store,
-    aside: Aside,
-    figures: FiguresOfStore,
-    filters: Filters,
-    sort: str,
-    *,
-    reverse: bool,
-    limit: int | None,
+def _sorted_by_figure(
+    store: Store, aside: Aside, figures: FiguresOfStore, filters: Filters, options: ListOptions
 ) -> Iterator[ConversationRow]:
-    """Yield conversations in the order of a figure, in either order those last of which it is not
-    known, and then erased ones. Without a filter, and for the first ``limit`` of them, SQL chooses
-    these.
+    """Yield conversations in the order of a figure: in either order, conversations without this
+    figure come last, and then erased ones. Without a filter, SQL chooses the first rows of a list
+    with a limit.
     """
+    sort = options.sort
+    reverse = options.reverse
+    limit = options.most
     with terminal.working("reading conversations"):
         figures.refresh()
     if limit is not None and filters == Filters(every=filters.every):

@@ -1,4 +1,4 @@
-"""Heads that ``foldlog store verify --print-heads`` printed, read back."""
+"""Print the heads of conversations, to keep outside the store, and read them back."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ import json
 from pathlib import Path
 
 import msgspec
+from msgspec import UNSET
 
+from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.outcome import Refused
-from foldlog._documents import HeadDocument
+from foldlog._cli.stores import listed, open_existing, resolved
+from foldlog._documents import HeadDocument, HeadsDocument, streamed
 from foldlog._maintenance import Published
 
 
@@ -47,3 +50,23 @@ def published_heads(path: Path) -> dict[str, list[Published]]:
             " heads"
         ) from error
     return heads
+
+
+def show_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
+    with open_existing(db) as store:
+        rows = (
+            (store.conversation(resolved(store, name)) for name in conversations)
+            if conversations
+            else listed(store)
+        )
+        if as_json:
+            heads = (
+                HeadDocument.of(one, conversation=one.id, generation=one.generation or UNSET)
+                for one in rows
+            )
+            terminal.emit_list(
+                HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True
+            )
+        else:
+            for row in rows:
+                terminal.say(f"{row.head}  {row.version}  {row.id}")

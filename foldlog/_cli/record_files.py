@@ -1,21 +1,61 @@
-"""Write records, and the bytes of a source."""
+"""Choose what an export writes of a conversation: the bytes of its source, or records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, BinaryIO
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
-from foldlog._archive.stored import SourceBytes
+from foldlog._archive.stored import SourceBytes, source_bytes
 from foldlog._cli import terminal
-from foldlog._formats.conversion import ANY_HISTORY
+from foldlog._cli.outcome import Refused
+from foldlog._formats.conversion import ANY_HISTORY, format_of_history
 from foldlog._formats.export_notes import ExportNotes
 from foldlog._formats.registry import format_named
+from foldlog._history.histories import Histories
 from foldlog._words.gist import count
 from foldlog._words.safe_text import json_text
-from foldlog.eventstore import EventStoreError
+from foldlog.eventstore import EventStoreError, Store
+from foldlog.formats import UnknownFormat
 
 
-def write_source(source: SourceBytes, file: BinaryIO) -> int:
+class Export(NamedTuple):
+    """What is written of a conversation.
+
+    ``format``   of the source, or of the records
+    ``records``  one by one; none where the bytes of the source are written
+    ``write``    writes all to a file, and returns the number of records
+    ``notes``    what is left out; complete when all is written
+    """
+
+    format: str
+    records: Iterator[Any]
+    write: Callable[[BinaryIO], int]
+    notes: list[str]
+
+
+def choose_export(
+    store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
+) -> Export:
+    """Return what an export in a format writes, by default in that of the source. Raises
+    ``Refused`` for an unknown format. ``view``: the messages that a model is sent now;
+    ``as_records``: never the bytes of the source.
+    """
+    if not view and not as_records:
+        source = source_bytes(store, conversation, format)
+        if source is not None:
+            write = partial(_write_source, source)
+            return Export(source.format, iter(()), write, list(_left_out(source)))
+    notes: list[str] = []
+    chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
+    try:
+        records = Histories(store)[conversation].export(chosen, view=view, notes=notes.append)
+    except UnknownFormat as error:
+        raise Refused(str(error)) from error
+    return Export(chosen, records, partial(_write_records, records, chosen), notes)
+
+
+def _write_source(source: SourceBytes, file: BinaryIO) -> int:
     """Write a source as it came, on a terminal without what would control it. Return the number of
     its records.
     """
@@ -26,7 +66,7 @@ def write_source(source: SourceBytes, file: BinaryIO) -> int:
     return source.records
 
 
-def left_out(source: SourceBytes) -> Iterator[str]:
+def _left_out(source: SourceBytes) -> Iterator[str]:
     """Yield what the bytes of a source do not have."""
     counted = ExportNotes(format_named(source.format))
     for event in source.appended:
@@ -49,7 +89,7 @@ def readable(records: Iterable[Any], findings: list[str]) -> Iterator[Any]:
         findings.append(str(error))
 
 
-def write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
+def _write_records(records: Iterable[Any], format: str, file: BinaryIO) -> int:
     """Write a line for each record, or the document of the format, and return their number. Of
     lines those before a record that cannot be read are written too.
     """

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.agent_model import AgentModelName, counter_beside, named_model
+from foldlog._cli.agent_model import (
+    AgentModelName,
+    counter_beside,
+    limit_by_log,
+    model_called,
+    named_model,
+    price_of_agent,
+)
 from foldlog._cli.options import (
     DEFAULT_DB,
     AsJson,
@@ -25,14 +31,9 @@ from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._cli.stores import open_existing, resolved
-from foldlog._documents import ComparisonDocument
+from foldlog._documents import ComparisonDocument, CurvePointDocument
 from foldlog._reports.comparison import comparison, described, verdict_of
-from foldlog.eventstore import Store
-from foldlog.projections import View, Views
-
-if TYPE_CHECKING:
-    from foldlog._figures.prices import Price, Prices
-    from foldlog.condensers import AgentModel
+from foldlog.projections import Views
 
 
 def run(
@@ -94,18 +95,18 @@ def run(
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         version = store.conversation(conversation).version
-        price, priced = _price(agent, table)
+        price, priced = price_of_agent(agent, table)
         if prices is not None and priced == agent and find_spec("litellm") is None:
             model = None
         else:
             model = named_model(agent)
         counter = counter_beside(model)
-        limit = _limit_by_log(Views(store).at(conversation, version), model)
+        limit = limit_by_log(Views(store).at(conversation, version), model)
         condensers = condensers_of(configs or [], model, limit)
         replays, asks = replays_of(store, conversation, version, condensers, model, counter)
         with terminal.working("comparing"):
             can_count = agent is None and find_spec("litellm") is not None
-            called = _model_called(store, conversation) if can_count else None
+            called = model_called(store, conversation) if can_count else None
         about = {name: described(each, model) for name, each in condensers.items()}
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about)
@@ -113,13 +114,11 @@ def run(
         dropped = [
             *map(dropped_document, dropped_in(store, Views(store), conversation, 0, version))
         ]
-        if curve is None:
-            found = []
-        else:
-            found = curve_of(store, conversation, version, counter)
+        found: list[CurvePointDocument] = []
         if curve is not None:
             from foldlog._reports.recall_curve import write_plot
 
+            found = curve_of(store, conversation, version, counter)
             write_plot(curve, conversation, found)
     document = ComparisonDocument(
         conversation=conversation,
@@ -140,39 +139,3 @@ def run(
             f"its replies are of {called}; to count and price as that one: --agent-model"
             f" {shlex.quote(called)}"
         )
-
-
-def _model_called(store: Store, conversation: str) -> str | None:
-    """Return the model that the agent called most, if its replies tell. Cost: the events."""
-    from foldlog._figures.counting import figures_of
-    from foldlog._formats.usage import UNNAMED
-
-    calls = Counter[str]()
-    figures = figures_of(store, Views(store), store.conversation(conversation))
-    for one in figures.calls:
-        calls[one.model] += 0 if one.by_condenser else one.calls
-    del calls[UNNAMED]
-    return next((model for model, number in calls.most_common(1) if number), None)
-
-
-def _limit_by_log(view: View, model: AgentModel | None) -> int | None:
-    """Return the limit of the default condenser if the log names the agent's model, and no option
-    does.
-    """
-    from foldlog.condensers.models.limits import window_in
-    from foldlog.condensers.strategies.summarizing import limit_of
-
-    return limit_of(window_in(view)) if model is None else None
-
-
-def _price(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price of the agent's model, and its name; where that is not known, the price of a
-    model that has the proportions of most.
-    """
-    from foldlog._figures.prices import Price
-
-    known = None if agent is None else table.of(agent)
-    if known is not None and agent is not None:
-        return known, agent
-    unknown = "" if agent is None else f", since that of {agent} is not known"
-    return Price(1e-6, 0.0, 1e-7), f"a model{unknown}"

@@ -13,18 +13,17 @@ from foldlog._archive.redacting import source_files
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import AgentModelName, counter_beside, load_condenser_for, named_model
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.printing.condensation import Made, Sizes, show_condensation, spending_of
+from foldlog._cli.printing.condensation import (
+    Made,
+    condensed_document,
+    show_condensation,
+    spending_of,
+)
 from foldlog._cli.stores import open_existing, whole
-from foldlog._documents import CondensedDocument, SizesDocument, SummaryDocument
+from foldlog._documents import CondensedDocument
 from foldlog._history.histories import Histories
 from foldlog._words.reasons import requests_before
-from foldlog.condensers import (
-    LLM,
-    Condensation,
-    NoCondensationAvailable,
-    Report,
-    reports_of,
-)
+from foldlog.condensers import Condensation, NoCondensationAvailable, Report
 from foldlog.condensers.models.estimate import ESTIMATE, tokens_of
 from foldlog.eventstore import CondensationRequest
 
@@ -93,7 +92,7 @@ def run(
             f"the View {'would grow' if dry_run else 'grew'} from {tokens[0]:,} to {tokens[1]:,}"
             " tokens"
         )
-    document = _document(conversation, dry_run, made, tokens, counter)
+    document = condensed_document(conversation, dry_run, made, tokens, counter)
     return terminal.answer(
         document, lambda: show_condensation(conversation, dry_run, made, tokens, counter)
     )
@@ -139,31 +138,3 @@ def _declined(
             )
         )
     terminal.warn(f"the View of conversation {conversation!r} stays as it is: {problem}")
-
-
-def _document(
-    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
-) -> CondensedDocument:
-    action, found, (before, after) = made.action, made.summary, tokens
-    counted = None
-    if counter is not None and before is not None and after is not None:
-        counted = SizesDocument(before=before, after=after, counted_as=counter.tokenizer)
-    return CondensedDocument(
-        conversation=conversation,
-        dry_run=dry_run,
-        outcome=action.metadata.get("outcome", "condensed"),
-        event=action.id,
-        condenser=action.metadata.get("condenser"),
-        reason=action.metadata.get("reason"),
-        forgotten=tuple(action.forgotten.intervals),
-        forgotten_summaries=tuple(action.forgotten.summaries),
-        summary=(
-            None
-            if found is None
-            else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content)
-        ),
-        events=SizesDocument(before=len(made.before), after=len(made.after)),
-        tokens=counted,
-        model=spending_of(reports_of(action)),
-        metadata=action.metadata,
-    )

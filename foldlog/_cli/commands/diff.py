@@ -4,7 +4,6 @@ diverge.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -15,22 +14,17 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db, PricesFile
 from foldlog._cli.outcome import Refused
-from foldlog._cli.printing.difference import show_difference
+from foldlog._cli.printing.difference import difference_document, show_difference
 from foldlog._cli.printing.runs import show_divergence, show_runs
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import (
-    DifferenceDocument,
     DivergenceDocument,
-    DroppedDocument,
     RunsDocument,
-    SummarizedDocument,
-    SummaryDocument,
 )
 from foldlog._reports.divergence import common_past, find_divergence
 from foldlog._reports.dropped import condensations, dropped_document, dropped_in
 from foldlog._words.reasons import requests_before
-from foldlog.eventstore import Event
-from foldlog.projections import Difference, Views
+from foldlog.projections import Views
 
 
 def run(
@@ -134,28 +128,4 @@ def _versions(conversation: str, before: int, after: int, db: str) -> None:
         by = [one.condensation.id for one in difference.summarized]
         requests = {one: requests_before(store, conversation, one) for one in by}
     show = partial(show_difference, conversation, difference, requests, dropped)
-    terminal.answer(_document(conversation, difference, dropped), show)
-
-
-def _document(
-    conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]
-) -> DifferenceDocument:
-    return DifferenceDocument.of(
-        difference,
-        conversation=conversation,
-        dropped=tuple(dropped),
-        entered=_ids(difference.entered),
-        left=_ids(difference.left),
-        summarized=tuple(
-            SummarizedDocument(
-                condensation=one.condensation.id,
-                summary=SummaryDocument(event=one.summary.id, text=one.summary.content),
-                events=_ids(one.events),
-            )
-            for one in difference.summarized
-        ),
-    )
-
-
-def _ids(events: Sequence[Event]) -> tuple[int, ...]:
-    return tuple(event.id for event in events)
+    terminal.answer(difference_document(conversation, difference, dropped), show)

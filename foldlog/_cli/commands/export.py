@@ -5,15 +5,12 @@ database.
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from msgspec import UNSET
 
-from foldlog._archive.stored import source_bytes
 from foldlog._cli import terminal
 from foldlog._cli.database_export import check_options, follow_with_database, write_database
 from foldlog._cli.options import (
@@ -25,16 +22,13 @@ from foldlog._cli.options import (
     new_file,
     output_option,
 )
-from foldlog._cli.outcome import Refused
-from foldlog._cli.record_files import left_out, readable, write_records, write_source
+from foldlog._cli.record_files import choose_export, readable
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
-from foldlog._formats.conversion import ANY_HISTORY, format_of_history
-from foldlog._history.histories import Histories
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._written_files import noted
-from foldlog.formats import FORMATS, UnknownFormat
+from foldlog.formats import FORMATS
 
 
 def run(
@@ -110,52 +104,34 @@ def _export(
     as_json: bool,
 ) -> None:
     """Write one conversation to a file, or to stdout."""
-    notes = list[str]()
     findings = list[str]()
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         is_listed = as_json and output is None
-        if view or is_listed:
-            source = None
-        else:
-            source = source_bytes(store, conversation, format)
-        records: Iterator[Any] = iter(())
-        if source is not None:
-            chosen = source.format
-            write = partial(write_source, source)
-            notes += left_out(source)
-        else:
-            chosen = format or (ANY_HISTORY if view else format_of_history(store, conversation))
-            try:
-                records = Histories(store)[conversation].export(
-                    chosen, view=view, notes=notes.append
-                )
-            except UnknownFormat as error:
-                raise Refused(str(error)) from error
-            write = partial(write_records, records, chosen)
+        export = choose_export(store, conversation, format, view=view, as_records=is_listed)
         if output is not None:
             with noted(store, "export", output, conversation), whole_file(output) as file:
-                number = write(file)
+                number = export.write(file)
             document = ExportedDocument(
                 conversation=conversation,
-                format=chosen,
+                format=export.format,
                 file=str(output),
                 records=number,
-                notes=tuple(notes) or UNSET,
+                notes=tuple(export.notes) or UNSET,
             )
-            told = f"{count(number, 'record')} of {conversation} ({chosen}) in {output}"
+            told = f"{count(number, 'record')} of {conversation} ({export.format}) in {output}"
             terminal.answer(document, told)
         elif is_listed:
-            read = streamed(readable(records, findings))
+            read = streamed(readable(export.records, findings))
             terminal.emit_list(
-                RecordsDocument(conversation=conversation, format=chosen, records=read),
-                lambda: {"findings": tuple(findings), "notes": tuple(notes) or UNSET},
+                RecordsDocument(conversation=conversation, format=export.format, records=read),
+                lambda: {"findings": tuple(findings), "notes": tuple(export.notes) or UNSET},
                 exact=True,
             )
         else:
             sys.stdout.flush()
-            write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
+            export.write(sys.stdout.buffer)  # UTF-8, whatever the terminal's encoding
     for finding in findings:
         terminal.warn(finding)
-    for note in notes:
+    for note in export.notes:
         terminal.note(note)

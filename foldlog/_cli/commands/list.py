@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Annotated
 
 import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import existing_db
+from foldlog._cli.listing import LISTED_MAX, Aside, Filters, ListOptions, read_list
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
-from foldlog._cli.selection import given_moment, pairs
+from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import open_existing
+from foldlog._documents import ListDocument, streamed
 from foldlog._figures.orders import SORTS
-from foldlog._history.lease import ends_of_leases
-
-_SHOWN = 100
-"""A list for people has this many conversations by default, and says how many there are."""
-
-
-_MORE = "-n N shows more, --sort recorded --reverse the newest first"
+from foldlog._figures.prices import Prices
 
 
 def run(
@@ -69,7 +64,7 @@ def run(
             metavar="N",
             min=0,
             help="Only the first N.",
-            show_default=f"{_SHOWN}; with --json all",
+            show_default=f"{LISTED_MAX}; with --json all",
         ),
     ] = None,
     long: Annotated[
@@ -116,24 +111,12 @@ def run(
     Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that
     the model is sent now; errors, results that their source marks so. Tokens spent and cost are
     what calls of models tell, or the price of their tokens. A fork counts only what it did itself.
-    A terminal shows forks below their parents. Piped, rows are in order of ids, with tabs between
-    the columns.
+    A terminal shows forks below their parents. Piped, rows are in order of ids, with tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
     if followers:
         return list_followers(db)
-    from foldlog._cli.listing import (
-        Aside,
-        Filters,
-        describe_rows,
-        is_short,
-        select_rows,
-        sorted_by_figure,
-    )
-    from foldlog._figures.prices import Prices
-    from foldlog._figures.stored import FiguresOfStore
-
     if sort not in SORTS:
         raise Refused(f"--sort {sort!r} is not a column; give one of {', '.join(SORTS)}")
     filters = Filters(
@@ -144,41 +127,18 @@ def run(
         to_be_resumed=to_be_resumed,
         every=every,
     )
+    if long is None and prices is not None:
+        long = True
+    options = ListOptions(sort, reverse, limit, long, as_json)
     aside = Aside()
-    table = Prices(prices)
-    is_sorted = sort != "id" or reverse
-    is_cut = limit is None and not as_json
-    most = _SHOWN if is_cut else limit
     with open_existing(db) as store:
-        figures = FiguresOfStore(store, prices=table)
-        long = True if long is None and prices is not None else long
-        if long is None and is_sorted:
-            long = not as_json
-        if is_sorted:
-            rows = sorted_by_figure(
-                store, aside, figures, filters, sort, reverse=reverse, limit=most
-            )
-        else:
-            rows = select_rows(store, filters, aside)
-        if long is None and not as_json:
-            rows, long = is_short(rows, limit)
-        sizes = bool(long or is_sorted)
-        described = describe_rows(aside, figures, table, islice(rows, most), sizes=sizes)
+        found = read_list(store, filters, options, Prices(prices), aside)
         if as_json:
-            from foldlog._documents import ListDocument, streamed
-
-            terminal.emit_list(ListDocument(db=existing_db(db), conversations=streamed(described)))
+            documents = streamed(found.documents)
+            terminal.emit_list(ListDocument(db=existing_db(db), conversations=documents))
             return
-        if not print_conversations(
-            store, described, sort, is_tree=not is_sorted, in_full=bool(long)
-        ):
-            show_none(
-                db,
-                store,
-                limit,
-                ends_of_leases(store) if to_be_resumed else None,
-                pairs(attributes or ()),
-            )
-        if is_cut and (total := aside.total(_SHOWN, rows)):
-            terminal.note(f"{_SHOWN:,} of {total} are shown: {_MORE}")
-    aside.say(sort, with_costs=bool(long) or sort == "cost")
+        if not print_conversations(store, found.documents, options, in_full=found.is_long):
+            show_none(db, store, filters, limit)
+        if options.is_cut:
+            aside.say_cut(found.rows)
+    aside.say(sort, with_costs=found.is_long or sort == "cost")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from itertools import chain
 from typing import Annotated, Any
@@ -11,22 +11,18 @@ import typer
 from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
 from foldlog._cli.log_reading import SAID, LogReading
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
+from foldlog._cli.printing.log import show_log
 from foldlog._cli.selection import Kinds, Since, Until, selection
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import BorderDocument, LogDocument, streamed
-from foldlog._labels import label
 from foldlog._words.event_json import shown_document
-from foldlog._words.gist import count, gist
-from foldlog._words.times import duration_words
-from foldlog.eventstore import Border, Event, Logged
-from foldlog.eventstore.inside import is_structural
+from foldlog._words.gist import count
+from foldlog.eventstore import Event
 
-_UNCOUNTED = "(not counted) "
 _SLOW = 10
 
 
@@ -124,7 +120,7 @@ def run(
             terminal.emit_list(document, lambda: {"findings": tuple(reading.findings)})
         else:
             with suppress(KeyboardInterrupt) if follow else paged():
-                _show(
+                show_log(
                     events,
                     [each for each in lineage if each.version >= start],
                     reading,
@@ -144,46 +140,3 @@ def _beside(event: Event, reading: LogReading, waits: Mapping[int, float]) -> di
     """Return what a document says beside the event."""
     beside: dict[str, Any] = {"uncounted": True} if reading.is_uncounted(event) else {}
     return beside | ({"waited_s": waits[event.id]} if event.id in waits else {})
-
-
-def _show(
-    events: Iterable[Logged],
-    borders: list[Border],
-    reading: LogReading,
-    stop: int | None,
-    waits: Mapping[int, float],
-    *,
-    full: bool,
-) -> None:
-    """Print the events, with a line where each fork begins: before its first event, or after the
-    last shared one; with ``waits`` how long each was waited for.
-    """
-    lines = terminal.PrintedLines()
-    write = lines.write
-    width = lines.width
-
-    def pass_borders(version: int) -> None:
-        while borders and borders[0].version <= version:
-            border = borders.pop(0)
-            write((f"{'':>8}fork of {border.parent} at version {border.version:,}", "bold"))
-
-    for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
-        pass_borders(event.id)
-        uncounted = reading.is_uncounted(event)
-        if full:
-            show_event(event, recorded_at, is_uncounted=uncounted)
-            continue
-        kind = label(event)
-        if (event.shown or is_structural(event)) and not uncounted:
-            style = ""
-        else:
-            style = "dim "
-        back = _UNCOUNTED if uncounted else ""
-        write(
-            (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
-            (f"{duration_words(waits[event.id]):>9}  " if event.id in waits else "", "bold"),
-            (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
-            (f"{back}{gist(event, max(0, width - len(back)))}", style),
-        )
-    if not waits:
-        pass_borders(reading.end(stop))

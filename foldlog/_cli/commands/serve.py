@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import secrets
-import socket
 import sys
 from contextlib import suppress
-from importlib.util import find_spec
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -17,13 +13,10 @@ from foldlog._cli.agent_model import AgentModelName, named_model
 from foldlog._cli.hints import completed
 from foldlog._cli.options import DEFAULT_DB, Db, PricesFile
 from foldlog._cli.outcome import Refused
+from foldlog._cli.serving import listening, mounted_tools
 from foldlog._cli.stores import open_existing
 from foldlog._cli.terminal import note, say
-from foldlog.eventstore import Store
 from foldlog.eventstore.inside import install_command
-
-if TYPE_CHECKING:
-    from foldlog._programs.server import MountedTools
 
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _EVERYWHERE = ("0.0.0.0", "::")
@@ -98,7 +91,7 @@ def run(
     secret = None if no_token else token or secrets.token_urlsafe(24)
     model = named_model(agent)
     names = allow_host or []
-    with open_existing(db) as store, _listening(host, port) as listener:
+    with open_existing(db) as store, listening(host, port) as listener:
         port = listener.getsockname()[1]
         app = application(
             store,
@@ -110,7 +103,7 @@ def run(
             prices=Prices(prices),
             completed=completed,
             is_ending=lambda: server.should_exit,
-            tools=_tools(store),
+            tools=mounted_tools(store),
         )
         everywhere = host in _EVERYWHERE
         address = next(iter(names), "localhost") if everywhere else host
@@ -133,32 +126,3 @@ def run(
         server = uvicorn.Server(config)
         with suppress(KeyboardInterrupt):  # which is how a server ends
             server.run(sockets=[listener])
-
-
-def _tools(store: Store) -> MountedTools | None:
-    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import
-    transcripts that have grown, where the store can be written.
-    """
-    if find_spec("mcp") is None:
-        return None
-    from foldlog._programs.answers import Answers
-    from foldlog._programs.asking import Asking
-    from foldlog._programs.server import mounted
-
-    may_import = store.path is None or os.access(store.path, os.W_OK)
-    answers = Answers(store, Asking(store, {}, None, may_import=may_import))
-    return mounted(answers)
-
-
-_NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family)
-    except OSError as error:
-        wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
-        raise Refused(
-            f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}"
-        ) from error

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from foldlog._cli import terminal
-from foldlog._cli.events import DAMAGED_STYLE, LABEL_COLUMNS, damaged_spans, event_spans
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
-from foldlog._cli.pager import paged
+from foldlog._cli.printing.view import show_view
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import SummaryDocument, UnreadEventDocument, ViewDocument, streamed
 from foldlog._reports.sent import sent_of, states_of
 from foldlog._unreadable import sound_view
 from foldlog._words.event_json import shown_document
-from foldlog._words.gist import events_and_summaries, gist
-from foldlog.eventstore import CondensationSummary, CorruptEvent, summary_of
+from foldlog.eventstore import CondensationSummary, CorruptEvent
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -69,7 +67,7 @@ def run(
         if as_json:
             terminal.emit_list(_document(conversation, found, start, problems))
         else:
-            _show(terminal.typed_id(conversation), found, start, problems)
+            show_view(terminal.typed_id(conversation), found, start, problems)
         for event_id, problem in problems.items():
             terminal.warn(f"conversation {conversation!r}, event {event_id}: {problem}")
 
@@ -108,45 +106,3 @@ def _document(
             for position, event in enumerate(view[start:], start)
         ),
     )
-
-
-def _show(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> None:
-    """Print the View from ``start`` on for people: one line for each event, summaries whole."""
-    view = found.view
-    states = states_of(found)
-    amount = events_and_summaries(*sent_of(found))
-    if found.known:
-        said = f"the model is sent {amount or 'no events'}"
-    else:
-        said = "what the model is sent is not known"
-    title = f"{name} at version {view.version:,}: {said}"
-    for state in ("masked", "shortened", "hidden", "pending", "unsent"):
-        of = "more" if state in {"hidden", "pending", "unsent"} else "of them"
-        title += f"; {states.count(state):,} {of} {state}" if state in states else ""
-    title += f"; by {found.rules}" if found.rules else ""
-    title += "; a condensation is asked for" if view.unhandled_condensation_request else ""
-    with paged():
-        terminal.say((title, "bold"), wraps=True)
-        lines = terminal.PrintedLines()
-        damaged = sorted(problems)
-        for event, state in zip(view[start:], states[start:], strict=True):
-            while damaged and damaged[0] < event.id:
-                _write_damaged(lines, damaged.pop(0), problems)
-            mark = ("" if state == "sent" else f"{state}: ", "dim")
-            if isinstance(event, CondensationSummary):
-                if event.id < 0:
-                    by = f"condensation {summary_of(event.id)} forgot"
-                else:
-                    by = "was forgotten"
-                lines.write(*event_spans(event), mark, (f"replaces what {by}:", "dim"))
-                terminal.print_summary(event.content, LABEL_COLUMNS + 8)
-            else:
-                lines.write(*event_spans(event), mark, (gist(event, lines.width), ""))
-        for event_id in damaged:
-            _write_damaged(lines, event_id, problems)
-
-
-def _write_damaged(
-    lines: terminal.PrintedLines, event_id: int, problems: Mapping[int, str]
-) -> None:
-    lines.write(*damaged_spans(event_id), ("", "dim"), (problems[event_id], DAMAGED_STYLE))

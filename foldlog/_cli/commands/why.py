@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated
 
@@ -15,14 +14,10 @@ from foldlog._cli import terminal
 from foldlog._cli.events import event_id_in
 from foldlog._cli.options import DEFAULT_DB, EVENT_SETTINGS, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
-from foldlog._cli.printing.explanation import show_why, summary_lines
+from foldlog._cli.printing.explanation import show_why, why_document
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import (
     DroppedTermDocument,
-    FactDocument,
-    RequestDocument,
-    SummaryDocument,
-    WhyDocument,
 )
 from foldlog._history.facts import Fact, fact
 from foldlog._reports.as_sent import why_sent
@@ -30,7 +25,7 @@ from foldlog._reports.dropped import dropped_by, term_document
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._reports.recall_score import event_terms
 from foldlog._words.reasons import requests_before
-from foldlog.eventstore import CondensationAction, CondensationRequest, CondensationSummary, Store
+from foldlog.eventstore import CondensationAction, Store
 from foldlog.projections import Views, Why
 
 SETTINGS = EVENT_SETTINGS
@@ -88,7 +83,7 @@ def run(
             requests = ()
         dropped = _dropped(store, views, conversation, answer)
     document = replace_fields(
-        _document(conversation, answer, requests, dropped, found), compacting=missing
+        why_document(conversation, answer, requests, dropped, found), compacting=missing
     )
     terminal.answer(document, lambda: show_why(document, answer, requests))
 
@@ -138,33 +133,3 @@ def _dropped(
     if found:
         return tuple(term_document(each) for each in found.terms if each.term in of_event)
     return ()
-
-
-def _document(
-    conversation: str,
-    answer: Why,
-    requests: Sequence[CondensationRequest],
-    dropped: tuple[DroppedTermDocument, ...],
-    found: Fact | None,
-) -> WhyDocument:
-    by = None if found is None else found.by
-    return WhyDocument.of(
-        answer,
-        conversation=conversation,
-        event=answer.event.id,
-        by=None if answer.by is None else answer.by.id,
-        requests=tuple(
-            RequestDocument(event=request.id, reason=request.reason) for request in requests
-        ),
-        summary=_summary(answer.summary),
-        stands_in=_summary(answer.stands_in),
-        lines=tuple(summary_lines(answer)),
-        dropped=dropped,
-        fact=None if found is None else FactDocument.of(found, by=None if by is None else by.id),
-    )
-
-
-def _summary(summary: CondensationSummary | None) -> SummaryDocument | None:
-    if summary is None:
-        return None
-    return SummaryDocument(event=summary.id, text=summary.content)

@@ -1,4 +1,4 @@
-"""A condensation, as people read it."""
+"""A condensation, as people read it, and its document."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 from foldlog._cli import terminal
 from foldlog._cli.agent_model import counted_words
 from foldlog._cli.events import interval_words
-from foldlog._documents import SpendingDocument
+from foldlog._documents import CondensedDocument, SizesDocument, SpendingDocument, SummaryDocument
 from foldlog._words.gist import cost_words, count, events_and_summaries, id_words
 from foldlog._words.reasons import because
 from foldlog.condensers import (
@@ -110,3 +110,31 @@ def _cost(spent: SpendingDocument) -> str:
     asked = f"{count(spent.calls, 'call')} of {', '.join(spent.models)}"
     failed = f", {spent.failed} unusable" if spent.failed else ""
     return f"{price}: {asked}{failed}, {count(spent.tokens, 'token')}, {spent.latency_s:.1f} s"
+
+
+def condensed_document(
+    conversation: str, dry_run: bool, made: Made, tokens: Sizes, counter: LLM | None
+) -> CondensedDocument:
+    action, found, (before, after) = made.action, made.summary, tokens
+    counted = None
+    if counter is not None and before is not None and after is not None:
+        counted = SizesDocument(before=before, after=after, counted_as=counter.tokenizer)
+    return CondensedDocument(
+        conversation=conversation,
+        dry_run=dry_run,
+        outcome=action.metadata.get("outcome", "condensed"),
+        event=action.id,
+        condenser=action.metadata.get("condenser"),
+        reason=action.metadata.get("reason"),
+        forgotten=tuple(action.forgotten.intervals),
+        forgotten_summaries=tuple(action.forgotten.summaries),
+        summary=(
+            None
+            if found is None
+            else SummaryDocument(event=found[1].id, position=found[0], text=found[1].content)
+        ),
+        events=SizesDocument(before=len(made.before), after=len(made.after)),
+        tokens=counted,
+        model=spending_of(reports_of(action)),
+        metadata=action.metadata,
+    )

@@ -13,13 +13,16 @@ from msgspec import UnsetType
 from foldlog._cli import terminal
 from foldlog._cli.hints import command, store_name
 from foldlog._cli.pager import paged
+from foldlog._cli.selection import pairs
 from foldlog._cli.stores import ShortIds, listed
 from foldlog._cli.tables import COST, Column, print_rows
+from foldlog._history.lease import ends_of_leases
 from foldlog._words.gist import compact, count, number_words, spent_words
 from foldlog._words.times import duration_words, time_words
 from foldlog.eventstore import Store
 
 if TYPE_CHECKING:
+    from foldlog._cli.listing import Filters, ListOptions
     from foldlog._documents import ConversationDocument
 
 _TITLE_MAX = 160
@@ -38,18 +41,18 @@ _Figure = tuple[Column, Callable[["ConversationDocument"], str]]
 def print_conversations(
     store: Store,
     described: Iterator[ConversationDocument],
-    sort: str,
+    options: ListOptions,
     *,
-    is_tree: bool,
     in_full: bool,
 ) -> bool:
-    """Print the lines while they are read, a short list as a tree if asked. Return whether there
-    are any.
+    """Print the lines while they are read; on a terminal a short list in order of ids is a tree.
+    Return whether there are any.
     """
+    sort = options.sort
     lines = ((one, 0) for one in described)
     if not (page := list(islice(lines, _PAGE))):
         return False
-    if is_tree and len(page) < _PAGE and terminal.has_edge():
+    if not options.is_sorted and len(page) < _PAGE and terminal.has_edge():
         page = _as_tree([one for one, _ in page])
     names = _LONG if in_full else _SHORT
     figures = [_FIGURES[name] for name in names if name != sort]
@@ -197,32 +200,25 @@ _SHORT = ("events", "activity")
 _LONG = ("events", "activity", "errors", "cost", "condensations", "sent", "view", "tokens")
 
 
-def show_none(
-    db: str,
-    store: Store,
-    limit: int | None,
-    leased: Sequence[datetime] | None,
-    attributes: Iterable[str],
-) -> None:
-    """Say why a list is empty. ``leased`` are the ends of leases, where only conversations without
-    a worker were asked for.
-    """
+def show_none(db: str, store: Store, filters: Filters, limit: int | None) -> None:
+    """Say why a list is empty."""
     there = sum(1 for _ in listed(store))
     if not there:
         terminal.say(
             f"No conversations in {store_name(db)}. Import some: {command('import', 'PATH')}"
         )
         return
-    why = "matches" if leased is None else "waits for a worker"
+    why = "waits for a worker" if filters.to_be_resumed else "matches"
     said = (
         f"None of {count(there, 'conversation')}"
         f" {'is listed: --limit is 0' if limit == 0 else why}."
     )
+    leased = ends_of_leases(store) if filters.to_be_resumed else []
     if leased:
         ends = time_words(leased[0])
         workers = "Still leased, perhaps by workers that were killed"
         said += f" {workers}: {len(leased):,}; the first lease ends at {ends}."
-    if unknown := _attributes_of_none(store, attributes):
+    if unknown := _attributes_of_none(store, pairs([*filters.attributes])):
         how = command("attributes", "ID", "--set", "NAME=VALUE")
         named = ", ".join(sorted(unknown))
         said += (

@@ -1,4 +1,4 @@
-"""What changed between two Views of a conversation, as people read it."""
+"""What changed between two Views of a conversation, as people read it, and its document."""
 
 from __future__ import annotations
 
@@ -6,11 +6,16 @@ from collections.abc import Mapping, Sequence
 
 from foldlog._cli import terminal
 from foldlog._cli.events import event_line
-from foldlog._documents import DroppedDocument
+from foldlog._documents import (
+    DifferenceDocument,
+    DroppedDocument,
+    SummarizedDocument,
+    SummaryDocument,
+)
 from foldlog._words.dropped import dropped_words
 from foldlog._words.gist import count
 from foldlog._words.reasons import because
-from foldlog.eventstore import CondensationRequest
+from foldlog.eventstore import CondensationRequest, Event
 from foldlog.projections import Difference
 
 
@@ -42,3 +47,27 @@ def show_difference(
         terminal.print_summary(one.summary.content, 8)
     for found in dropped:
         terminal.say((dropped_words(found), "dim"), wraps=True)
+
+
+def difference_document(
+    conversation: str, difference: Difference, dropped: Sequence[DroppedDocument]
+) -> DifferenceDocument:
+    return DifferenceDocument.of(
+        difference,
+        conversation=conversation,
+        dropped=tuple(dropped),
+        entered=_ids(difference.entered),
+        left=_ids(difference.left),
+        summarized=tuple(
+            SummarizedDocument(
+                condensation=one.condensation.id,
+                summary=SummaryDocument(event=one.summary.id, text=one.summary.content),
+                events=_ids(one.events),
+            )
+            for one in difference.summarized
+        ),
+    )
+
+
+def _ids(events: Sequence[Event]) -> tuple[int, ...]:
+    return tuple(event.id for event in events)

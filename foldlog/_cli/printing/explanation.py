@@ -1,4 +1,4 @@
-"""Why an event is shown or not, as people read it."""
+"""Why an event is shown or not, as people read it, and its document."""
 
 from __future__ import annotations
 
@@ -9,9 +9,14 @@ from foldlog._cli import terminal
 from foldlog._cli.events import event_spans
 from foldlog._cli.hints import command, completed
 from foldlog._documents import (
+    DroppedTermDocument,
+    FactDocument,
+    RequestDocument,
+    SummaryDocument,
     SummaryLineDocument,
     WhyDocument,
 )
+from foldlog._history.facts import Fact
 from foldlog._words.dropped import needed_words
 from foldlog._words.gist import count, gist, id_words
 from foldlog._words.reasons import because
@@ -112,3 +117,33 @@ def _show_summary(words: str, summary: CondensationSummary | None, conversation:
             terminal.say(
                 (f"        ({left} more lines: {command('show', name, summary.id)})", "dim")
             )
+
+
+def why_document(
+    conversation: str,
+    answer: Why,
+    requests: Sequence[CondensationRequest],
+    dropped: tuple[DroppedTermDocument, ...],
+    found: Fact | None,
+) -> WhyDocument:
+    by = None if found is None else found.by
+    return WhyDocument.of(
+        answer,
+        conversation=conversation,
+        event=answer.event.id,
+        by=None if answer.by is None else answer.by.id,
+        requests=tuple(
+            RequestDocument(event=request.id, reason=request.reason) for request in requests
+        ),
+        summary=_summary(answer.summary),
+        stands_in=_summary(answer.stands_in),
+        lines=tuple(summary_lines(answer)),
+        dropped=dropped,
+        fact=None if found is None else FactDocument.of(found, by=None if by is None else by.id),
+    )
+
+
+def _summary(summary: CondensationSummary | None) -> SummaryDocument | None:
+    if summary is None:
+        return None
+    return SummaryDocument(event=summary.id, text=summary.content)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 from foldlog._cli import erasing, terminal
+from foldlog._cli.redacting import RedactionResult, what_words
 from foldlog._documents import (
     MatchDocument,
     ProblemDocument,
@@ -31,24 +32,15 @@ _IN_SOURCE = (
 )
 
 
-def what_words(events: int, sources: int) -> str:
-    """Return how many events there are, and how many texts beside the records of sources."""
-    if sources:
-        beside = f" and what {count(sources, 'source')} held beside the records"
-    else:
-        beside = ""
-    return f"{count(events, 'event')}{beside}"
-
-
-def result_words(redacting: Redacting, chosen: Chosen, done: str, *, is_left: bool) -> str:
+def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResult) -> str:
     """Return what was searched, what of it holds the text, and what was not searched."""
     several = count(len(redacting.rows) - len(redacting.problems), "conversation")
     if chosen.goes or chosen.beside:
         found = "the places named above hold the text"
     else:
         found = "none of these holds the text"
-    if done:
-        if is_left:
+    if redacted.done:
+        if redacted.stay:
             found = "the places named above still hold the text"
         else:
             found = "none of these holds the text now"
@@ -56,6 +48,7 @@ def result_words(redacting: Redacting, chosen: Chosen, done: str, *, is_left: bo
         f" {count(len(redacting.problems), 'conversation')} could not be searched: see above."
         * bool(redacting.problems)
     )
+    done = f"{redacted.done}. " if redacted.done else ""
     return f"{done}Searched: {SEARCHED} of {several}; {found}.{left} Not searched: {NOT_SEARCHED}"
 
 
@@ -110,22 +103,19 @@ def ask_to_redact(chosen: Chosen, *, listed: bool) -> None:
 
 
 def redactions_document(
-    chosen: Chosen,
-    receipts: Sequence[RedactionReceipt],
-    stay: Iterable[Problem],
-    unconfirmed: Sequence[str],
-    *,
-    is_pending: bool,
+    redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
 ) -> RedactionsDocument:
+    is_pending = bool(redacted.pending)
     return RedactionsDocument(
         found=tuple(
             MatchDocument(conversation=name, event_ids=tuple(event.id for event in events))
             for name, events in chosen.goes.items()
         ),
         beside=tuple(chosen.beside),
-        receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in receipts),
+        receipts=tuple(_document(receipt, is_pending=is_pending) for receipt in redacted.receipts),
         stay=tuple(
-            ProblemDocument(conversation=one.conversation, problem=one.problem) for one in stay
+            ProblemDocument(conversation=one.conversation, problem=one.problem)
+            for one in (*redacted.stay, *_unsearched(redacting))
         ),
         holders=tuple(unconfirmed),
         searched=SEARCHED,
@@ -143,7 +133,7 @@ def _document(receipt: RedactionReceipt, *, is_pending: bool) -> RedactedDocumen
 def show_receipts(
     store: Store,
     receipts: Sequence[RedactionReceipt],
-    taken: dict[tuple[str, int], RedactionReceipt],
+    taken: Mapping[tuple[str, int], RedactionReceipt],
 ) -> None:
     """Show who redacted each event, when, and which documents lost their values: one that was
     redacted before keeps its receipt. Then name each summary that may quote an event, and each
@@ -179,3 +169,23 @@ def show_receipts(
         names = ", ".join(map(terminal.typed_id, forks))
         shows = "shows" if len(forks) == 1 else "show"
         terminal.say(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}")
+
+
+def tell_result(
+    redacting: Redacting, chosen: Chosen, redacted: RedactionResult, unconfirmed: Sequence[str]
+) -> None:
+    """Say what still holds the content, or may, and after a search what was searched."""
+    for problem in (*redacted.stay, *_unsearched(redacting)):
+        terminal.warn(problem.problem)
+    if redacted.pending:
+        terminal.note(f"bytes pending: {redacted.pending}")
+    erasing.warn_of_unconfirmed(unconfirmed, "redaction")
+    if redacting.holds is not None:
+        terminal.note(_result_words(redacting, chosen, redacted))
+
+
+def _unsearched(redacting: Redacting) -> list[Problem]:
+    """Return the conversations that could not be searched."""
+    return [
+        Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
+    ]

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from foldlog._cli import erasing, terminal
+from foldlog._cli import terminal
 from foldlog._cli.options import (
     DEFAULT_DB,
     EVENT_SETTINGS,
@@ -18,27 +18,25 @@ from foldlog._cli.options import (
     Yes,
     completed,
 )
-from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.redaction import (
     ask_to_redact,
     redactions_document,
-    result_words,
     show_found,
     show_receipts,
-    what_words,
+    tell_result,
 )
-from foldlog._cli.redacting import conversations_of, holds_of, redact_chosen, taken_by
+from foldlog._cli.redacting import (
+    RedactionResult,
+    Search,
+    check_asked,
+    choose_events,
+    holds_of,
+    redact_chosen,
+    redacting_of,
+)
 from foldlog._cli.selection import DryRun, Where, given_moment
-from foldlog._cli.stores import open_existing, whole
-from foldlog._cli.vacuuming import bytes_pending_words, bytes_stay_pending
-from foldlog._redacting import (
-    Problem,
-    Redacting,
-    asked_for,
-    unconfirmed_by,
-)
-from foldlog.eventstore.inside import check_reason
-from foldlog.eventstore.maintenance.redact import RedactionReceipt
+from foldlog._cli.stores import open_existing
+from foldlog._redacting import unconfirmed_by
 
 SETTINGS = EVENT_SETTINGS
 
@@ -117,72 +115,36 @@ def run(
 
     Example: foldlog store redact tidewatch 17 --reason "asked to"
     """
-    check_reason(reason, "receipt")
-    before = given_moment("--older-than", older_than)
-    holds = holds_of(matching, secrets=secrets)
-    if holds is not None and (holds(reason) or holds(by or "")):
-        raise Refused(
-            "the reason, or the name after --by, holds the text to redact, and the receipt keeps it"
-        )
-    searches = holds is not None or before is not None or bool(where)
-    if bool(events) == searches or (events and conversation is None):
-        raise Refused(
-            "name events by their ids, or find them by --matching, --older-than or --where: one of"
-            " the two"
-        )
+    search = Search(
+        holds_of(matching, secrets=secrets), given_moment("--older-than", older_than), where or ()
+    )
+    check_asked(search, conversation, events or (), reason, by)
     with open_existing(db) as store:
-        rows = conversations_of(store, conversation, where) if searches else []
-        redacting = Redacting(
-            store, rows, holds, before, everywhere=conversation is None and not where
+        redacting = redacting_of(store, conversation, search)
+        chosen, asked = choose_events(
+            redacting, conversation, events or (), with_summaries=with_summaries
         )
-        with terminal.working("searching"):
-            name = "" if searches else whole(store, conversation or "")
-            if searches:
-                named = None
-            else:
-                named = {name: asked_for(redacting.store_of(name), name, events or ())}
-            chosen = redacting.choose(named, with_summaries=with_summaries)
-        if (searches or dry_run) and not as_json:
+        if (not asked or dry_run) and not as_json:
             show_found(chosen)
         if not (yes or dry_run):
-            ask_to_redact(chosen, listed=searches)
-        receipts: list[RedactionReceipt] = []
-        stay: list[Problem] = []
+            ask_to_redact(chosen, listed=not asked)
+        redacted = RedactionResult()
         if not dry_run:
-            receipts, stay = redact_chosen(
+            redacted = redact_chosen(
                 redacting,
                 chosen,
                 reason,
                 by,
-                {} if searches else {name: events or []},
+                asked,
                 with_summaries=with_summaries,
+                no_vacuum=no_vacuum,
             )
-            stay += redacting.look_again() if holds is not None else []
-        taken = taken_by(receipts, with_summaries=with_summaries)
-        done = f"{what_words(len(taken), len(chosen.beside))} redacted"
-        is_pending = bool(receipts or chosen.beside) and bytes_stay_pending(
-            store, done, no_vacuum=no_vacuum
-        )
-        unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
-        pending = bytes_pending_words(store, "it")
+        files = () if dry_run else redacting.files()
+        unconfirmed = unconfirmed_by(chosen, redacted.receipts, files)
         if not as_json:
-            show_receipts(store, receipts, taken)
-    if not (chosen.goes or receipts or chosen.beside):
+            show_receipts(store, redacted.receipts, redacted.taken)
+    if not (chosen.goes or redacted.receipts or chosen.beside):
         terminal.matched_nothing()
-    is_left = bool(stay)
-    stay += [
-        Problem(name, terminal.about(name, problem)) for name, problem in redacting.problems.items()
-    ]
     if as_json:
-        terminal.emit(
-            redactions_document(chosen, receipts, stay, unconfirmed, is_pending=is_pending)
-        )
-    for problem in stay:
-        terminal.warn(problem.problem)
-    if is_pending:
-        terminal.note(f"bytes pending: {pending}")
-    erasing.warn_of_unconfirmed(unconfirmed, "redaction")
-    if holds is not None:
-        terminal.note(
-            result_words(redacting, chosen, "" if dry_run else f"{done}. ", is_left=is_left)
-        )
+        terminal.emit(redactions_document(redacting, chosen, redacted, unconfirmed))
+    tell_result(redacting, chosen, redacted, unconfirmed)

@@ -16,13 +16,12 @@ from foldlog._cli import terminal
 from foldlog._cli.hints import command
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, From, SomeConversations
 from foldlog._cli.outcome import Refused
-from foldlog._cli.published_heads import published_heads
-from foldlog._cli.stores import events_total, listed, open_existing, resolved, whole
+from foldlog._cli.printing.verification import show_erased, show_outcome
+from foldlog._cli.published_heads import published_heads, show_heads
+from foldlog._cli.stores import events_total, open_existing, resolved, whole
 from foldlog._cli.verifying import Checks, verdict_document
-from foldlog._documents import HeadDocument, HeadsDocument, VerifiedDocument, streamed
-from foldlog._maintenance import Maintenance, Verdict
-from foldlog._words.gist import count
-from foldlog.eventstore.inside import from_microseconds
+from foldlog._documents import VerifiedDocument, streamed
+from foldlog._maintenance import Maintenance
 
 
 def run(
@@ -76,7 +75,7 @@ def run(
     if repair and not views:
         raise Refused("--repair makes stored Views again; add --views")
     if print_heads:
-        _print_heads(conversations, db, as_json=as_json)
+        show_heads(conversations, db, as_json=as_json)
         return
     published = {} if heads is None else published_heads(heads)
     checks = Checks()
@@ -97,7 +96,7 @@ def run(
                 terminal.emit_list(document, checks.summary)
             else:
                 for verdict, _ in checked:
-                    _show_erased(verdict)
+                    show_erased(verdict)
     except BaseException:
         if checks.newest is not None and not conversations:
             goes_on = [*("--views",) * views, *("--repair",) * repair, "--from", checks.newest]
@@ -112,55 +111,4 @@ def run(
             " all of it"
         )
     if not as_json:
-        _show_outcome(checks, with_views=views)
-
-
-def _show_outcome(checks: Checks, *, with_views: bool) -> None:
-    if checks.findings:
-        outcome = f"{count(len(checks.findings), 'finding')}, named above"
-    else:
-        outcome = "no changes found"
-    if checks.records:
-        unmade = f" and {count(checks.records, 'record')} without events"
-    else:
-        unmade = ""
-    words = (
-        f"{count(checks.conversations, 'conversation')} with"
-        f" {count(checks.events, 'event')}{unmade} checked"
-    )
-    words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
-    words += (
-        f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
-    )
-    terminal.say(f"{words}: {outcome}.", wraps=True)
-
-
-def _print_heads(conversations: list[str] | None, db: str, *, as_json: bool) -> None:
-    with open_existing(db) as store:
-        rows = (
-            (store.conversation(resolved(store, name)) for name in conversations)
-            if conversations
-            else listed(store)
-        )
-        if as_json:
-            heads = (
-                HeadDocument.of(one, conversation=one.id, generation=one.generation or UNSET)
-                for one in rows
-            )
-            terminal.emit_list(
-                HeadsDocument(store=store.database.uuid, heads=streamed(heads)), exact=True
-            )
-        else:
-            for row in rows:
-                terminal.say(f"{row.head}  {row.version}  {row.id}")
-
-
-def _show_erased(verdict: Verdict) -> None:
-    if verdict.erasure is not None:
-        name = terminal.typed_id(verdict.conversation or "")
-        reason = verdict.erasure.reason
-        when = from_microseconds(verdict.erasure.erased_at)
-        events = count(verdict.erasure.events, "event")
-        terminal.say(
-            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True
-        )
+        show_outcome(checks, with_views=views)

@@ -1,0 +1,59 @@
+"""The events of a conversation, as people read them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from foldlog._cli import terminal
+from foldlog._cli.events import LABEL_COLUMNS, STYLES, event_moment, show_event
+from foldlog._cli.log_reading import LogReading
+from foldlog._labels import label
+from foldlog._words.gist import gist
+from foldlog._words.times import duration_words
+from foldlog.eventstore import Border, Logged
+from foldlog.eventstore.inside import is_structural
+
+_UNCOUNTED = "(not counted) "
+
+
+def show_log(
+    events: Iterable[Logged],
+    borders: list[Border],
+    reading: LogReading,
+    stop: int | None,
+    waits: Mapping[int, float],
+    *,
+    full: bool,
+) -> None:
+    """Print the events, with a line where each fork begins: before its first event, or after the
+    last shared one; with ``waits`` how long each was waited for.
+    """
+    lines = terminal.PrintedLines()
+    write = lines.write
+    width = lines.width
+
+    def pass_borders(version: int) -> None:
+        while borders and borders[0].version <= version:
+            border = borders.pop(0)
+            write((f"{'':>8}fork of {border.parent} at version {border.version:,}", "bold"))
+
+    for recorded_at, event in ((at, reading.in_own_ids(each)) for at, each in events):
+        pass_borders(event.id)
+        uncounted = reading.is_uncounted(event)
+        if full:
+            show_event(event, recorded_at, is_uncounted=uncounted)
+            continue
+        kind = label(event)
+        if (event.shown or is_structural(event)) and not uncounted:
+            style = ""
+        else:
+            style = "dim "
+        back = _UNCOUNTED if uncounted else ""
+        write(
+            (f"{event.id:>6}  {event_moment(event, recorded_at):<19}  ", "dim"),
+            (f"{duration_words(waits[event.id]):>9}  " if event.id in waits else "", "bold"),
+            (f"{kind:<{LABEL_COLUMNS}}", f"{style}{STYLES[kind]}"),
+            (f"{back}{gist(event, max(0, width - len(back)))}", style),
+        )
+    if not waits:
+        pass_borders(reading.end(stop))

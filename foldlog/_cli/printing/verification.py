@@ -1,0 +1,40 @@
+"""What a check of a store found, as people read it."""
+
+from __future__ import annotations
+
+from foldlog._cli import terminal
+from foldlog._cli.verifying import Checks
+from foldlog._maintenance import Verdict
+from foldlog._words.gist import count
+from foldlog.eventstore.inside import from_microseconds
+
+
+def show_outcome(checks: Checks, *, with_views: bool) -> None:
+    if checks.findings:
+        outcome = f"{count(len(checks.findings), 'finding')}, named above"
+    else:
+        outcome = "no changes found"
+    if checks.records:
+        unmade = f" and {count(checks.records, 'record')} without events"
+    else:
+        unmade = ""
+    words = (
+        f"{count(checks.conversations, 'conversation')} with"
+        f" {count(checks.events, 'event')}{unmade} checked"
+    )
+    words += f", {count(checks.revisions, 'stored View')} compared" if with_views else ""
+    words += (
+        f", {checks.unchecked:,} not checked because a key is not given" if checks.unchecked else ""
+    )
+    terminal.say(f"{words}: {outcome}.", wraps=True)
+
+
+def show_erased(verdict: Verdict) -> None:
+    if verdict.erasure is not None:
+        name = terminal.typed_id(verdict.conversation or "")
+        reason = verdict.erasure.reason
+        when = from_microseconds(verdict.erasure.erased_at)
+        events = count(verdict.erasure.events, "event")
+        terminal.say(
+            f"{name}: erased at {when:%Y-%m-%d %H:%M:%S} UTC, with {events} ({reason})", wraps=True
+        )

@@ -1,0 +1,44 @@
+"""What ``foldlog serve`` needs beside the pages: a socket, and the tools of coding agents."""
+
+from __future__ import annotations
+
+import errno
+import os
+import socket
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from foldlog._cli.outcome import Refused
+from foldlog.eventstore import Store
+
+if TYPE_CHECKING:
+    from foldlog._programs.server import MountedTools
+
+_NO_SUCH_HOST = (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN)
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """Return a socket that listens at an address; port 0 chooses a free one. Raises ``Refused``."""
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        wrong = "--host" if error.errno in _NO_SUCH_HOST else "--port"
+        raise Refused(
+            f"cannot listen at {host} port {port}: {error.strerror}; choose another with {wrong}"
+        ) from error
+
+
+def mounted_tools(store: Store) -> MountedTools | None:
+    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import
+    transcripts that have grown, where the store can be written.
+    """
+    if find_spec("mcp") is None:
+        return None
+    from foldlog._programs.answers import Answers
+    from foldlog._programs.asking import Asking
+    from foldlog._programs.server import mounted
+
+    may_import = store.path is None or os.access(store.path, os.W_OK)
+    answers = Answers(store, Asking(store, {}, None, may_import=may_import))
+    return mounted(answers)
