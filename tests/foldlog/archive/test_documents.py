@@ -16,7 +16,7 @@ from foldlog._formats.files.documents import array_in, document_in, document_of
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._history.histories import Histories
-from foldlog.eventstore import Store
+from foldlog.eventstore import Message, Store, open_store
 from tests.foldlog.archive.imports import bytes_of, events_of, figures_of, imported, new_store
 from tests.foldlog.records import records_of
 
@@ -206,6 +206,22 @@ def test_a_redaction_takes_what_the_document_repeats(tmp_path: Path) -> None:
         assert imported(store, path).added == 1
         assert json.loads(bytes_of(store, name)) == [*MESSAGES, {"role": "user"}, ASKED]
         assert b"my secret" not in all_bytes(store, name)
+
+
+def test_a_dry_run_of_a_redaction_leaves_the_bytes_of_an_earlier_one(
+    tmp_path: Path, foldlog: Any
+) -> None:
+    path = tmp_path / "one.json"
+    write(path, {**TASK, "info": {"task": "the deal"}}, {})
+    foldlog("import", path)
+    with open_store(tmp_path / "foldlog.db") as store:
+        store.append("c", [Message(source="user", content="my secret")], expected_version=0)
+    redact = "store", "redact", "--reason", "asked for"
+    foldlog(*redact, "c", 0, "--no-vacuum", "--yes")
+    dry = foldlog(*redact, "--matching", "the deal", "--dry-run", "--json")
+    assert dry.document["beside"] == ["one:a__b-1"]
+    with open_store(tmp_path / "foldlog.db") as store:
+        assert store.database.bytes_pending
 
 
 @pytest.mark.parametrize("used", [False, True])
