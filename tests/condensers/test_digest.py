@@ -51,6 +51,7 @@ from tests.said import ids
 
 LENGTH = 6_000
 REPORTED = "Reported by the agent"
+UNSEEN = "(files that programs wrote are here only if an output names them)"
 
 
 def told(events, length=LENGTH):
@@ -220,7 +221,7 @@ def test_a_line_ends_with_the_event_that_says_it():
     )
     assert lines(text, "Asked by the user") == ["fix it [0]"]
     assert lines(text, "Read, searched and printed") == ["/w/a.py [2]"]
-    assert lines(text, "Files changed") == ["/w/d.py: written [3]"]
+    assert lines(text, "Files changed") == ["/w/d.py: written [3]", UNSEEN]
     assert lines(text, "Other calls") == ['cancel {"order": "GV1N64"} → done [6]']
     assert lines(text, "Commands run") == [
         "`git pull` → exit 0: done [8]",
@@ -472,7 +473,10 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
         f"the agent said (changed since: tail.py): {report}",
         f"the agent said before the newest change: {correction}",
     ]
-    assert section(text, "Files changed") == ["/w/tail.py: edited; last: tail = 0"]
+    assert section(text, "Files changed") == [
+        "/w/tail.py: edited; last: tail = 1 -> tail = 0",
+        UNSEEN,
+    ]
     reported = section(digest(*events, message(report, "agent"), message("thanks")), REPORTED)
     assert reported == [f"the agent said: {report}"], "the report of the turn takes its place"
 
@@ -522,7 +526,11 @@ def test_an_editor_that_names_its_file_only_in_the_result():
             replace="b",
         ),
     )
-    assert section(text, "Files changed") == ["/w/kite.py: edited", "/w/wind.py: edited"]
+    assert section(text, "Files changed") == [
+        "/w/kite.py: edited",
+        "/w/wind.py: edited; last: wind = 2",
+    ]
+    assert "Commands run" not in text
 
 
 def test_a_file_that_a_command_names_from_a_folder_is_the_file_that_is_known():
@@ -998,7 +1006,7 @@ def test_an_output_in_json_is_read_for_its_exit_code_and_its_words():
     silent = json.dumps({"output": "", "metadata": {"exit_code": 1, "duration_seconds": 0.1}})
     failed = json.dumps({"output": "sed: no such file\n", "metadata": {"exit_code": 2}})
     text = digest(ran(1, "rg kite", content=silent), ran(2, "sed -i s/a/b/ x", content=failed))
-    assert section(text, "Read, searched and printed") == ["`rg kite` → exit 1: no output"]
+    assert section(text, "Read, searched and printed") == ["`rg kite` → exit 1: no match"]
     assert section(text, "Commands run") == ["`sed -i s/a/b/ x` → exit 2: sed: no such file"]
     assert section(text, "Errors without a later success") == [
         "`sed -i s/a/b/ x` → sed: no such file"
@@ -1190,6 +1198,7 @@ def test_a_command_in_the_agents_words_is_a_call_where_the_environment_answers(
         ("sed -n 1,200p a.ts", True),
         ("cd /w && rg -n 'a|b > c' src 2>/dev/null | head -5", True),
         ("git diff; ls", True),
+        ("TMPDIR=/w rg kite src", True),
         ("sed -i s/a/b/ a.ts", False),
         ("cat a > b", False),
         ("find . -name x -delete", False),

@@ -21,6 +21,7 @@ from tests.condensers.made import after, answer, call, message, pair, viewed
 from tests.condensers.scripted import Characters
 
 LENGTH = 6_000
+UNSEEN = "(files that programs wrote are here only if an output names them)"
 
 
 def told(*events, length=LENGTH):
@@ -39,7 +40,7 @@ def files_known(text):
         for line in lines
         if (found := re.fullmatch(r"\((\d+) earlier left out\)", line))
     )
-    return len([line for line in lines if "left out)" not in line]) + omitted
+    return len([line for line in lines if not line.endswith(("left out)", UNSEEN))]) + omitted
 
 
 def edit(number, path=None):
@@ -254,8 +255,9 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
     )
     assert section(text, "Files changed") == [
         "C:\\w\\kite.ipynb: edited; last: fly(kite)",
-        "a.py: edited 2 times; last: wind = 3",
+        "a.py: edited 2 times; last: wind = 2 -> wind = 3",
         "b.py: written; last: rain = 1",
+        UNSEEN,
     ]
     assert section(text, "Built so far") == [
         "last test, lint or build: `pytest -q` → exit 0: done; changed since: b.py"
@@ -293,7 +295,93 @@ def test_an_edit_that_takes_back_another_names_it():
     text = told(swap(1, *there), swap(2, "rain = 1", "rain = 2"), swap(3, *back))
     assert re.search(r"a\.py: edited 3 times; last: takes back \[0\] \[4\]", text)
     other = told(swap(1, *there, path="b.py"), swap(3, *back))
-    assert "a.py: edited; last: wind = 1" in section(other, "Files changed")
+    assert "a.py: edited; last: wind = 2 -> wind = 1" in section(other, "Files changed")
+
+
+def test_an_edit_shows_the_first_line_that_is_gone_and_what_stands_there_now():
+    old = "yield from (\n    join(root, file)\n    for file in files\n)"
+    new = "for file in files:\n    if not is_ignored(file):\n        yield join(root, file)"
+    became = "yield from ( -> for file in files: if not is_ignored(file): yield join(root, file)"
+    assert f"a.py: edited; last: {became}" in section(told(swap(1, old, new)), "Files changed")
+    patch = f"*** Begin Patch\n*** Update File: a.py\n@@\n{minus(old, '-')}\n{minus(new, '+')}\n"
+    patched = told(pair(1, "apply_patch", input=f"{patch}*** End Patch"))
+    assert section(patched, "Files changed") == [f"a.py: edited; last: {became}"]
+
+
+def minus(text, sign):
+    return "\n".join(sign + line for line in text.splitlines())
+
+
+def test_scratch_files_stand_after_the_product_and_are_left_out_before_it():
+    def written(number, path):
+        return pair(number, "Write", file_path=path, contents=f"kite = {number}")
+
+    scratch = [written(n, f"/w/test_wind_{n}.py") for n in range(2, 40)]
+    events = [swap(1, "rain = 1", "rain = 2", "/w/kite.py"), written(1, "/w/tests/test_kite.py")]
+    files = section(told(*events, *scratch, length=1_500), "Files changed")
+    product = ["/w/kite.py: edited; last: rain = 1 -> rain = 2", "/w/tests/test_kite.py: written"]
+    assert [line.partition("; last: kite")[0] for line in files[1:3]] == product
+    assert files[0].endswith("earlier left out)")
+    assert files[-1].startswith("/w/test_wind_39.py")
+
+
+@pytest.mark.parametrize(
+    "command, output, path",
+    [
+        ("python manage.py migrate", "  migrations/0001_initial.py\n    - Create model Kite", None),
+        ("git commit -m kite", " create mode 100644 src/kite.py", "src/kite.py"),
+        ("make kite", "Created file: build/kite.js", "build/kite.js"),
+        ("make kite", "Saved the chart to 'kite.png'.", "kite.png"),
+        ("make kite", "Created 3 kites.", ""),
+        ("cat notes", "Created file: build/kite.js", ""),
+    ],
+)
+def test_a_file_that_an_output_names_as_written_is_changed(command, output, path):
+    path = "migrations/0001_initial.py" if path is None else path
+    files = section(told(ran(1, command, 0, output)), "Files changed")
+    assert files == ([f"{path}: written by `{command}`", UNSEEN] if path else [])
+
+
+def test_a_line_that_is_in_nearly_all_results_is_no_error_and_no_name():
+    noise = "/opt/brew/shell_env.sh: line 18: /bin/ps: Operation not permitted"
+    before = [ran(n, f"make part_{n}", 0, f"{noise}\nok") for n in range(1, 6)]
+    cause = 'rg: the literal "n" is not allowed'
+    text = told(
+        *before,
+        ran(6, "rg kite > a", 1, noise),
+        ran(7, "rg wind > b", 2, f"{cause}\n{noise}\nConsider the flag -U."),
+        ran(8, "make rain", 2, noise),
+    )
+    assert section(text, "Errors without a later success") == [
+        f"`rg wind > b` → {cause}",
+        f"`make rain` → {noise}",
+    ], "the only line is better than none"
+    assert "`rg kite > a` → exit 1: no match" in section(text, "Commands run")
+    assert text.count("shell_env.sh: line 18") == 3, "of the newest call alone"
+
+
+def test_an_edit_of_the_open_file_is_no_test():
+    text = told(
+        message("Try.\n<command>\nedit 1:9\npytest -q > out.txt\nend_of_edit\n</command>", "agent"),
+        message("[File: /w/a.py (9 lines total)]\nFile updated.", "environment"),
+    )
+    assert "last test" not in text
+    assert section(text, "Files changed") == ["/w/a.py: edited; last: pytest -q > out.txt"]
+
+
+def test_a_worked_example_before_the_request_is_nothing_that_was_done():
+    task = "We are now mending the following fault within our repository of kites: "
+    example = [
+        message(f"{task}the tail is short", "environment"),
+        message("Longer.\n<command>\nrm /w/tail.py\n</command>", "agent"),
+        message("gone", "environment"),
+        message("Now that we have mended the tail, submit.", "agent"),
+    ]
+    text = told(*example, message(f"{task}the wind is weak"), message("I look.", "agent"))
+    assert section(text, "Files changed") == ["/w/tail.py: in the example before the task"]
+    assert text.count("tail") == 1
+    first = told(*example, message("and the wind?"), message("I look.", "agent"))
+    assert section(first, "Reported by the agent"), "an answer that begins otherwise is no task"
 
 
 # --- what the user refused, allowed and answered ---

@@ -31,7 +31,7 @@ _QUOTED = re.compile(r"'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _HARMLESS = re.compile(r"2>\s*/dev/null|2>&1")
 _NEXT_COMMAND = re.compile(r"&&|\|\||[;|\n]")
 _READS = re.compile(
-    r"(?:cd|cat|head|tail|sed"
+    r"(?:\w+=\S* )*(?:cd|cat|head|tail|sed"
     r" -n|grep|rg|ls|find|wc|nl|tree|pwd|file|stat|which|cut|sort|uniq|echo|open|goto|scroll_\w+"
     r"|search_\w+|find_file|git (?:log|status|show|diff|grep|blame|ls-files))(?:\s|\Z)"
 )
@@ -41,6 +41,9 @@ _CHECKS = re.compile(
     r"|jest|vitest|make|gradlew|verify|fmt|flake8|pyright|rubocop|test_\w+\.\w+|\w+[._](?:test|spec)\.\w+"
 )
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
+_SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
+_EDIT = re.compile(r"\Aedit \d+:\d+")
+"""How a command of SWE-agent begins that edits the open file: lines of text follow it."""
 _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
@@ -79,6 +82,17 @@ def only_reads(command: str) -> bool:
 def checks(command: str) -> bool:
     """Return whether a command tests or builds what was written."""
     return any(map(_is_check, _parsed(bare(command))))
+
+
+def searches(command: str) -> bool:
+    """Return whether the end of a command is a search, which fails with 1 if nothing matches."""
+    words = _parsed(bare(command))[-1].words
+    return words[:2] == ["git", "grep"] or basename("".join(words[:1])) in _SEARCHES
+
+
+def text_of_edit(command: str) -> str:
+    """Return the text that a command of SWE-agent puts into the open file; empty if none."""
+    return command.partition("\n")[2] if _EDIT.match(command) else ""
 
 
 def _is_check(simple: _Simple) -> bool:
@@ -209,6 +223,8 @@ def _changed(words: list[str]) -> Iterator[FileChange]:
 
 def _parsed(text: str) -> list[_Simple]:
     """Return the simple commands of a text of the shell. What is not understood is left out."""
+    if _EDIT.match(text):
+        text = ""
     without_documents = _DOCUMENT.sub(
         lambda found: found[0].partition("\n")[0].replace("<<", " ") + "\n", text
     )

@@ -8,7 +8,7 @@ and counts as changed if the call gives it new text; a patch names its files whe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any, NamedTuple
 
@@ -21,14 +21,18 @@ from foldlog.condensers.strategies.digest.commands import (
     checks,
     first_line,
     only_reads,
+    searches,
+    text_of_edit,
 )
 from foldlog.condensers.strategies.digest.words import (
     EXIT_CODE,
     error_line,
     exit_code_in,
+    files_written,
     last_line,
     said_in_rejection,
     unwrapped,
+    without_lines,
 )
 from foldlog.eventstore import Observation
 from foldlog.projections import words_of
@@ -69,9 +73,9 @@ class CallOutcome(NamedTuple):
     nothing.
 
     ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the
-    like, ``commit`` git's line about a commit, and ``edited`` the open file, which SWE-agent's
-    calls do not name. It is not ``proven`` where the output comes later, that of the ``process``
-    with this id when the agent asks for it.
+    like, ``commit`` git's line about a commit, and ``changes`` the files that only the output
+    names: those that a program wrote, and the open one that SWE-agent edits. It is not ``proven``
+    where the output comes later, that of the ``process`` with this id when the agent asks for it.
     """
 
     failed: bool = False
@@ -80,7 +84,7 @@ class CallOutcome(NamedTuple):
     last: str = ""
     link: str = ""
     commit: str = ""
-    edited: str = ""
+    changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
     process: str = ""
 
@@ -117,7 +121,8 @@ _DOCUMENT = re.compile(r"<<|\Aedit \d+:\d+")
 _PATCHED = re.compile(r"^\*\*\* (Add|Update|Delete) File: *(.+?) *$", re.MULTILINE)
 _MOVED = re.compile(r"^\*\*\* Move to: *(.+?) *$", re.MULTILINE)
 _PATCH = "*** Begin Patch"
-_ADDED = re.compile(r"^\+(?!\+\+ )(.*\w{3}.*)$", re.MULTILINE)
+_ADDED = re.compile(r"^\+(?!\+\+ )(.*)$", re.MULTILINE)
+_REMOVED = re.compile(r"^-(?!-- )(.*)$", re.MULTILINE)
 _DEEDS = {"Add": "created", "Update": "edited", "Delete": "deleted"}
 _MADE = r"https?://[^\s\"]+/(?:issues|pulls?|merge_requests|commit|releases?|gists?)/[^\s\"]+"
 _LINK = re.compile(rf"^\s*(?:\^L)?({_MADE})\s*$", re.MULTILINE)
@@ -149,6 +154,7 @@ _ECHO_LEAST = 12
 output.
 """
 _RAN_MAX = 200
+_PROGRAM_MAX = 50
 _LINE_MAX = 90
 
 
@@ -192,21 +198,29 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
 
 
 def _edit(path: str, verbs: set[str], texts: list[str], arguments: Mapping[str, Any]) -> FileChange:
-    """Return the change that an editor's tool makes, with the first line that is new, or that is
-    gone.
-    """
+    """Return the change that an editor's tool makes."""
     old = "\n".join(text for name, text in named_in(arguments) if name in _OLD_TEXTS)
     new = "\n".join(texts)
-    line = _telling(_without(new, old), path)
-    if not line and (gone := _telling(_without(old, new), path)):
-        line = f"removed {gone}"
     if verbs & {"write", "create"}:
         deed = "written"
     elif "delete" in verbs:
         deed = "deleted"
     else:
         deed = "edited"
-    return FileChange(path, deed, clipped(line, _LINE_MAX), old, new)
+    return FileChange(path, deed, _line_of(old, new, path), old, new)
+
+
+def _line_of(old: str, new: str, path: str) -> str:
+    """Return what became of the first line that is gone; of a new file, the first line."""
+    added = _without(new, old)
+    line = _telling(added, path)
+    gone = clipped(_telling(_without(old, new), path), _LINE_MAX // 2)
+    if not line:
+        return gone and f"removed {gone}"
+    if not old.strip():
+        return clipped(line, _LINE_MAX)
+    became = one_line(added[added.index(line) :], _LINE_MAX * 3 // 2)
+    return f"{gone} -> {became}" if gone else became
 
 
 def _telling(text: str, path: str) -> str:
@@ -229,9 +243,9 @@ def _patched(text: str) -> Iterator[FileChange]:
     places = [*_PATCHED.finditer(text)]
     for found, after in zip(places, [*places[1:], None], strict=True):
         part = text[found.end() : after.start() if after else len(text)]
-        added = _ADDED.search(part)
+        old, new = ("\n".join(lines.findall(part)) for lines in (_REMOVED, _ADDED))
         moved = _MOVED.search(part)
-        line = clipped(added[1].strip(), _LINE_MAX) if added else ""
+        line = _line_of(old, new, found[2])
         if moved:
             yield FileChange(found[2], f"moved to {moved[1]}")
             yield FileChange(moved[1], f"moved from {found[2]}", line)
@@ -239,8 +253,12 @@ def _patched(text: str) -> Iterator[FileChange]:
             yield FileChange(found[2], _DEEDS[found[1]], line)
 
 
-def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
-    """Return how a call ended, as its result says it."""
+def outcome_of(
+    observation: Observation,
+    command: str = "",
+    is_in_all: Callable[[str], bool] = lambda line: False,
+) -> CallOutcome:
+    """Return how a call ended, as its result says it. A line of all results names no error."""
     text, code = unwrapped(words_of(observation.content))
     if running := _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False, process=_process(running[1]) if running[1] else "")
@@ -258,18 +276,32 @@ def outcome_of(observation: Observation, command: str = "") -> CallOutcome:
         or exit_code not in (None, 0)
         or says_error
     )
-    error = one_line(error_line(text)) if failed else ""
+    cause = error_line(without_lines(text, is_in_all))
+    is_vain = exit_code == 1 and not cause and searches(command)
+    failed = failed and not is_vain
+    error = one_line(cause or error_line(text)) if failed else ""
+    last = "no match" if is_vain else error or last_line(text, checks(command))
     links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
     commit = _COMMIT.search(text)
     return CallOutcome(
         failed=failed,
         exit_code=exit_code,
         error=error,
-        last=error or last_line(text, checks(command)),
+        last=last,
         link=links[-1] if links else "",
-        edited=edited[1] or edited[2] if (edited := _UPDATED.search(text)) else "",
+        changes=tuple(_changes_in(text, command)),
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
+
+
+def _changes_in(text: str, command: str) -> Iterator[FileChange]:
+    if edited := _UPDATED.search(text):
+        line = clipped(first_line(text_of_edit(command)), _LINE_MAX)
+        yield FileChange(edited[1] or edited[2], "edited", line)
+    elif command and not only_reads(bare(command)):
+        program = one_line(_command(command), _PROGRAM_MAX)
+        for path in files_written(text):
+            yield FileChange(path, f"written by `{program}`")
 
 
 def said_in_refusal(observation: Observation) -> str | None:

@@ -23,6 +23,7 @@ from foldlog.condensers.strategies.digest.commands import (
     first_line,
     is_within,
     post_by,
+    text_of_edit,
 )
 from foldlog.condensers.strategies.digest.facts import (
     CallOutcome,
@@ -43,13 +44,16 @@ from foldlog.condensers.strategies.digest.words import (
     answers_in,
     command_in,
     denial_in,
+    edges_of,
     gist_of_output,
     git_status_in,
+    is_frame,
     is_plan_mode,
     of_user,
     orders_in,
     question_in,
     unwrapped,
+    without_lines,
     without_pasted,
 )
 from foldlog.eventstore import (
@@ -91,6 +95,13 @@ _CALLS_AFTER_ERROR = 30
 """An error is no longer open if this number of other calls came after it: the agent works on
 something else.
 """
+_OPENING = 60
+"""The number of characters in which an example begins like the request."""
+_OF_EXAMPLE = "in the example before the task"
+_IN_ALL = 0.75
+"""The share of results in which a line must stand to count as one of all, and their least number.
+"""
+_IN_ALL_LEAST = 4
 _NAMES_MAX = 2_000
 """How many names are remembered: more than a digest of the default length shows."""
 
@@ -162,6 +173,14 @@ class Digest:
     files: dict[str, ChangedFile] = field(default_factory=dict)
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
+    results: dict[tuple[str, str], int] = field(default_factory=dict)
+    """How many results without an error had a line at an edge, by the program and for all (an empty
+    program), and how many there were (an empty line).
+    """
+    opening: str = ""
+    """The environment's first words, before any call: a worked example begins like the request."""
+    ran_program: bool = False
+    """Whether a program ran that may have written files without a word."""
     tasks: dict[str, str] = field(default_factory=dict)
     edits: dict[int, int] = field(default_factory=dict)
     """The call of each edit, by a hash of the file, the old and the new text."""
@@ -189,6 +208,7 @@ class Digest:
             files=self.files.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
+            results=self.results.copy(),
             edits=self.edits.copy(),
             late=self.late.copy(),
             _pending={},  # a call is forgotten together with its result
@@ -268,6 +288,8 @@ class Digest:
         text = words_of(event.content)
         self._plan(text, event.id)
         words = of_user(text)
+        if self.opening and words.asked.startswith(self.opening):
+            self._forget_example()
         self._ask(words.asked, event.id)
         self._finish(denial_in(words.asked), event.id)
         for shown in words.shown:
@@ -285,8 +307,24 @@ class Digest:
             self._take_result(Observation(id=event.id, content=event.content, cause=call_id))
             return
         words = of_user(words_of(event.content))
+        if not self.calls and not self.opening and len(words.asked) >= _OPENING:
+            self.opening = words.asked[:_OPENING]
         for shown in (gist_of_output(words.asked), *words.shown):
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
+
+    def _forget_example(self) -> None:
+        """Forget a task that the runtime showed as an example before that of the user, but for the
+        names of its files.
+        """
+        self.files = {
+            path: file._replace(deeds={_OF_EXAMPLE: 1}, line="")
+            for path, file in self.files.items()
+        }
+        self.lines = {section: {} for section in Section}
+        self.errors = {}
+        self.names = {}
+        self.said = None
+        self.opening = ""
 
     def _plan(self, text: str, event_id: int) -> None:
         """Note plan mode while it holds."""
@@ -408,7 +446,10 @@ class Digest:
         command = pending.deed.command if pending else ""
         event = self._without_late(event, command)
         text = words_of(event.content)
-        outcome = outcome_of(event, command)
+        program = _program_of(pending)
+        outcome = outcome_of(event, command, lambda line: self._is_in_all(program, line))
+        if not outcome.failed:
+            self._count_lines(program, unwrapped(text)[0])
         if made := task_made(text):
             self._take_tasks({**self.tasks, made: "pending"}, event.id)
         if pending is None:
@@ -434,6 +475,24 @@ class Digest:
             late = pending._replace(deed=deed._replace(changes=()))
             self.late[outcome.process or first_line(deed.command)] = late
             self._conclude(deed, outcome, event.id)
+
+    def _count_lines(self, program: str, text: str) -> None:
+        for line in ("", *sorted(edges_of(text))):
+            for place in dict.fromkeys((("", line), (program, line))):
+                self.results[place] = self.results.pop(place, 0) + 1
+        for place in list(islice(self.results, max(0, len(self.results) - _NAMES_MAX))):
+            del self.results[place]
+
+    def _is_in_all(self, program: str, line: str) -> bool:
+        """Return whether nearly all results have a line, or nearly all of a program: a wrapper, or
+        a fault of the shell or the tool.
+        """
+        return any(
+            self.results.get((some, line), 0)
+            >= max(_IN_ALL_LEAST, _IN_ALL * self.results[some, ""])
+            for some in ("", program)
+            if (some, "") in self.results
+        )
 
     def _without_late(self, event: Observation, command: str) -> Observation:
         """Take the output of earlier commands that a terminal shows before it repeats ``command``,
@@ -473,6 +532,8 @@ class Digest:
             self.lines[Section.ORDERS].pop(_refusal_of(deed), None)
         if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
+        if text_of_edit(deed.command) and outcome.changes:
+            return
         if section in (Section.RAN, Section.CALLED) or outcome.exit_code:
             ended = _ending(outcome)
         else:
@@ -484,6 +545,8 @@ class Digest:
             and checks(deed.command)
         )
         self._put(section, text, DigestLine(text + ended, event_id, is_check))
+        if section is Section.RAN and outcome.is_proven and not deed.changes:
+            self.ran_program = True
         if is_check:
             self._put(
                 Section.BUILT,
@@ -501,11 +564,7 @@ class Digest:
             words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
             self._put(Section.REPORTED, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
-        if outcome.edited:
-            edited = [FileChange(outcome.edited, "edited")]
-        else:
-            edited = []
-        for change in (*call.deed.changes, *edited):
+        for change in (*call.deed.changes, *outcome.changes):
             gone = [
                 path
                 for path in self.files
@@ -613,7 +672,13 @@ class Digest:
             case Observation():
                 pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
                 is_used = False
-                texts = [unwrapped(words_of(event.content))[0]]
+                program = _program_of(pending)
+                text = unwrapped(words_of(event.content))[0]
+                texts = [
+                    without_lines(
+                        text, lambda line: is_frame(line) or self._is_in_all(program, line)
+                    )
+                ]
                 if pending and pending.deed.section is not Section.CHANGED:
                     read = one_line(pending.deed.text, 100)
                 else:
@@ -628,6 +693,10 @@ class Digest:
                     self.names[name] = NamePlace(line, event.id, is_used or is_known, read)
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
+
+
+def _program_of(pending: _Pending | None) -> str:
+    return "".join(pending.deed.command.split()[:1]) if pending else ""
 
 
 def _refusal_of(deed: Deed) -> str:

@@ -59,6 +59,13 @@ _LINE_MAX = 1_000
 _BULLET = "\n- "
 _BETWEEN = " | "
 _CUT_TWICE = f"{CUT}{_BETWEEN}{CUT}"
+_UNSEEN = f"{_BULLET}(files that programs wrote are here only if an output names them)"
+_SCRATCH = re.compile(
+    r"(?i)(?!.*/(?:tests?|__tests__|specs?)/).*(?:\A|[/\\])"
+    r"(?:test|reproduce|repro|debug|demo|scratch|tmp|temp|try|verify|check)[_-][^/\\]*"
+    r": (?:written|created)"
+)
+"""The line of a file that an agent made to try something, outside the folders of tests."""
 _OMITTED = " earlier left out)"
 _ID_LENGTH = 14
 """More than the bullet and the id of a line take."""
@@ -105,6 +112,8 @@ def text_of(digest: Digest, max_length: int) -> str:
     else:
         least = ""
     texts[Section.CHANGED] = least
+    unseen = _UNSEEN if digest.files and digest.ran_program else ""
+    room -= len(unseen)
     left = room - min(int(_NAMES_SHARE * room), wanted) - len(least)
     for times, asked_times in _ROUNDS:
         for section, share in SHARES.items():
@@ -121,8 +130,9 @@ def text_of(digest: Digest, max_length: int) -> str:
                 lines[Section.ORDERS] = [
                     line for line in lines[Section.ORDERS] if line.text not in texts[section]
                 ]
+    texts[Section.CHANGED] += unseen
     body = "".join(texts.values())
-    most = room - len(body)
+    most = room + len(unseen) - len(body)
     if _OMITTED in body:
         most = min(most, int(_NAMES_SHARE * room))
     read, others = _named(names, body, most)
@@ -143,9 +153,8 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
     for section in (Section.BUILT, Section.REPORTED, Section.RAN):
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
-    lines[Section.CHANGED] = [
-        DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items()
-    ]
+    changed = (DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items())
+    lines[Section.CHANGED] = sorted(changed, key=_is_product)
     lines[Section.ERRORS] = [
         DigestLine(error.text, error.event_id) for error in digest.errors.values()
     ]
@@ -179,6 +188,10 @@ def _file(path: str, file: ChangedFile) -> str:
     """Return what was done to a file, with a line of its last change."""
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     return f"{path}: {', '.join(deeds)}" + (f"; last: {file.line}" if file.line else "")
+
+
+def _is_product(line: DigestLine) -> bool:
+    return not _SCRATCH.match(line.text)
 
 
 def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
@@ -216,6 +229,8 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
 
 def _listed(section: Section, lines: Sequence[DigestLine], left_out: int = 0) -> str:
     note = [f"({left_out}{_OMITTED}"] if left_out else []
+    if section is Section.CHANGED:  # the last are left out last
+        lines = sorted(lines, key=_is_product, reverse=True)
     return _BULLET.join((f"\n\n## {section.value}", *note, *map(_with_id, lines)))
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 
@@ -102,7 +102,7 @@ def _without_frame(text: str) -> str:
     message.
     """
     lines = text.strip().splitlines()
-    while lines and (not lines[-1].strip() or _is_frame(" ".join(lines[-1].split()))):
+    while lines and (not lines[-1].strip() or is_frame(" ".join(lines[-1].split()))):
         lines.pop()
     return "\n".join(lines)
 
@@ -250,7 +250,7 @@ _PROMPT = re.compile(
 _TAGS = re.compile(r"</?(?:tool_use_error|error|system)>|///PROCESS-DONE:\S*")
 ERROR = re.compile(
     r"\b\w*(?:Error|Exception)\b|\b(?:error|fatal|panic|failed|failure|denied|not found|no"
-    r" such|cannot|can't|unable)\b",
+    r" such|cannot|can't|unable|not allowed|invalid)\b",
     re.IGNORECASE,
 )
 _ENDS = re.compile(
@@ -282,6 +282,8 @@ _STATUS = re.compile(
 
 _LAST_READ = 2_000
 """The number of last characters of an output in which its last line is looked for."""
+_EDGE = 6
+_WRITTEN_MAX = 8
 _LOOKED_AT = 60
 """The number of last lines of an output that are searched for an error."""
 
@@ -382,12 +384,35 @@ def gist_of_output(text: str) -> str:
     return f"{lines[0]} … {lines[-1]}" if len(lines) > 2 else " ".join(lines)
 
 
+def edges_of(text: str) -> set[str]:
+    """Return the first and the last lines of an output, where what is in all outputs stands."""
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
+
+
+def without_lines(text: str, is_left_out: Callable[[str], bool]) -> str:
+    """Return a text without some of its lines."""
+    return "\n".join(line for line in text.splitlines() if not is_left_out(" ".join(line.split())))
+
+
+_WRITTEN = re.compile(
+    r"^\s*(?:(?:Created?|Wrote|Generated|Saved)\b[^\n:]{0,40}?[\s:'\"`]+|create mode \d+ )"
+    r"([\w@~./\\:+-]*\w\.[a-z]\w{0,4})['\"`]?\.?$|^\s*((?:\S+/)?migrations/\d{4}_\w+\.py)$",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def files_written(text: str) -> list[str]:
+    """Return the files that a program says it wrote, in its output."""
+    return [found[1] or found[2] for found in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
+
+
 def _lines_that_count(text: str) -> list[str]:
     lines = (" ".join(line.split()) for line in _TAGS.sub("", text).splitlines())
-    return [line for line in lines if line and not _is_frame(line)]
+    return [line for line in lines if line and not is_frame(line)]
 
 
-def _is_frame(line: str) -> bool:
+def is_frame(line: str) -> bool:
     """Return whether a line belongs to the frame of an output: exit code, working directory or
     prompt.
     """
