@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import (
+    Callable,
+    Container,
+    Generator,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from foldlog._archive.redacting import imported_at, source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
@@ -54,6 +62,8 @@ from foldlog.eventstore.inside import (
 from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
 
+_T = TypeVar("_T")
+
 _PAGE = 1_000
 
 BackedUp = backup.BackedUp
@@ -83,8 +93,12 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method is the function of the same name. ``stays`` returns
-    why a conversation is not erased for its age.
+    """The maintenance of one store. Each method runs when it is called. ``stays`` returns why a
+    conversation is not erased for its age.
+
+    ``on_result`` is called with each result as soon as it is there, in the thread of the caller:
+    show progress with it, or keep the results that an error would lose. An error that it raises
+    ends the call; what is done by then stays done.
     """
 
     def __init__(
@@ -104,25 +118,33 @@ class Maintenance:
         published: Mapping[str, Sequence[Published]] | None = None,
         *,
         start: str = "",
-    ) -> Iterator[Verdict]:
-        """Yield a verdict for each history, whether every event is unchanged, and, unless you name
-        one, a last verdict for the database, whose ``conversation`` is None. Nothing happens until
-        you iterate. See ``maintenance.verify.verify``.
+        on_result: Callable[[Verdict], object] = lambda verdict: None,
+    ) -> tuple[Verdict, ...]:
+        """Check that every event is unchanged. Return a verdict for each history and, unless you
+        name one, a last verdict for the database, whose ``conversation`` is None. See
+        ``maintenance.verify.verify``.
         """
-        return verify.verify(self._store, conversation, published, start=start)
+        verdicts = verify.verify(self._store, conversation, published, start=start)
+        return _all_results(verdicts, on_result)
 
-    def rekey(self, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
-        """Yield each history as its stored events are encrypted and compressed again with the
-        settings of this store; nothing happens until you iterate. See ``maintenance.rekey.rekey``.
+    def rekey(
+        self,
+        *conversations: str,
+        decrypt: bool = False,
+        on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
+    ) -> tuple[Rekeyed, ...]:
+        """Encrypt and compress the stored events of all histories, or of those named and their
+        companions, again with the settings of this store. Return the outcome for each. See
+        ``maintenance.rekey.rekey``.
 
-        With keys, the last result names what else does (``plain``).
+        With keys, the last result names the files and tables outside of the store that hold its
+        texts as plain text (``plain``).
         """
-        has_keys = self._store.database.settings.keys is not None
-        for each in rekey.rekey(
-            self._store, *and_companions(self._store, conversations), decrypt=decrypt
-        ):
-            is_last = has_keys and not decrypt and each.bytes_pending is not None
-            yield each._replace(plain=in_plain_text(self._store)) if is_last else each
+        names = and_companions(self._store, conversations)
+        rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
+        if self._store.database.settings.keys is not None and not decrypt:
+            rekeyed = _with_plain_text(self._store, rekeyed)
+        return _all_results(rekeyed, on_result)
 
     def back_up(
         self, path: str, on_progress: Callable[[int, int], object] = lambda done, of: None
@@ -176,12 +198,10 @@ class Maintenance:
             "complete": False,
         }
         stay: list[str] = []
-        went = [
-            *gone(
-                erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how),
-                stay.append,
-            )
-        ]
+        went = finish_erasing(
+            iter_erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how),
+            stay.append,
+        )
         if went and not dry_run:
             with suppress(StoreUnavailable):  # a reader that was opened before needs the bytes
                 self.vacuum()
@@ -236,9 +256,10 @@ class Maintenance:
         *conversations: str,
         jobs: int = 4,
         damaged: str | os.PathLike[str] | None = None,
-    ) -> Iterator[Moved]:
-        """Yield every history of another store, or those named and their companions, as it is
-        copied into this one; nothing is copied until you iterate. See
+        on_result: Callable[[Moved], object] = lambda moved: None,
+    ) -> tuple[Moved, ...]:
+        """Copy every history of another store, or those named and their companions, into this one.
+        Return the outcome for each: one with a ``problem`` was not copied, or not whole. See
         ``maintenance.copy.copy_store``.
 
         ``damaged`` names a file. Then a damaged history is copied up to its first damaged event,
@@ -248,21 +269,47 @@ class Maintenance:
         store = _store_of(source)
         names = and_companions(store, conversations)
         moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
-        if damaged is None:
-            return moved
-        return _with_the_rest(store, self._store, moved, Path(damaged))
+        if damaged is not None:
+            moved = _with_the_rest(store, self._store, moved, Path(damaged))
+        return _all_results(moved, on_result)
 
     def differences_from(
-        self, source: Store | _Histories, *conversations: str
-    ) -> Iterator[UnequalConversation]:
-        """Yield the histories of another store, or those named and their companions, that have
-        another head here.
+        self,
+        source: Store | _Histories,
+        *conversations: str,
+        on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
+    ) -> tuple[UnequalConversation, ...]:
+        """Return the histories of another store, of all or of those named and their companions,
+        that have another head here. See ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
-        return copy.compare_stores(store, self._store, *and_companions(store, conversations))
+        unequal = copy.compare_stores(store, self._store, *and_companions(store, conversations))
+        return _all_results(unequal, on_result)
 
 
-def _with_the_rest(store: Store, new: Store, moved: Iterable[Moved], path: Path) -> Iterator[Moved]:
+def _all_results(
+    results: Generator[_T, None, None], on_result: Callable[[_T], object]
+) -> tuple[_T, ...]:
+    """Do the work of an iterator to its end, and call ``on_result`` with each result."""
+    done: list[_T] = []
+    # closed at once where on_result raises: a copy has threads and a file
+    with closing(results):
+        for result in results:
+            on_result(result)
+            done.append(result)
+    return tuple(done)
+
+
+def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
+    """Yield the outcomes of a rekey, the last with the names of what holds texts as plain text."""
+    for result in results:
+        is_last = result.bytes_pending is not None
+        yield result._replace(plain=in_plain_text(store)) if is_last else result
+
+
+def _with_the_rest(
+    store: Store, new: Store, moved: Iterable[Moved], path: Path
+) -> Generator[Moved, None, None]:
     """Yield the outcomes, and write the readable events that could not be copied to a file, which
     the new store notes: a damaged one may not be able to.
     """
@@ -297,23 +344,25 @@ def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logg
         yield from sound(store, conversation, first, stop, [])
 
 
-def gone(
+def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
-    findings: Callable[[str], object] | None = None,
-) -> Iterator[ConversationRow]:
-    """Yield the rows without an error. Tell ``findings`` of the others, or raise the error of the
-    last in the end.
+    on_stay: Callable[[str], object] | None = None,
+) -> tuple[ConversationRow, ...]:
+    """Erase what ``iter_erased`` yields, to its end. Return the rows of what went. Call ``on_stay``
+    with the reason why another one stays, or raise the error of the last in the end.
     """
+    went: list[ConversationRow] = []
     stays: EventStoreError | None = None
     for row, error in work:
         if error is None:
-            yield row
-        elif findings is not None:
-            findings(str(error))
+            went.append(row)
+        elif on_stay is not None:
+            on_stay(str(error))
         else:
             stays = error
     if stays is not None:
         raise stays
+    return tuple(went)
 
 
 def conversations_with(
@@ -387,7 +436,32 @@ def and_forks(
     return [*found.values()]
 
 
-def erased(
+def erase_conversations(
+    store: Store,
+    rows: Iterable[ConversationRow],
+    *,
+    reason: str,
+    with_forks: bool = False,
+    detach_forks: bool = False,
+    expected: Mapping[str, ConversationRow] | None = None,
+    complete: bool = True,
+) -> tuple[ConversationRow, ...]:
+    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. Raises
+    the error of the last one that stays, after the others were erased.
+    """
+    work = iter_erased(
+        store,
+        rows,
+        reason=reason,
+        with_forks=with_forks,
+        detach_forks=detach_forks,
+        expected=expected,
+        complete=complete,
+    )
+    return finish_erasing(work)
+
+
+def iter_erased(
     store: Store,
     rows: Iterable[ConversationRow],
     *,
@@ -399,11 +473,11 @@ def erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations, forks before the conversations whose events they share, companions after
-    theirs. Yield the tombstone of each, and ``with_forks`` those of their forks; for one that
-    stays, its row and why. One that has a newer event than its row in ``expected`` stays, and one
-    of which ``stays`` returns why. With ``dry_run``, erase nothing, and yield rows in the place of
-    tombstones.
+    """Erase conversations as they are read from this iterator, forks before the conversations whose
+    events they share, companions after theirs. Yield the tombstone of each, and ``with_forks``
+    those of their forks; for one that stays, its row and why. One that has a newer event than its
+    row in ``expected`` stays, and one of which ``stays`` returns why. With ``dry_run``, erase
+    nothing, and yield rows in the place of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(

@@ -7,7 +7,7 @@
 ``CURRENT``, ``RuntimeCall``, ``note_left_behind``  which runtime calls, and what another one left
 ``KeptBeside``        values kept beside conversations, made again when these change
 ``companion``, ``companion_of``  the ids of what a runtime keeps beside a conversation
-``erased``, ``gone``  erase conversations with what is beside them
+``erase_conversations``  erase conversations with what is beside them
 ``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_told``
                       the place of an event in its record; calls that were last; what stands for
                       redacted content; the usage of a reply as ``meta`` has it
@@ -52,6 +52,6 @@ from foldlog._history.runtimes import (
     RuntimeCall as RuntimeCall,
     note_left_behind as note_left_behind,
 )
-from foldlog._maintenance import erased as erased, gone as gone
+from foldlog._maintenance import erase_conversations as erase_conversations
 from foldlog._prompt_changes import change_of_prompt as change_of_prompt, staying as staying
 from foldlog._values import values_in as values_in

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
@@ -93,10 +93,10 @@ class UnequalConversation(NamedTuple):
 
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
-) -> Iterator[Moved]:
-    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time. Each
-    appears whole in the target or not at all, or grows by its tail. With ``damaged``, a damaged one
-    is copied up to its first damaged event.
+) -> Generator[Moved, None, None]:
+    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time, as
+    the outcomes are read from this iterator. Each appears whole in the target or not at all, or
+    grows by its tail. With ``damaged``, a damaged one is copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
@@ -128,7 +128,7 @@ def copy_store(
 
 def compare_stores(
     source: Store, target: Store, *conversations: str
-) -> Iterator[UnequalConversation]:
+) -> Generator[UnequalConversation, None, None]:
     """Yield every conversation of ``source``, or of those named, that ``target`` does not have with
     the same head and as many redactions, or more. Those that only the target has are ignored. Cost:
     one row of each on both sides.

@@ -7,7 +7,7 @@ again.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from functools import partial
 from operator import attrgetter
 from typing import NamedTuple
@@ -54,11 +54,13 @@ class Rekeyed(NamedTuple):
     plain: tuple[str, ...] = ()
 
 
-def rekey(store: Store, *conversations: str, decrypt: bool = False) -> Iterator[Rekeyed]:
+def rekey(
+    store: Store, *conversations: str, decrypt: bool = False
+) -> Generator[Rekeyed, None, None]:
     """Store the named conversations, or all, with the settings of the open store: compressed, if a
     compression was chosen, and encrypted, if the store has a key. With ``decrypt`` they are stored
     as plain text. Incomplete imports of these conversations are discarded: a running import fails,
-    and has to be run again.
+    and has to be run again. Each conversation is stored as its outcome is read from this iterator.
 
     The last result says whether bytes of the old form may still be in the files
     (``bytes_pending``), as after an erasure; ``vacuum`` removes them. Raises

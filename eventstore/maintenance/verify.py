@@ -7,7 +7,7 @@ was cut off, and a history that was rewritten as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
@@ -97,7 +97,7 @@ def verify(
     published: Mapping[str, Sequence[Published]] | None = None,
     *,
     start: str = "",
-) -> Iterator[Verdict]:
+) -> Generator[Verdict, None, None]:
     """Check that every event of a store is unchanged, that none is missing, and that each is in its
     place. Yield a verdict for each conversation or for the named one; last, without a name, a
     verdict for the database itself.

@@ -13,7 +13,7 @@ from foldlog._companions import with_companions
 from foldlog._documents import ConversationDocument, ErasedDocument, ProblemDocument
 from foldlog._figures.overview import overview_of
 from foldlog._history.lease import lease_that_keeps
-from foldlog._maintenance import and_forks, erased
+from foldlog._maintenance import and_forks, iter_erased
 from foldlog._words.gist import count
 from foldlog._words.times import time_words
 from foldlog._written_files import is_a_copy, path_in
@@ -52,7 +52,7 @@ class ErasedRows(NamedTuple):
 
 def erase_rows(store: Store, rows: Sequence[ConversationRow], how: Erasing) -> ErasedRows:
     """Erase conversations, and vacuum the store."""
-    work = erased(
+    work = iter_erased(
         store,
         rows,
         reason=how.reason,

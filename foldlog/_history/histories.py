@@ -359,9 +359,9 @@ class Histories:
         ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end.
         Cost: its events, and the sums that lists keep.
         """
-        from foldlog._maintenance import erased, gone
+        from foldlog._maintenance import erase_conversations
 
-        work = erased(
+        tombstones = erase_conversations(
             self.store,
             [self.store.conversation(conversation)],
             reason=reason,
@@ -370,7 +370,7 @@ class Histories:
             expected=None if expected is None else {conversation: expected},
             complete=complete,
         )
-        rows = {row.id: row for row in gone(work)}
+        rows = {row.id: row for row in tombstones}
         names = dict.fromkeys(name for row in rows.values() for name in row.unconfirmed)
         pending = self.store.database.bytes_pending
         return rows[conversation]._replace(unconfirmed=(*names,), bytes_pending=pending)

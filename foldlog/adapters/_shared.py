@@ -282,9 +282,9 @@ def with_those_below(histories: Histories, name: str) -> list[ConversationRow]:
 
 def erase_all(histories: Histories, rows: Iterable[ConversationRow], reason: str) -> None:
     """Erase conversations. Forks that are not among them get copies of what they share."""
-    from foldlog.runtimes import erased, gone
+    from foldlog.runtimes import erase_conversations
 
-    list(gone(erased(histories.store, rows, reason=reason, detach_forks=True)))
+    erase_conversations(histories.store, rows, reason=reason, detach_forks=True)
 
 
 def kept(

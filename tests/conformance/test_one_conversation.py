@@ -244,10 +244,10 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(
     histories["c1"].append(said("first"))
     store, maintenance = histories.store, histories.maintenance
     asked: list[Callable[[], object]] = [
-        lambda: list(maintenance.copy_from(store, wrong)),
-        lambda: list(maintenance.differences_from(store, wrong)),
-        lambda: list(maintenance.verify(wrong)),
-        lambda: list(maintenance.rekey(wrong)),
+        lambda: maintenance.copy_from(store, wrong),
+        lambda: maintenance.differences_from(store, wrong),
+        lambda: maintenance.verify(wrong),
+        lambda: maintenance.rekey(wrong),
         lambda: histories.erase(wrong, reason="asked for"),
         lambda: store.fork("c1", 1, wrong),
         lambda: store.version(wrong),

@@ -266,4 +266,4 @@ def test_a_store_that_cannot_write_fails_the_check_of_its_health_until_it_can(
     assert served(chat.chat_app(url, chat.rehearsal, clock), work) == ((503, 503), (200, 200))
     with foldlog.open(url) as histories:
         assert list(histories) == ["ann/first"]
-        assert len(list(histories.maintenance.verify())) == 2
+        assert len(histories.maintenance.verify()) == 2

@@ -337,7 +337,7 @@ def test_a_redaction_of_a_fork_takes_the_copies_beside_what_it_was_begun_from(
             opened.create("t/+writes", replace_erased=True).append(note("of the fork: 4711"))
         if kept == "copied":
             histories = other
-            list(other.maintenance.copy_from(opened))
+            other.maintenance.copy_from(opened)
         own = len(histories["t/@1"]) - 1 if kept != "detached" else 2
         receipt = histories["t/@1"].redact(own, **WHY)
         assert {each[0] for each in receipt.quotes} == {"t/+writes"}

@@ -355,11 +355,9 @@ WRONG = {
     ),
     "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
     "records are a list": lambda history: history.append_records(None, format="openai-chat"),
-    "source is what foldlog.open": lambda history: list(
-        history._histories.maintenance.copy_from("s.db")
-    ),
-    "foldlog.open(URL) returns": lambda history: list(
-        history._histories.maintenance.differences_from("s.db")
+    "source is what foldlog.open": lambda history: history._histories.maintenance.copy_from("s.db"),
+    "foldlog.open(URL) returns": lambda history: history._histories.maintenance.differences_from(
+        "s.db"
     ),
     "older_than is a datetime.timedelta": lambda history: history.close_open_calls(older_than=5),
     "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
@@ -400,4 +398,4 @@ def test_histories_are_copied_from_histories(histories):
     histories["c"].append(messages("hi"))
     with foldlog.open("memory:") as copy:
         assert [moved.added for moved in copy.maintenance.copy_from(histories)] == [1]
-        assert list(copy.maintenance.differences_from(histories)) == []
+        assert copy.maintenance.differences_from(histories) == ()

@@ -7,9 +7,11 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from base64 import b64encode, encodebytes
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
+from itertools import chain
 from pathlib import Path
 from zlib import compress
 
@@ -20,6 +22,7 @@ from foldlog import Annotation, CondensationAction, KeyRing, Message, Observatio
 from foldlog._maintenance import holds_plain_events
 from foldlog._reports.audit_database import update
 from foldlog.errors import InvalidArgument
+from foldlog.eventstore.maintenance.rekey import named_or_all
 from foldlog.formats import decode
 from tests.crash.bytes_left import bytes_left
 from tests.said import said
@@ -157,14 +160,64 @@ def test_an_age_is_a_span(opened):
             opened.maintenance.expire(age, reason="policy")
 
 
-def test_a_rekey_that_nobody_iterates_does_nothing(tmp_path):
-    with api.open(tmp_path / "c.db") as histories:
-        histories["c"].append({"role": "user", "content": "hi"})
-    with api.open(tmp_path / "c.db", keys=KeyRing("11" * 32)) as histories:
-        done = histories.maintenance.rekey()
-        assert holds_plain_events(histories.store)
-        assert [one.conversation for one in done]
+@pytest.fixture
+def two(tmp_path):
+    """A store with two conversations of one event."""
+    with api.open(tmp_path / "two.db") as histories:
+        for name in ("a", "b"):
+            histories[name].append({"role": "user", "content": "hi"})
+        yield histories
+
+
+def test_maintenance_runs_when_it_is_called(tmp_path, two):
+    with api.open(tmp_path / "copy.db") as copy:
+        copy.maintenance.copy_from(two)
+        assert [*copy] == ["a", "b"]
+    with api.open(tmp_path / "two.db", keys=KeyRing("11" * 32)) as histories:
+        histories.maintenance.rekey()
         assert not holds_plain_events(histories.store)
+
+
+def test_results_are_also_handed_over_as_they_come(tmp_path, two):
+    come = []
+    with api.open("memory:") as empty:
+        results = [
+            two.maintenance.verify(on_result=come.append),
+            empty.maintenance.differences_from(two, on_result=come.append),
+            empty.maintenance.copy_from(two, on_result=come.append),
+            empty.maintenance.rekey(on_result=come.append),
+        ]
+    assert come == [*chain.from_iterable(results)]
+    assert [len(each) for each in results] == [3, 2, 2, 2]
+
+
+class Stop(Exception):
+    """What ``stop`` raises."""
+
+
+def stop(result):
+    """End a task at its first result."""
+    raise Stop(result.conversation)
+
+
+def test_a_function_that_raises_ends_the_rekey_and_what_is_done_stays(tmp_path, two):
+    with api.open(tmp_path / "two.db", keys=KeyRing("11" * 32)) as histories:
+        with pytest.raises(Stop, match="a"):
+            histories.maintenance.rekey(on_result=stop)
+        store = histories.store
+        marks = [
+            store.database.codec_of(found).is_strict for found in named_or_all(store.database, ())
+        ]
+        assert marks == [True, False]
+
+
+def test_a_function_that_raises_ends_the_threads_of_a_copy(tmp_path, two):
+    with api.open("memory:") as copy:
+        before = threading.active_count()
+        with pytest.raises(Stop) as raised:
+            copy.maintenance.copy_from(two, jobs=2, on_result=stop)
+        # while the error, and so every frame that it passed, is still there
+        assert threading.active_count() == before, raised.value
 
 
 # -- the command: erase

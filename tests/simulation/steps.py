@@ -1034,8 +1034,8 @@ class Steps:
         source, target = self.world.sites
         process, writing = rng.choice(source.processes), target.processes[0]
 
-        def copied() -> list[Any]:
-            return list(writing.histories.maintenance.copy_from(process.store, jobs=1))
+        def copied() -> tuple[Any, ...]:
+            return writing.histories.maintenance.copy_from(process.store, jobs=1)
 
         def settle() -> None:
             """Take over what is copied by now, where another process is about to change the
@@ -1188,7 +1188,7 @@ class Steps:
         if not self.fault:
             self._interleave(site, process, rng)
         self.tell(f"  {form}, with {site.ring}")
-        call = lambda: list(process.histories.maintenance.rekey(decrypt=form == "decrypt"))  # noqa: E731
+        call = partial(process.histories.maintenance.rekey, decrypt=form == "decrypt")
         _, error = self.through(process, call, lambda: None)
         if error is not None:
             same("rekey: error", error in _STOPPED, True, error)

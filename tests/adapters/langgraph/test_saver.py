@@ -549,7 +549,7 @@ def test_what_is_hidden_stays_hidden_when_the_first_branch_is_erased(saver, hist
 def test_a_thread_in_a_copied_store_has_each_checkpoint_once(saver, histories, tmp_path):
     forked(saver)
     with foldlog.open(tmp_path / "copy.db") as copied:
-        list(copied.maintenance.copy_from(histories))
+        copied.maintenance.copy_from(histories)
         other = FoldlogSaver(copied)
         assert list(other.list(THREAD)) == list(saver.list(THREAD))
         assert list(other.list(THREAD, limit=2)) == list(saver.list(THREAD, limit=2))

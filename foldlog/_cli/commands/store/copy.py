@@ -78,9 +78,12 @@ def run(
         care = Maintenance(theirs)
         names = [resolved(ours, name) for name in conversations or ()]
         with terminal.working("copying", "events", events_total(ours, names)) as update:
-            for moved in care.copy_from(ours, *names, jobs=jobs, damaged=damaged):
+
+            def show(moved: Moved) -> None:
                 update(advance=moved.version, description=f"copying, {len(copied):,} conversations")
                 (copied if moved.problem is None else failed).append(moved)
+
+            care.copy_from(ours, *names, jobs=jobs, damaged=damaged, on_result=show)
         known = {one.conversation for one in failed}
         unequal = [
             one for one in care.differences_from(ours, *names) if one.conversation not in known

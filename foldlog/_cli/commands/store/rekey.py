@@ -11,7 +11,7 @@ from foldlog._cli.options import DEFAULT_DB, AsJson, Db, SomeConversations
 from foldlog._cli.stores import open_existing, whole
 from foldlog._cli.vacuuming import bytes_pending_words
 from foldlog._documents import RekeyDocument, RekeyedDocument
-from foldlog._maintenance import Maintenance, Rekeyed
+from foldlog._maintenance import Maintenance
 from foldlog._words.gist import count
 
 
@@ -39,13 +39,12 @@ def run(
 
     Example: FOLDLOG_KEY_FILE=key foldlog store rekey
     """
-    done: list[Rekeyed] = []
     with open_existing(db) as store, terminal.working("rekeying", "conversations") as update:
         wanted = [whole(store, name) for name in dict.fromkeys(conversations or ())]
         update(total=len(wanted) or None)
-        for each in Maintenance(store).rekey(*wanted, decrypt=decrypt):
-            update(advance=1)
-            done.append(each)
+        done = Maintenance(store).rekey(
+            *wanted, decrypt=decrypt, on_result=lambda each: update(advance=1)
+        )
         pending = store.database.bytes_pending or any(each.bytes_pending for each in done)
         remedy = bytes_pending_words(store, "the old form")
         settings = store.database.settings

@@ -21,7 +21,7 @@ from foldlog._cli.published_heads import published_heads, show_heads
 from foldlog._cli.stores import events_total, open_existing, resolved, whole
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog._documents import VerifiedDocument, streamed
-from foldlog._maintenance import Maintenance
+from foldlog.eventstore.maintenance.verify import verify
 
 
 def run(
@@ -84,8 +84,9 @@ def run(
             find = whole if repair else resolved
             names = [find(store, name) for name in conversations or ()]
             update(total=events_total(store, names, start))
-            verify = partial(Maintenance(store).verify, published=published, start=start)
-            verdicts = chain.from_iterable(map(verify, dict.fromkeys(names) or (None,)))
+            # as an iterator: the verdicts of a large store are shown and not kept
+            check = partial(verify, store, published=published, start=start)
+            verdicts = chain.from_iterable(map(check, dict.fromkeys(names) or (None,)))
             checked = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
