@@ -119,13 +119,53 @@ def test_keys_and_counted_marks_go_through_errors_condensations_and_waits(page, 
     )
 
 
+def test_the_longest_wait_is_for_a_model_or_a_tool_not_for_the_user(page, report):
+    later = Message(source="user", content="and now?", timestamp=at(90_000))
+    opened(page, report([*failing(), later]))
+    assert "1 wait10 m 00 s" in page.text(".chips").replace("\n", "")
+    assert page.ask(f"{V}.marks.pauses.map((each) => [each.id, each.who])") == [[8, "the user"]]
+
+
+def test_days_are_named_where_they_begin_with_the_year_if_it_is_another(page, report):
+    days = [datetime(2025, 9, *day, tzinfo=UTC) for day in ((2, 9), (2, 10), (3, 8))]
+    events = [Message(source="user", content="hi", timestamp=day) for day in days]
+    opened(page, report(events))
+    shown = "Array.from(document.querySelectorAll('.block-of'),"
+    shown += " (each) => each.querySelector('.day')?.innerText ?? '')"
+    assert page.ask(shown) == ["2 Sep 2025", "", "3 Sep 2025"]
+    page.ask("(window.Date.prototype.getFullYear = () => 2025)")
+    page.run(f"{V}.transcript.again()")
+    assert page.ask(shown) == ["2 Sep", "", "3 Sep"]
+
+
+def test_a_search_finds_a_summary_that_the_model_was_sent(page, report):
+    summary = CondensationAction(
+        forgotten_event_ids=[1, 2], summary="already used by worktree", summary_offset=1
+    )
+    opened(page, report([*failing()[:5], summary]))
+    page.run(f"{V}.find('used worktree')")
+    page.wait(f"{V}.searched && document.querySelector('.hit-of')")
+    page.settle()
+    words = page.ask(f"{V}.status.textContent")
+    assert words == "1 summary of the whole history, 1 sent at version 6"
+    assert page.text(".hit-of").startswith("S5 summary")
+
+
+def test_home_and_end_go_to_the_first_and_the_last_version(page, report):
+    opened(page, report(failing()))
+    page.press("Home")
+    assert page.ask(f"{V}.version") == 0
+    page.press("End")
+    assert page.ask(f"{V}.version") == 8
+
+
 def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, report):
     opened(page, f"{report(failing())}#v=6&e=6")
     page.wait("document.querySelector('.knew').innerText.includes('needed again at 6')")
     words = " ".join(page.text(".knew").split())
     assert words.startswith("At version 6 the model knew")
     assert "With the View of version 6 the agent wrote it." in words
-    assert "It did not know any more beta.py (1) needed again at 6 2 events forgotten" in words
+    assert "It did not know any more src/beta.py (1) needed again at 6 2 events forgotten" in words
     assert "condensation 5 forgot 2 events" in words
 
 

@@ -143,6 +143,39 @@ def test_a_row_counts_condensations_and_guesses_none(page, serve, stored):
     assert sorted(page.ask(cells)) == [[1, ""], [1, "1"]]
 
 
+def test_a_click_on_the_first_error_leads_to_it(page, runs):
+    home(page, runs, 3)
+    page.click("a.row .c-first", "No such file")
+    page.wait(f"{V}?.history")
+    assert page.ask(f"[{V}.event, {V}.version]") == [2, 3]
+    page.click(".back")
+    page.wait(f"{V}?.total === 3 && document.querySelectorAll('a.row').length === 3")
+    page.click("a.row .name", "fix the importer")
+    page.wait(f"{V}?.history")
+    assert page.ask(f"{V}.event") is None
+    assert page.problems == []
+
+
+def test_all_names_of_a_facet_are_shown_once_they_are_wanted(page, serve, stored):
+    for number in range(12):
+        meta = {"model": f"model {number:02}", "usage": {"prompt_tokens": 10}}
+        event = Message(source="agent", content="hi", meta=meta)
+        url = stored(f"run {number}", [event])
+    home(page, serve(url), 12)
+    names = "Array.from(document.querySelectorAll('[aria-label=Model] button'),"
+    names += " (each) => each.innerText.split('\\n')[0])"
+    page.wait(f"{names}.at(-1) === '2 more'")
+    page.click("[aria-label=Model] .more")
+    assert page.ask(names) == [f"model {number:02}" for number in range(12)]
+
+
+def test_a_day_of_another_year_has_its_year(page, serve, stored):
+    event = Message(source="user", content="hi", timestamp=datetime(2025, 9, 25, 9, tzinfo=UTC))
+    home(page, serve(stored("old", [event])), 1)
+    assert page.text("a.row .c-activity").split() == ["25", "Sep", "2025", "09:00"]
+    page.wait("document.querySelector('.ends').innerText.includes('25 Sep 2025')")
+
+
 def test_a_drag_over_the_days_chooses_them_and_again_takes_it_back(page, runs):
     home(page, runs, 3)
     page.ask("window.box = document.querySelector('.histogram').getBoundingClientRect()")

@@ -235,6 +235,13 @@ export function dayAndClock(milliseconds) {
   return [`${Number(text.slice(8, 10))} ${MONTHS[Number(text.slice(5, 7)) - 1]}`, text.slice(11, 16)];
 }
 
+// The same, with the year where it is not this year: ["17 Feb 2025", "09:14"].
+export function dated(milliseconds) {
+  const [day, clock] = dayAndClock(milliseconds);
+  const year = moment(milliseconds, "").slice(0, 4);
+  return [year && year !== String(new Date().getFullYear()) ? `${day} ${year}` : day, clock];
+}
+
 export function bytes(number) {
   if (number < 1000) return `${number} B`;
   if (number < 1e6) return `${(number / 1e3).toFixed(1)} kB`;

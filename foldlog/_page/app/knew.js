@@ -1,7 +1,6 @@
 // What the model knew at the step that is open, what it knew no more, and why.
 
 import { count, el, eventsAndSummaries, grouped, idOf, money, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
-import { Marks } from "./marks.js";
 
 const MOST_NAMED = 12;
 const WORDS = ["system prompt", "messages of the user", "summaries", "the agent: calls and texts", "results of tools", "errors of tools"];
@@ -66,14 +65,17 @@ export class Knew {
     const { app } = this;
     const { history, marks, version } = app;
     const again = [...marks.needed.values()].filter(({ condensation }) => condensation < version).reverse()
-      .flatMap(({ terms }) => terms.map((term) => ({ ...term, name: Marks.names([term])[0] })));
+      .flatMap(({ terms }) => terms);
     const rows = [];
     const named = new Set();
-    for (const { name, event, needed_in: id } of again) {
-      if (named.has(name) || rows.length >= MOST_NAMED) continue;
+    for (const { term: name, event, needed_in: id } of again) {
+      if (named.has(name)) continue;
       named.add(name);
+      if (named.size > MOST_NAMED) continue;
       rows.push(el("div", { class: "pair" }, el("span", {}, said(name), " ", this.way(event, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
     }
+    const more = named.size - rows.length;
+    if (more) rows.push(el("p", { class: "soft" }, `and ${grouped(more)} more that were needed again; the condensations name them`));
     const { states } = history.tally(version);
     const left = ["summarized", "forgotten", "taken back"].filter((state) => states.get(state));
     if (!left.length) return [];

@@ -312,7 +312,8 @@ class App {
       await this.source.search(
         text,
         (found, snippet) => {
-          if (found !== id) hits.push({ id: found, mark: "", snippet });
+          const shown = this.shownAs(found);
+          if (found !== id) hits.push({ id: shown, mark: "", snippet });
           if (performance.now() - drawn > 150) {
             drawn = performance.now();
             this.changed("moment");
@@ -330,10 +331,16 @@ class App {
     this.changed("moment", "chosen");
   }
 
+  // The summary of a condensation, which models were shown, in the place of the event that brought it.
+  shownAs(id) {
+    return this.history.summaryOf.has(-id - 2) ? -id - 2 : id;
+  }
+
   sayHits() {
     const { history, version } = this;
     const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
-    this.status.textContent = this.hits.length ? `${count(this.hits.length, "event")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
+    const summaries = this.hits.filter(({ id }) => id < 0).length;
+    this.status.textContent = this.hits.length ? `${eventsAndSummaries(this.hits.length - summaries, summaries)} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -562,7 +569,7 @@ class App {
     this.nameIt();
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "Search all events, or an id", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
+      type: "search", placeholder: "Search, or an id", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
     });
     this.status = el("span", { class: "status", role: "status" });
@@ -679,7 +686,7 @@ class App {
   helpDialog() {
     const keys = [
       ["e, c, w", "next error, condensation, wait; with Shift the one before"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "Memory, and back"],
-      ["← →", "one version"], ["Page Up, Page Down", "previous and next condensation"], ["Home, End", "first and last version"],
+      ["← →", "one version"], ["Page Up, Page Down", "in Memory, previous and next condensation"], ["Home, End", "first and last version"],
       ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
@@ -718,8 +725,8 @@ class App {
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || isTyped(event)) return;
     const { before, back, on, after } = this.targets();
-    const steps = { ArrowLeft: back, ArrowRight: on };
-    const target = (this.tab === "memory" ? { ...steps, PageUp: before, PageDown: after, Home: 0, End: this.history.version } : steps)[event.key];
+    const steps = { ArrowLeft: back, ArrowRight: on, Home: 0, End: this.history.version };
+    const target = (this.tab === "memory" ? { ...steps, PageUp: before, PageDown: after } : steps)[event.key];
     if (target !== undefined) {
       event.preventDefault();
       if (target !== null) this.tab === "memory" ? this.go(target) : this.goTo(target);
@@ -774,6 +781,7 @@ class App {
     this.version = number("v", "version", isVersion) ?? this.version;
     this.from = number("from", "version", isVersion);
     this.event = number("e", "event", (id) => (id >= 0 && id < last) || history.summaryOf.has(id));
+    if (given.get("at") === "error") this.goToFirstError();
     this.notice.textContent = unknown.length ? `This history has no ${unknown.join(" and no ")}: it has the versions 0 to ${grouped(last)}${last ? `, and the events 0 to ${grouped(last - 1)}` : ""}. Version ${grouped(this.version)} is shown.` : "";
     if (this.chart.history) this.chart.reveal(this.version);
     const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
@@ -785,6 +793,13 @@ class App {
     }
     this.toChange = this.from !== null;
     this.changed("moment", "chosen");
+  }
+
+  goToFirstError() {
+    const [id] = this.marks.errors;
+    if (id === undefined) return;
+    this.version = id + 1;
+    this.event = id;
   }
 
   address() {

@@ -1,11 +1,12 @@
 // All runs of a store: what failed, what it cost, and how long it took. The server chooses, sorts and adds up.
 
-import { ask, costWords, count, dayAndClock, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, Sight, table, withMarks } from "./dom.js";
+import { ask, costWords, count, dated, duration, el, grouped, idOf, isTyped, keep, kept, Live, phone, printable, refill, said, short, Sight, table, withMarks } from "./dom.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { distinguished } from "./titles.js";
 
 const PAGE = 100; // Runs that are asked for together.
 const MOST_HITS = 50;
+const MOST_FACETS = 10;
 const SORT = "-activity";
 const SORTS = [
   ["state", "Run", "By state: those that ended with an error first"], ["condensations", "Context", "Tokens of the prompts over the run. By condensations"], ["", "First error", ""],
@@ -16,6 +17,7 @@ const FACETS = [["state", "State"], ["program", "Program"], ["tool", "Tool with 
 const FACET_NAMES = { "tool errors": "tool" };
 const STATES_OF_RUNS = { error: "ended with an error", open_call: "waits for a tool", result: "waits for the model", request: "asked, not answered", answer: "answered" };
 const HOME = "foldlog-home";
+const FIRST_ERROR = "#at=error";
 
 export class Runs {
   constructor(root) {
@@ -26,6 +28,7 @@ export class Runs {
     this.nodes = new Map();
     this.total = 0;
     this.chosen = new Set();
+    this.wide = new Set(); // the facets of which all names are shown
     this.names = new Map();
   }
 
@@ -203,6 +206,7 @@ export class Runs {
       mark(start, start);
     });
     node.addEventListener("pointermove", (event) => {
+      if (this.range.length) this.nameDay(node, this.range[dayAt(event)]);
       if (start === null) return;
       const now = dayAt(event);
       mark(Math.min(start, now), Math.max(start, now));
@@ -215,6 +219,11 @@ export class Runs {
       if (this.isOn("since", from) && this.isOn("until", to)) this.brush();
       else this.brush(from, to);
     });
+  }
+
+  nameDay(node, name) {
+    const day = this.fleet.days.find((each) => each.day === name);
+    node.title = `${dated(Date.parse(name))[0]}: ${count(day?.conversations ?? 0, "run")}, ${count(day?.errors ?? 0, "error")}`;
   }
 
   // -- showing --------------------------------------------------------------------------------------------------------
@@ -287,17 +296,26 @@ export class Runs {
   showFacets() {
     const groups = FACETS.map(([key, name]) => {
       const found = this.fleet.facets.filter((facet) => (FACET_NAMES[facet.what] ?? facet.what) === key && !/^(program|model)=/.test(facet.name));
-      const some = found.sort((one, other) => other.conversations - one.conversations).slice(0, key === "attribute" ? 8 : 10);
+      const sorted = found.sort((one, other) => other.conversations - one.conversations);
+      const some = this.wide.has(key) ? sorted : sorted.slice(0, MOST_FACETS);
+      const hidden = sorted.length - some.length;
+      const more = hidden ? el("button", { class: "more", onclick: () => this.widen(key) }, el("span", {}, `${grouped(hidden)} more`)) : "";
       if (!some.length) return null;
       return el("div", { class: "facet", role: "group", "aria-label": name }, el("h2", {}, name), ...some.map((facet) => {
         const isOn = this.isOn(key, facet.name);
         const words = key === "state" ? (STATES_OF_RUNS[facet.name] ?? facet.name) : printable(facet.name);
         return el("button", { "aria-pressed": isOn, title: words, onclick: () => this.toggle(key, facet.name) }, el("span", {}, words), el("span", { class: "number" }, grouped(facet.conversations)));
-      }));
+      }), more);
     });
     const error = el("div", { class: "facet" }, el("button", { "aria-pressed": this.isOn("has", "error"), onclick: () => this.toggle("has", "error") }, el("span", {}, "with an error"), el("span", { class: "number" }, grouped(this.fleet.chosen.with_errors))));
     refill(this.facets, error, ...groups.filter(Boolean));
     refill(this.proposals, ...this.fleet.facets.slice(0, 200).map((facet) => el("option", { value: `${this.plain ? `${this.line} ` : ""}${FACET_NAMES[facet.what] ?? facet.what}:${facet.name}` })));
+  }
+
+  // Show all names of a facet.
+  widen(key) {
+    this.wide.add(key);
+    this.showFacets();
   }
 
   // The days from the first to the last one, also those without a run.
@@ -316,19 +334,20 @@ export class Runs {
     context.scale(ratio, ratio);
     const style = getComputedStyle(document.documentElement);
     const most = Math.max(...this.fleet.days.map((day) => Math.max(day.conversations, day.errors)));
+    // A day with a hundred times the runs of another leaves the other one to be seen.
+    const scale = (number) => Math.sqrt(number / most);
     const step = width / this.range.length;
     this.range.forEach((name, place) => {
       const day = known.get(name);
       if (!day) return;
       for (const [number, color, part] of /** @type {[number, string, number][]} */ ([[day.conversations, "--bars", 1], [day.errors, "--error", 0.5]])) {
-        const bar = number ? Math.max(2, (number / most) * (height - 2)) : 0;
+        const bar = number ? Math.max(2, scale(number) * (height - 2)) : 0;
         context.fillStyle = style.getPropertyValue(color);
         context.fillRect(place * step, height - bar, Math.max(1, part * step - (step > 4 ? 1.5 : 0)), bar);
       }
     });
-    const isOneYear = this.range[0].slice(0, 4) === this.range.at(-1).slice(0, 4);
-    const label = (name) => `${dayAndClock(Date.parse(name))[0]}${isOneYear ? "" : ` ${name.slice(0, 4)}`}`;
-    this.ends.replaceChildren(el("span", {}, label(this.range[0])), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most`), el("span", {}, label(this.range.at(-1))));
+    const label = (name) => dated(Date.parse(name))[0];
+    this.ends.replaceChildren(el("span", {}, label(this.range[0])), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most, heights by square root`), el("span", {}, label(this.range.at(-1))));
     this.days.setAttribute("aria-label", `Runs and errors by day from ${this.range[0]} to ${this.range.at(-1)}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
     const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
     this.brushed.hidden = !since;
@@ -432,7 +451,7 @@ export class Runs {
     box.checked = this.chosen.has(one.conversation);
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
     const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
-    const row = el("a", { class: "row", href: addressOf(one.conversation) },
+    const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: (event) => event.target.closest(".c-first") && one.first_error && leadTo(row, FIRST_ERROR) },
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
@@ -442,7 +461,7 @@ export class Runs {
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
       cell("cost", one.spent && one.spent.cost !== null ? (one.spent.cost > 0 && one.spent.cost < 0.0005 ? "< $0.001" : costWords(one.spent)) : "", " cost"),
-      el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dayAndClock(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
+      el("span", { class: "cell c-activity" }, ...(one.last_event_at ? dated(timeIn(one.last_event_at)).map((part) => el("span", {}, `${part} `)) : [el("span", { class: "soft" }, "no times")])));
     item.append(box, row);
     return item;
   }
@@ -531,6 +550,12 @@ export function sparkline(context, isFailed = false) {
 
 // The way back from a run to the list, with its words and its order.
 export const homeAddress = () => `./${kept("sessionStorage", HOME) ?? ""}`;
+
+// Where a link leads for the click that follows: to the end of a run, or to a place in it.
+function leadTo(link, place) {
+  link.hash = place;
+  setTimeout(() => (link.hash = ""));
+}
 
 const addressOf = (id, event = undefined) => `./?${new URLSearchParams({ id })}${event === undefined ? "" : `#e=${event}`}`;
 export const timeIn = (text) => Date.parse(/[zZ]|[+-]\d\d:?\d\d$/.test(text) ? text : `${text}Z`);

@@ -1,13 +1,14 @@
 // The tokens of the View over time, with errors, waits and condensations: a run at a glance.
 
 import { GROUPS } from "./history.js";
-import { dayAndClock, duration, el, firstPlace, grouped, short } from "./dom.js";
+import { dated, duration, el, firstPlace, grouped, short } from "./dom.js";
 
 const STRIP_LEFT = 16;
 const STRIP_RIGHT = 16;
-const TOP = 14;
+const TOP = 26;
 const CURVE = 52;
 const BELOW = 26;
+const END = 140; // Pixels for the time at either end.
 export const STRIP = TOP + CURVE + BELOW;
 
 export class Strip {
@@ -117,7 +118,7 @@ export class Strip {
     context.globalAlpha = 1;
     context.fillStyle = this.colors.soft;
     context.textAlign = "left";
-    context.fillText(`${short(most)} tokens`, STRIP_LEFT, TOP - 7);
+    context.fillText(`${short(most)} tokens`, STRIP_LEFT, TOP - 12);
     context.fillRect(STRIP_LEFT, TOP + CURVE, this.width, 1);
   }
 
@@ -125,11 +126,11 @@ export class Strip {
     const { history, marks } = this.app;
     const y = TOP + CURVE + 18;
     context.fillStyle = this.colors.soft;
-    const ends = this.hasTime ? [marks.first, marks.last].map((time) => dayAndClock(time).join(" ")) : ["0", grouped(history.version)];
+    const ends = this.hasTime ? [marks.first, marks.last].map((time) => dated(time).join(" ")) : ["0", grouped(history.version)];
     context.textAlign = "left";
-    if (this.x(this.app.version) > STRIP_LEFT + 100) context.fillText(ends[0], STRIP_LEFT, y);
+    if (this.x(this.app.version) > STRIP_LEFT + END) context.fillText(ends[0], STRIP_LEFT, y);
     context.textAlign = "right";
-    if (this.x(this.app.version) < STRIP_LEFT + this.width - 110) context.fillText(ends[1], STRIP_LEFT + this.width, y);
+    if (this.x(this.app.version) < STRIP_LEFT + this.width - END) context.fillText(ends[1], STRIP_LEFT + this.width, y);
   }
 
   drawWait(context, { id, from, to, who }) {
@@ -139,10 +140,13 @@ export class Strip {
     context.fillStyle = this.colors.wait;
     context.fillRect(left, TOP + CURVE + 2, Math.max(2, right - left), 4);
     const words = `waited ${duration(to - from)} for ${who}`;
-    if (right - left < context.measureText(words).width + 90) return;
+    const half = context.measureText(words).width / 2 + 8;
+    const middle = (left + right) / 2;
+    const now = this.x(this.app.version);
+    if (right - left < 2 * half + 74 || middle - half < STRIP_LEFT + END || middle + half > STRIP_LEFT + this.width - END || Math.abs(now - middle) < half + 30) return;
     context.fillStyle = this.colors["user-text"];
     context.textAlign = "center";
-    context.fillText(words, (left + right) / 2, TOP + CURVE + 18);
+    context.fillText(words, middle, TOP + CURVE + 18);
   }
 
   drawCondensation(context, id) {
@@ -187,7 +191,7 @@ export class Strip {
     if (!history.version) return;
     const version = this.versionAt(event.offsetX);
     const time = history.timeAt(version);
-    this.tip.replaceChildren(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${short(history.total[version])} tokens`), time === null ? "" : el("div", { class: "soft" }, dayAndClock(time).join(" ")));
+    this.tip.replaceChildren(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${short(history.total[version])} tokens`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
     this.tip.hidden = false;
     const left = event.offsetX + 16 + this.tip.offsetWidth > this.node.clientWidth ? event.offsetX - this.tip.offsetWidth - 12 : event.offsetX + 16;
     this.tip.style.transform = `translate(${Math.max(4, left)}px, 8px)`;

@@ -1,7 +1,7 @@
 // The run as text: a call and its result as one block, a condensation as a cut. Only blocks near the sight are elements;
 // the others have the height that was measured, or a usual one.
 
-import { Sight, count, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
 import { coded, pretty, signed, textOf } from "./detail.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
@@ -266,12 +266,28 @@ export class Transcript {
     if (result !== undefined) main.append(...this.result(id, result));
     main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
     app.detail.mark(main);
+    const day = this.newDay(place);
+    if (day) node.append(el("div", { class: "day" }, day));
     node.append(this.idLink(id), main, this.facts(id, result));
     return node;
   }
 
   idLink(id) {
     return el("button", { class: "id link", "aria-label": `Choose event ${idOf(id)}`, onclick: () => this.app.goToEvent(id, false) }, idOf(id));
+  }
+
+  // The day of a block, where it is not the day of the block before it that has a time.
+  newDay(place) {
+    const day = this.dayOf(place);
+    if (!day) return "";
+    let before = place - 1;
+    while (before >= 0 && !this.dayOf(before)) before -= 1;
+    return before >= 0 && this.dayOf(before) === day ? "" : day;
+  }
+
+  dayOf(place) {
+    const time = this.history.time(this.blocks[place].id);
+    return time === null ? "" : dated(time)[0];
   }
 
   // The time and the tokens at the right.
