@@ -49,7 +49,7 @@ export class Knew {
       el("p", { class: "big" }, `${history.about}${tokenCount(tokens)}`),
       el("p", { class: "soft" }, `${limit}${eventsAndSummaries(events, summaries)}`),
       tokens ? bar : null,
-      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => el("div", { class: "pair" }, el("span", {}, el("span", { class: `swatch g${group}`, "aria-hidden": true }), WORDS[group]), el("span", { class: "number" }, short(size)))),
+      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => el("div", { class: "pair" }, el("span", {}, el("span", { class: `swatch g${group}`, "aria-hidden": true }), WORDS[group]), el("span", { class: "number" }, tokenCount(size)))),
     ];
   }
 

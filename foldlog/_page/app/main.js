@@ -569,7 +569,7 @@ class App {
     this.nameIt();
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "Search, or an id", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
+      type: "search", placeholder: "Search", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
       oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
     });
     this.status = el("span", { class: "status", role: "status" });

@@ -457,7 +457,7 @@ export class Runs {
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
       el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error"), one.condensations ? el("span", { class: "condensed", title: count(one.condensations, "condensation") }, grouped(one.condensations), told(one.condensations === 1 ? " condensation, " : " condensations, ")) : ""),
       el("span", { class: "cell c-first", title: one.first_error ? printable(one.first_error) : null }, one.first_error ? said(printable(one.first_error)) : ""),
-      cell("errors", one.errors ? grouped(one.errors) : "", " errors"),
+      cell("errors", one.errors ? grouped(one.errors) : "", one.errors === 1 ? " error" : " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
       cell("cost", one.spent && one.spent.cost !== null ? (one.spent.cost > 0 && one.spent.cost < 0.0005 ? "< $0.001" : costWords(one.spent)) : "", " cost"),
