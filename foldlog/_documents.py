@@ -1289,7 +1289,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their
     ``total``. A total is the sum of what is known: of the ``conversations``, ``unmarked`` mark no
     errors, ``without_usage`` have no call with its tokens, and ``without_cost`` calls of models
-    without a price, the ``unpriced``.
+    without a price, the ``unpriced``. Of one conversation, ``peak_prompt_tokens`` are those of the
+    largest prompt, and ``max_input_tokens`` what its model takes.
     """
 
     conversation: str | UnsetType = UNSET
@@ -1309,6 +1310,8 @@ class StatsDocument(Document, frozen=True, kw_only=True):
     condensations: dict[str, CondensationsDocument]
     days: dict[str, int]
     view_tokens: tuple[int, ...]
+    peak_prompt_tokens: int | None
+    max_input_tokens: int | None
     findings: tuple[str, ...]
 
 

@@ -19,6 +19,7 @@ from foldlog._unreadable import sound
 from foldlog._words.texts import text_of
 from foldlog._words.times import happened_at, told_at
 from foldlog.eventstore import (
+    Action,
     ConversationErased,
     ConversationRow,
     CorruptEvent,
@@ -26,6 +27,7 @@ from foldlog.eventstore import (
     EventStoreError,
     InvalidArgument,
     KeyUnavailable,
+    Observation,
     Store,
     StoreDamaged,
 )
@@ -42,6 +44,8 @@ _BEFORE = 60
 _SNIPPET = 200
 """Characters of a snippet: before the first word that was found, and in all."""
 _PAGE: Final = 1_000
+_ANSWERED_WITHIN: Final = 200
+"""A call is looked for among this many events before its result."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
 """Says whether bytes in lower case may have what is looked for."""
 
@@ -66,8 +70,8 @@ class Hit(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The outcome of a search: the newest hits, and of how many conversations how many were
-    ``read``. ``unread`` names what could not be read.
+    """The outcome of a search: the first hits in its order, and of how many conversations how many
+    were ``read``. ``unread`` names what could not be read.
     """
 
     hits: tuple[Hit, ...]
@@ -83,17 +87,23 @@ def search(
     conversation: str | None = None,
     among: Collection[str] | None = None,
     kinds: Iterable[str] = (),
+    tool: str | None = None,
+    program: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
     limit: int | None = 20,
     seconds: float | None = None,
 ) -> Searched:
-    """Return the newest ``limit`` events that have all the words: of the newest conversations
-    first, in each the last event first. See ``Histories.search``. With ``among``, only in
-    conversations with these ids. With ``seconds``, it ends after this time, and says how much it
-    read.
+    """Return ``limit`` events that have all the words: of the conversations that were active last
+    first (see ``activity_of``), in each the last event first. See ``Histories.search``.
+
+    With ``among``, only in conversations with these ids; with ``tool``, only its calls and results;
+    with ``program``, only in conversations that it wrote (see ``written_by``). With ``seconds``, it
+    ends after this time, and says how much it read.
     """
-    wanted = _Wanted(words, kinds, since, until)
+    from foldlog._figures.activity import written_by  # which loads condensers: no help needs them
+
+    wanted = _Wanted(words, kinds, tool, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
     until_s = None if seconds is None else time.monotonic() + seconds
     hits = list[Hit]()
@@ -103,6 +113,7 @@ def search(
         for row, stop in _places(store, conversation, unread)
         if among is None or row.id in among
     ]
+    is_of_program = None if program is None else written_by(store, program)
     read = failed = 0
     for row, stop in places:
         if (most is not None and len(hits) >= most) or (
@@ -112,11 +123,8 @@ def search(
         read += 1
         found = list[Hit]()
         try:
-            for recorded_at, event in _Conversation(store, row, stop, unread).candidates(
-                wanted.words.may_be_in
-            ):
-                if (hit := wanted.hit(row.id, event, recorded_at)) is not None:
-                    found.append(hit)
+            if is_of_program is None or is_of_program(row):
+                found += _Conversation(store, row, stop, unread).hits(wanted)
         except ConversationErased:
             continue
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
@@ -161,12 +169,12 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, the newest first, each up to a version: None stands for
-    its end.
+    """Return the conversations to search, those that were active last first, each up to a version:
+    None stands for its end.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
-        return [(row, None) for row in sorted(rows, key=lambda row: row.created_at, reverse=True)]
+        return [(row, None) for row in _last_active_first(store, rows, unread)]
     row = store.conversation(conversation, pending=True)
     places: list[tuple[ConversationRow, int | None]] = [(row, None)]
     while row.parent is not None:
@@ -174,6 +182,21 @@ def _places(
         row = store.conversation(row.parent, pending=True)
         places.append((row, stop))
     return places
+
+
+def _last_active_first(
+    store: Store, rows: list[ConversationRow], unread: list[str]
+) -> list[ConversationRow]:
+    """Return conversations in the order of a search; where the figures are damaged, in the order in
+    which they were stored.
+    """
+    from foldlog._figures.activity import activity_of  # which loads condensers: no help needs them
+
+    try:
+        return sorted(rows, key=activity_of(store), reverse=True)
+    except StoreDamaged as error:
+        unread.append(f"the times of conversations: {error}")
+        return sorted(rows, key=lambda row: row.updated_at, reverse=True)
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
@@ -237,13 +260,22 @@ class SearchTerms:
 
 
 class _Wanted:
-    """What an event must have: all the words, and what was chosen beside them."""
+    """What an event must have: all the words, and what was chosen beside them; ``tool`` is not
+    looked at here.
+    """
 
     def __init__(
-        self, words: str, kinds: Iterable[str], since: datetime | None, until: datetime | None
+        self,
+        words: str,
+        kinds: Iterable[str],
+        tool: str | None,
+        since: datetime | None,
+        until: datetime | None,
     ) -> None:
         self._kinds = narrowed(kind_words(kinds))
-        self.words = SearchTerms(words, may_be_none=not words and bool(self._kinds))
+        self.tool = tool
+        is_chosen = bool(self._kinds) or tool is not None
+        self.words = SearchTerms(words, may_be_none=not words and is_chosen)
         self._since = None if since is None else check_time("since", since)
         self._until = None if until is None else check_time("until", until)
 
@@ -318,6 +350,26 @@ class _Conversation:
 
         self._source, self._made, version = store.database.recorder.query(read)
         self._version = version if stop is None else min(stop, version)
+
+    def hits(self, wanted: _Wanted) -> Iterator[Hit]:
+        """Yield the events that have all that is wanted, in no order."""
+        for recorded_at, event in self.candidates(wanted.words.may_be_in):
+            hit = wanted.hit(self._row.id, event, recorded_at)
+            if hit is not None and wanted.tool in (None, self._tool_of(event)):
+                yield hit
+
+    def _tool_of(self, event: Event) -> str | None:
+        """Return the tool of a call or a result; of a result that does not name it, that of the
+        call near before it.
+        """
+        if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
+            return event.tool
+        if not isinstance(event, Observation) or event.call_id is None:
+            return None
+        start = max(0, event.id - _ANSWERED_WITHIN)
+        before = self._store.events(self._row.id, start, event.id, reverse=True)
+        calls = (each for each in before if isinstance(each, Action))
+        return next((call.tool for call in calls if call.call_id == event.call_id), None)
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
         """Yield the events in whose stored bytes something may be, with their times of recording,

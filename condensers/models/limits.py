@@ -59,12 +59,13 @@ def window_in(view: View) -> Window | None:
     has. Cost: the events since that reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
-    windows = (_window(model) for model in models if isinstance(model, str))
+    windows = (window_of(model) for model in models if isinstance(model, str))
     return next((window for window in windows if window is not None), None)
 
 
 @cache
-def _window(model: str) -> Window | None:
+def window_of(model: str) -> Window | None:
+    """Return the window of a model; None where the table does not have it."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:

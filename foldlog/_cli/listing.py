@@ -13,6 +13,7 @@ from foldlog._cli.selection import pairs
 from foldlog._cli.stores import listed
 from foldlog._companions import companion_of
 from foldlog._documents import ConversationDocument
+from foldlog._figures.overview import NATIVE
 from foldlog._figures.prices import Prices
 from foldlog._figures.shown import document_of
 from foldlog._figures.spending import unpriced
@@ -21,6 +22,7 @@ from foldlog._figures.tables import Where
 from foldlog._history.lease import to_resume
 from foldlog._words.gist import count
 from foldlog.eventstore import ConversationRow, Store
+from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 from foldlog.projections import Views
 
 if TYPE_CHECKING:
@@ -144,8 +146,7 @@ def select_rows(store: Store, filters: Filters, aside: Aside) -> Iterator[Conver
     if filters.match is not None:
         rows = _matching(store, rows, filters.match.lower(), aside)
     if filters.after is not None:
-        after = filters.after
-        rows = (row for row in rows if row.updated_at >= after)
+        rows = _active_since(store, rows, filters.after)
     if filters.to_be_resumed:
         rows = to_resume(
             store, Views(store), rows, lambda **of: terminal.unread(terminal.about(*of.values()))
@@ -161,6 +162,21 @@ def _with_attributes(
     with terminal.working("listing"):
         found = ids_with(store, pairs([*attributes]))
     return (row for row in rows if row.id in found)
+
+
+def _active_since(
+    store: Store, rows: Iterator[ConversationRow], since: datetime
+) -> Iterator[ConversationRow]:
+    """Yield the conversations whose last event happened since then. An import whose source tells no
+    times is in no span of time; of any other without a last event it counts when it was stored.
+    """
+    for row, one in FiguresOfStore(store).of(rows, whole=False):
+        more = one.overview
+        at = parse_event_time(more.last_event_at)
+        if at is None and more.format in (None, NATIVE):
+            at = EventTime(row.updated_at)
+        if at is not None and in_utc(at) >= since:
+            yield row
 
 
 def _matching(

@@ -34,6 +34,17 @@ Since = Annotated[
         ),
     ),
 ]
+Tool = Annotated[
+    str | None, typer.Option("--tool", metavar="NAME", help="Only calls and results of this tool.")
+]
+Program = Annotated[
+    str | None,
+    typer.Option(
+        "--program",
+        metavar="FORMAT",
+        help="Only conversations of this program, by its format: claude-code, codex.",
+    ),
+]
 Where = Annotated[
     list[str] | None,
     typer.Option("--where", metavar="NAME=VALUE", help="The conversations with these attributes."),

@@ -8,7 +8,7 @@ counts.py       events by kind, tool and day, errors, waits; sizes.py: tokens of
                 of condensations
 spending.py     calls of models, their tokens and cost; prices.py: by a table of prices
 overview.py     title, format and times of a conversation; places.py: where its source was written
-orders.py       what lists can be sorted by
+orders.py       what lists can be sorted by; activity.py: when conversations were last active
 writing.py      write figures into the tables of the store; tables.py: ask them in SQL
 updating.py     bring the tables up to date; repeated.py: find replies that several conversations
                 have

@@ -15,6 +15,7 @@ from foldlog._figures.spending import priced, spent_by, sum_up
 from foldlog._figures.stats import Stats
 from foldlog._figures.stored import FiguresOfStore
 from foldlog._figures.tables import StoredFigures, Where
+from foldlog.condensers.models.limits import window_of
 from foldlog.eventstore import ConversationRow, EventStoreError, Store
 from foldlog.projections import Views
 
@@ -88,6 +89,10 @@ def collect_stats(
     where = Where(only=conversations)
     figures.bring_up_to_date(where)
     stats = figures.totals(where)
+    if rows is not None and len(rows) == 1:
+        ((_, counted),) = figures.of(rows)
+        stats.peak_prompt_tokens = max(counted.context, default=None)
+        stats.max_input_tokens = _limit_of(counted)
     if rows is not None and len(rows) == 1 and not rows[0].pending:
         try:
             stats.view_tokens = views.lifetimes(rows[0].id, event_tokens).sizes
@@ -95,6 +100,17 @@ def collect_stats(
             problem = f"conversation {rows[0].id!r}: the sizes of its View are not counted: {error}"
             stats.findings += [problem] if problem not in stats.findings else []
     return stats
+
+
+def _limit_of(figures: StoredFigures) -> int | None:
+    """Return how many tokens the models of the agent take; None where that is not known of one of
+    them, where they differ, and where a prompt had more.
+    """
+    models = {call.model for call in figures.calls if not call.by_condenser}
+    windows = [window_of(model) for model in models]
+    limits = {None if window is None else window.max_input_tokens for window in windows}
+    limit = limits.pop() if len(limits) == 1 else None
+    return limit if limit and limit >= max(figures.context, default=0) else None
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:

@@ -36,7 +36,9 @@ class Stats(Counts):
     ``models`` are the calls by day and model. Of the conversations, ``without_usage`` have no call
     with its tokens, and ``without_cost`` calls of ``unpriced`` models, whose price is not known.
     ``view_tokens`` are the tokens that the View of each version sends to a model, an estimate that
-    errs high; of one conversation, and empty for several. ``in_views`` are the tokens that all
+    errs high, ``peak_prompt_tokens`` those of the largest prompt of the agent's calls, and
+    ``max_input_tokens`` what its model takes by litellm's table: of one conversation, and empty or
+    None for several. ``in_views`` are the tokens that all
     Views send now, ``made`` and ``tokens_saved`` are of their condensations.
     """
 
@@ -45,6 +47,8 @@ class Stats(Counts):
     without_cost: int = 0
     unpriced: set[str] = field(default_factory=set)
     view_tokens: tuple[int, ...] = ()
+    peak_prompt_tokens: int | None = None
+    max_input_tokens: int | None = None
     in_views: int = 0
 
     @property

@@ -218,8 +218,9 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the newest ``limit`` events that have all the words, those of the newest
-        conversations first, of all conversations or of one; with None all of them.
+        """Return the first ``limit`` events that have all the words, of all conversations or of
+        one; with None all of them. The conversation whose last event happened last comes first, and
+        in each the last event; imports whose source tells no times come last.
 
         A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
         ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other words of

@@ -18,8 +18,8 @@ def dropped_words(found: DroppedDocument) -> str:
     """Return in words how much a condensation dropped, and what of it was needed again."""
     said = (
         f"condensation {found.condensation} dropped {count(len(found.events), 'event')} of ≈"
-        f" {found.tokens:,} tokens; {count(len(found.terms), 'term')} of these stand nowhere in the"
-        " View after it"
+        f" {found.tokens:,} tokens; the View after it lacks {count(len(found.terms), 'term')} of"
+        " these"
     )
     needed = needed_words(found.terms)
     return f"{said}, and the agent needed {needed}" if needed else said

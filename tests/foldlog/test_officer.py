@@ -1164,7 +1164,7 @@ def test_a_search_says_that_more_events_have_the_words(foldlog):
         histories["c"].append([Message(source="user", content="passed") for _ in range(3)])
     for limit, more in ((2, True), (3, False)):
         ran = foldlog("search", "passed", "-n", limit)
-        assert (f"the {limit} newest are shown, and there are more" in ran.err) is more
+        assert (f"the first {limit} are shown, and there are more" in ran.err) is more
         found = foldlog("search", "passed", "-n", limit, "--json").document
         assert (len(found["hits"]), found["more"]) == (limit, more)
 

@@ -46,7 +46,7 @@ def run(
         typer.Option(
             "--since",
             metavar="TIME",
-            help="Only those with events recorded, or imported, since: 2026-03-01, 2h.",
+            help="Only those whose last event happened since: 2026-03-01, 2h. None without a time.",
         ),
     ] = None,
     sort: Annotated[

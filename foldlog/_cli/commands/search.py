@@ -11,7 +11,7 @@ from foldlog._cli import terminal
 from foldlog._cli.events import STYLES
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, completed
 from foldlog._cli.outcome import Refused
-from foldlog._cli.selection import Kinds, Since, Until, selection
+from foldlog._cli.selection import Kinds, Program, Since, Tool, Until, selection
 from foldlog._cli.stores import ShortIds, open_existing, resolved
 from foldlog._search import Hit, Searched, hits_document, search
 from foldlog._words.gist import count, id_words
@@ -35,13 +35,13 @@ def run(
         ),
     ] = None,
     kinds: Kinds = None,
+    tool: Tool = None,
+    program: Program = None,
     since: Since = None,
     until: Until = None,
     limit: Annotated[
         int,
-        typer.Option(
-            "--limit", "-n", metavar="N", min=1, help="Show at most N events, the newest first."
-        ),
+        typer.Option("--limit", "-n", metavar="N", min=1, help="Show at most N events."),
     ] = 20,
     every: Annotated[
         bool, typer.Option("--all", help="Read the whole store, however long it takes.")
@@ -49,19 +49,21 @@ def run(
     db: Db = DEFAULT_DB,
     as_json: AsJson = False,
 ) -> None:
-    """Search the texts of all conversations, the newest first.
+    """Search the texts of all conversations: first of those whose last event happened last, in each
+    the last event first. Imports whose source tells no times come last.
 
     An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not
     'prune'. The page of a conversation finds parts of words too. Without words, --kind error finds
-    all errors. Exit status 1 if no event is found.
+    all errors, --tool Bash all calls of a tool and their results. Exit status 1 if no event is
+    found.
 
     There is no index: the stored records and events are read, some 400 MB a second, until there are
     enough hits, and without --all for at most some seconds.
 
-    Example: foldlog search "flaky test" --kind observation
+    Example: foldlog search "No such file" --kind error --tool Bash
     """
     wanted = selection(kinds, since=since, until=until)
-    if not words and not kinds:
+    if not words and not kinds and tool is None:
         raise Refused(
             "name the words to search for, such as 'foldlog search \"flaky test\"', or a kind:"
             " --kind error"
@@ -76,6 +78,8 @@ def run(
                 line,
                 conversation=conversation,
                 kinds=wanted.kinds,
+                tool=tool,
+                program=program,
                 since=wanted.since,
                 until=wanted.until,
                 limit=limit + 1,
@@ -85,7 +89,7 @@ def run(
             raise Refused(str(error)) from error
         short = ShortIds(store)
         names = {hit.conversation: short(hit.conversation) for hit in found.hits[:limit]}
-    filtered = bool(within or kinds or since or until)
+    filtered = any((within, kinds, tool, program, since, until))
     terminal.answer(
         hits_document(line, found, limit),
         lambda: _show(found.hits[:limit], names, filtered=filtered),
@@ -103,7 +107,7 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
     if line != " ".join(words):
         terminal.note(f"words in quotes are a phrase: {line}")
     if len(found.hits) > limit:
-        terminal.note(f"the {limit:,} newest are shown, and there are more: -n N shows more")
+        terminal.note(f"the first {limit:,} are shown, and there are more: -n N shows more")
     elif found.read < found.conversations:
         terminal.note(
             f"read {found.read:,} of {count(found.conversations, 'conversation')}; --all reads the"
@@ -119,7 +123,7 @@ def _line(words: Sequence[str]) -> str:
 def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:
     if not hits:
         if filtered:
-            which = "No event within --in, --kind, --since and --until"
+            which = "No event that the options choose"
         else:
             which = "No event"
         terminal.say(f"{which} has all these words.", wraps=True)

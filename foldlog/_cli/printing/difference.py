@@ -32,6 +32,8 @@ def show_difference(
     terminal.say(
         (f"{name} {versions}: {entered} entered the View, {left} left it", "bold"), wraps=True
     )
+    for found in dropped:
+        terminal.say(dropped_words(found), wraps=True)
     lines = terminal.PrintedLines()
     for sign, events, colour in (("-", difference.left, "red"), ("+", difference.entered, "green")):
         for event in events:
@@ -45,8 +47,6 @@ def show_difference(
         )
         terminal.say((said, "dim"), wraps=True)
         terminal.print_summary(one.summary.content, 8)
-    for found in dropped:
-        terminal.say((dropped_words(found), "dim"), wraps=True)
 
 
 def difference_document(

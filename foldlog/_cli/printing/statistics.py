@@ -117,6 +117,9 @@ def _show_models(stats: Stats) -> None:
     else:
         terminal.print_heading("tokens and cost by model and day")
         _show_calls(sorted(stats.models.items()), (Column("day"), Column("model", least=12)))
+    if stats.peak_prompt_tokens:
+        limit = f" of {stats.max_input_tokens:,}" if stats.max_input_tokens else ""
+        terminal.say(f"largest prompt: {stats.peak_prompt_tokens:,}{limit} tokens")
     _show_unknown(stats)
 
 
