@@ -85,6 +85,12 @@ def test_the_help_of_a_command_imports_no_condenser():
     assert {name for name in modules if name.startswith("foldlog.condensers")} == set()
 
 
+def test_a_command_that_takes_a_format_loads_none():
+    modules = _modules_after(f"import {', '.join(map(module_of, ('import', 'export')))}")
+    assert "foldlog._formats.registry" in modules
+    assert {"foldlog._formats.aider", "importlib.metadata"} & modules == set()
+
+
 def test_an_application_may_have_packages_by_the_names_of_the_floors(tmp_path):
     for name in ("condensers", "eventstore", "projections"):
         (tmp_path / name).mkdir()

@@ -7,8 +7,8 @@ clearing           show old tool results as a line, many at once, and no old thi
 forgetting         forget without a summary: amortized_forgetting, llm_attention,
                    conversation_window
 summarizing        the common part of strategies that leave a summary: digest, and those of
-                   model_summaries (llm,
-                   structured_summary)
+                   model_summaries (llm, structured_summary)
 digest/            a summary without a model: a fold over the forgotten events
 pipeline           several in order
+user_words         whose words a text holds
 """

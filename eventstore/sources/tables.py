@@ -447,6 +447,9 @@ class SourcesToWrite(Sources):
             self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)
         ]
         redacted = array("I", source.redacted).tobytes()
+        # sums may be long, and the database copies what it is given: let the texts go before
+        source = source._replace(about=b"", sums=b"")
+        del texts
         self.reader.write_sources(
             "put_source",
             *source[:8],

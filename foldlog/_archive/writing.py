@@ -47,7 +47,7 @@ from foldlog.eventstore.sources.blocks import (
 from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToWrite
 
-_TRANSACTION_BYTES: Final = 2**20
+_TRANSACTION_BYTES: Final = 2**19
 """The bytes of a source in one transaction: a longer source comes in several."""
 _FIRST: Final = 4
 """The number of records that tell a document from others."""
@@ -302,7 +302,8 @@ class SourceWriter:
             if first is not None:
                 first(sources)
             assert now is not None
-            return self._put(writing, sources, source._replace(about=now.about), blocks)
+            stored = source._replace(about=now.about, sums=now.sums)
+            return self._put(writing, sources, stored, blocks)
 
         return self.database.recorder.transact(append)
 
@@ -346,13 +347,13 @@ class SourceWriter:
             about=msgspec.json.encode(told),
         )
         self._is_counted = reading.is_done or not source.records
+        writing.set_pending(grown.records - grown.made)
         # of a long source at its beginning and its end, since it costs what is counted so far
         if self._is_counted:
-            grown = grown._replace(sums=skeleton.encoded())
-        sources.put(grown)
-        writing.set_pending(grown.records - grown.made)
-        if self._is_counted:
             self._put_figures(writing, grown)
+            sources.put(grown._replace(sums=skeleton.encoded()))
+        else:
+            sources.put(grown)
         if reading.records == records:
             sources.put_place(self.place, self._seen(grown))
             self._is_noted = reading.is_done

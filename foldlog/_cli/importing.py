@@ -57,8 +57,11 @@ class Importing:
         self._stdin = stdin
         self._imported: list[ImportedDocument] = []
         self._told = set[str]()
-        from foldlog._secrets import secret_finder
+        is_secret = None
+        if options.redact_secrets:
+            from foldlog._secrets import secret_finder
 
+            is_secret = secret_finder()
         try:
             self._import = Import(
                 store,
@@ -68,7 +71,7 @@ class Importing:
                 conversation=options.conversation,
                 read_all=options.check,
                 again=options.again,
-                is_secret=secret_finder() if options.redact_secrets else None,
+                is_secret=is_secret,
             )
         except UnknownFormat as error:
             raise Refused(str(error)) from error

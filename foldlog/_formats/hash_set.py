@@ -4,47 +4,61 @@ one again.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
-_SUFFIX: Final = 5
+SUFFIX: Final = slice(2, 7)
 """The bytes of a hash that are held. With the ten bits of its bucket they tell millions of hashes
 apart.
 """
 _BUCKETS: Final = 0x3FF
+_PAGE_BYTES: Final = 470
+"""A bucket grows by pages of one size, which leave no holes in the memory. With its object a page
+is of the largest size that Python's own allocator has.
+"""
 
 
 class HashSet:
-    """A set of hashes of at least seven bytes. Memory: some six bytes for each, and 150 kB for
-    all.
+    """A set of hashes of at least seven bytes, recognized by the bytes that are ``held``. Memory:
+    these bytes and some tenths for each, and 200 kB for all.
     """
 
-    def __init__(self) -> None:
-        self._buckets = dict[int, bytearray]()
+    def __init__(self, held: slice = SUFFIX) -> None:
+        self._held = held
+        self._buckets = dict[int, list[bytes | bytearray]]()
+        """In each the pages, the last of which grows."""
 
     def __contains__(self, hashed: bytes) -> bool:
-        bucket = self._buckets.get(_bucket_of(hashed), b"")
-        return index_of(_suffix_of(hashed), bucket) >= 0
+        part = hashed[self._held]
+        return any(index_of(part, page) >= 0 for page in self._buckets.get(_bucket_of(hashed), ()))
 
     def add(self, hashed: bytes) -> bool:
         """Add a hash. Return whether it is new."""
-        place = _bucket_of(hashed)
-        suffix = _suffix_of(hashed)
-        bucket = self._buckets.get(place)
-        if bucket is None:
-            self._buckets[place] = bytearray(suffix)
+        number = _bucket_of(hashed)
+        part = hashed[self._held]
+        pages = self._buckets.get(number)
+        if pages is None:
+            self._buckets[number] = [bytearray(part)]
             return True
-        if index_of(suffix, bucket) >= 0:
-            return False
-        bucket += suffix
+        for page in pages:
+            if part in page and index_of(part, page) >= 0:
+                return False
+        if len(pages[-1]) + len(part) > _PAGE_BYTES:
+            pages[-1] = bytes(pages[-1])
+            pages.append(bytearray())
+        pages[-1] += part
         return True
+
+    def pages(self) -> Iterator[bytes | bytearray]:
+        """Yield the bytes that are held of all hashes. Their order depends on the order of the
+        additions alone, and adding them in it gives it again.
+        """
+        for number in sorted(self._buckets):
+            yield from self._buckets[number]
 
 
 def _bucket_of(hashed: bytes) -> int:
     return int.from_bytes(hashed[:2], "little") & _BUCKETS
-
-
-def _suffix_of(hashed: bytes) -> bytes:
-    return hashed[2 : 2 + _SUFFIX]
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from foldlog._formats.hash_set import HashSet, index_of
 from foldlog._formats.summed_calls import NO_DAY, CountedReplies, ReplyCounter
@@ -230,8 +231,7 @@ class Skeleton(ABC):
 
     def encoded(self) -> bytes:
         """Return the state as it is stored."""
-        self.state.replies = self.replies.state()
-        return _encode(self.state)
+        return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
         """Return what stays of a redacted record."""

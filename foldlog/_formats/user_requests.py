@@ -15,7 +15,8 @@ def asked_in(text: str) -> tuple[str, str]:
     """Return what a user asks for in these words, without what a runtime added to them, and all
     that they say.
     """
-    from foldlog.condensers.strategies.digest.words import of_user  # most processes need no digest
+    # most processes need no condenser
+    from foldlog.condensers.strategies.user_words import of_user
 
     text = text[:READ_MAX]
     return " ".join(of_user(text).asked.split()), " ".join(_TAG.sub(" ", text).split())

@@ -15,7 +15,7 @@ from foldlog.condensers.strategies.digest import Digest, DigestCondenser
 from foldlog.condensers.strategies.digest.commands import only_reads
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.digest.names import names_in
-from foldlog.condensers.strategies.digest.words import (
+from foldlog.condensers.strategies.user_words import (
     error_line,
     gist_of_output,
     of_user,

@@ -14,7 +14,7 @@ line ends with the id of the event that says it, so that the event can be read a
     - `pytest -q` → exit 1 [56]
 
 ``fold.py`` is the fold, ``facts.py`` what calls do and how they end, ``commands.py`` commands of a
-shell, ``words.py`` whose words a text holds, ``names.py`` names, ``layout.py`` the text.
+shell, ``names.py`` names, ``layout.py`` the text.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from foldlog.condensers.models.limits import window_in
 from foldlog.condensers.selection import after_system_prompt, stands_for_forgotten
 from foldlog.condensers.strategies.digest.fold import Digest as Digest
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
-from foldlog.condensers.strategies.digest.words import of_user
 from foldlog.condensers.strategies.summarizing import SummarizingCondenser, Summary, limit_of
+from foldlog.condensers.strategies.user_words import of_user
 from foldlog.eventstore import Event, Message, Retraction
 from foldlog.projections import PastLog, View, begins_reply, contains, intervals_kept, words_of
 

@@ -24,7 +24,7 @@ from foldlog.condensers.strategies.digest.commands import (
     searches,
     text_of_edit,
 )
-from foldlog.condensers.strategies.digest.words import (
+from foldlog.condensers.strategies.user_words import (
     EXIT_CODE,
     error_line,
     exit_code_in,

@@ -39,7 +39,7 @@ from foldlog.condensers.strategies.digest.facts import (
     words_in_call,
 )
 from foldlog.condensers.strategies.digest.names import is_file, names_in
-from foldlog.condensers.strategies.digest.words import (
+from foldlog.condensers.strategies.user_words import (
     ERROR,
     answers_in,
     command_in,

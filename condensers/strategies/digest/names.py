@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import repeat
 
-from foldlog.condensers.strategies.digest.words import SENTENCE_END, is_prose
+from foldlog.condensers.strategies.user_words import SENTENCE_END, is_prose
 
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
 _ESCAPED = re.compile(rf"(?<!\w)({_WINDOWS})|\\[nrt\"]")

@@ -25,10 +25,10 @@ from foldlog._cli.options import (
 from foldlog._cli.record_files import choose_export, readable
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ExportedDocument, RecordsDocument, streamed
+from foldlog._formats.registry import formats
 from foldlog._whole_file import whole_file
 from foldlog._words.gist import count
 from foldlog._written_files import noted
-from foldlog.formats import FORMATS
 
 
 def run(
@@ -39,7 +39,7 @@ def run(
             "--format",
             metavar="FORMAT",
             show_default="the format of its source",
-            autocompletion=lambda: list(FORMATS),
+            autocompletion=lambda: [*formats()],
             help=(
                 "The format to write. For an imported conversation: the format of its source, or"
                 " openai-chat."

@@ -14,7 +14,7 @@ from foldlog._cli.importing import Importing, ImportOptions
 from foldlog._cli.options import DEFAULT_DB, AsJson, Db, RedactSecrets
 from foldlog._cli.outcome import Refused
 from foldlog._cli.stores import open_or_create
-from foldlog.formats import FORMATS
+from foldlog._formats.registry import AUTO, formats
 from foldlog.projections import Views
 
 
@@ -42,7 +42,7 @@ def run(
         typer.Option(
             "--format",
             metavar="FORMAT",
-            autocompletion=lambda: ["auto", *FORMATS],
+            autocompletion=lambda: [AUTO, *formats()],
             help="The format of the files.",
         ),
     ] = "auto",

@@ -107,10 +107,17 @@ def reply(number: int) -> bytes:
 
 def test_a_reply_is_counted_in_some_bytes_of_memory() -> None:
     skeleton, held = held_for_each(reply)
-    assert held < 36
+    assert held < 20
     total = skeleton.replies.total()
     assert sum(calls.calls for calls in total.calls) == 2 * RECORDS
     assert sum(calls.usage["prompt_tokens"] for calls in total.calls) == sum(range(2 * RECORDS))
+
+
+def test_the_stored_hashes_of_replies_are_let_go() -> None:
+    skeleton, _ = held_for_each(reply)
+    held = size_of(skeleton)
+    assert len(skeleton.encoded()) > 2 * RECORDS * HASH_BYTES
+    assert size_of(skeleton) - held < RECORDS * HASH_BYTES
 
 
 def test_the_figures_of_a_long_source_are_made_twice(
@@ -157,6 +164,21 @@ def test_a_set_has_the_hashes_that_were_added() -> None:
         assert (hashed in ours) is (hashed[:7] in known)
         assert ours.add(hashed) is (hashed[:7] not in known)
         known.add(hashed[:7])
+
+
+def test_the_pages_of_a_set_make_an_equal_set() -> None:
+    draw = random.Random(7)
+    # one bucket of several pages, and others
+    hashes = [bytes(2) + draw.randbytes(6) for _ in range(200)]
+    hashes += [draw.randbytes(8) for _ in range(500)]
+    ours = HashSet(slice(0, HASH_BYTES))
+    assert all(map(ours.add, hashes))
+    pages = b"".join(ours.pages())
+    stored = [pages[place : place + HASH_BYTES] for place in range(0, len(pages), HASH_BYTES)]
+    assert sorted(stored) == sorted(hashes)
+    again = HashSet(slice(0, HASH_BYTES))
+    assert all(map(again.add, stored))
+    assert b"".join(again.pages()) == pages
 
 
 def test_a_part_is_found_between_the_borders_of_others() -> None:
