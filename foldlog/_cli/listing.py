@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import prices_hint
+from foldlog._cli.options import LISTED_MAX
 from foldlog._cli.selection import pairs
 from foldlog._cli.stores import listed
 from foldlog._companions import companion_of
@@ -28,8 +29,6 @@ from foldlog.projections import Views
 if TYPE_CHECKING:
     from datetime import datetime
 
-LISTED_MAX = 100
-"""A list for people has this many conversations by default, and says how many there are."""
 _FEW = 50
 _FEW_EVENTS = 20_000
 """A list of up to this many conversations, or of conversations with up to this many events, is long

@@ -14,6 +14,9 @@ from foldlog._whole_file import check_target
 
 Named = TypeVar("Named", Path, str)
 
+LISTED_MAX = 100
+"""A list for people has this many conversations by default, and says how many there are."""
+
 
 def completed(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the id of a conversation in a shell. Return nothing if the store cannot be

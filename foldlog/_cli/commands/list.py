@@ -8,8 +8,7 @@ import typer
 
 from foldlog._cli import terminal
 from foldlog._cli.hints import existing_db
-from foldlog._cli.listing import LISTED_MAX, Aside, Filters, ListOptions, read_list
-from foldlog._cli.options import DEFAULT_DB, AsJson, Db, PricesFile
+from foldlog._cli.options import DEFAULT_DB, LISTED_MAX, AsJson, Db, PricesFile
 from foldlog._cli.outcome import Refused
 from foldlog._cli.printing.conversations import print_conversations, show_none
 from foldlog._cli.printing.followers import list_followers
@@ -17,7 +16,6 @@ from foldlog._cli.selection import given_moment
 from foldlog._cli.stores import open_existing
 from foldlog._documents import ListDocument, streamed
 from foldlog._figures.orders import SORTS
-from foldlog._figures.prices import Prices
 
 
 def run(
@@ -115,6 +113,10 @@ def run(
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """
+    # the help needs no figures
+    from foldlog._cli.listing import Aside, Filters, ListOptions, read_list
+    from foldlog._figures.prices import Prices
+
     if followers:
         return list_followers(db)
     if sort not in SORTS:
