@@ -340,7 +340,7 @@ class App {
     const { history, version } = this;
     const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
     const summaries = this.hits.filter(({ id }) => id < 0).length;
-    this.status.textContent = this.hits.length ? `${eventsAndSummaries(this.hits.length - summaries, summaries)} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
+    this.status.textContent = this.hits.length ? `${this.hits.length > summaries ? count(this.hits.length, "event") : count(summaries, "summary", "summaries")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
