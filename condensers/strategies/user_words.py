@@ -280,6 +280,26 @@ _STATUS = re.compile(
     re.MULTILINE,
 )
 
+_APPLIED = re.compile(
+    r"^(?:File updated\b|Text replaced\b|File created successfully"
+    r"|Success\. Updated the following files"
+    r"|The file .{1,500} has been (?:edited|updated)\b)",
+    re.MULTILINE,
+)
+_NOT_APPLIED = re.compile(
+    r"^(?:Your changes have NOT been applied|(?:ERROR:? )?No replacement was performed).*$",
+    re.MULTILINE,
+)
+_TRACE = re.compile(
+    r"^(?:Traceback .*\n)?(?:[ ]*File \".+\", line \d+.*\n(?:[ ].*\n)*)+"
+    r"\w+(?:Error|Exception)\b.*\n?",
+    re.MULTILINE,
+)
+_CANCELLED = re.compile(
+    r"\A\W*(?:tool_use_error\W+)?(?:Sibling tool call errored"
+    r"|Cancelled: parallel tool call .* errored)\W*(?:tool_use_error\W*)?\Z"
+)
+
 _LAST_READ = 2_000
 """The number of last characters of an output in which its last line is looked for."""
 _EDGE = 6
@@ -333,6 +353,31 @@ def answers_in(text: str) -> str:
     """
     found = _ANSWERS.match(text)
     return found[1] if found else ""
+
+
+def is_applied(text: str) -> bool:
+    """Return whether the result of an edit says that it was applied."""
+    return bool(_APPLIED.search(text))
+
+
+def refusal_of_edit(text: str) -> str:
+    """Return the line in which the result of an edit says that it was not applied; empty if it does
+    not.
+    """
+    found = _NOT_APPLIED.search(text)
+    return found[0] if found else ""
+
+
+def without_trace(text: str) -> str:
+    """Return the result of an edit that was applied without an error of the editor's own program;
+    any other text as it is.
+    """
+    return _TRACE.sub("", text) if is_applied(text) else text
+
+
+def is_cancelled(text: str) -> bool:
+    """Return whether a result says that its call never ran, because a call beside it failed."""
+    return bool(_CANCELLED.match(text))
 
 
 def is_plan_mode(text: str) -> bool | None:

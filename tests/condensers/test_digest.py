@@ -16,6 +16,7 @@ from foldlog.condensers.strategies.digest.commands import only_reads
 from foldlog.condensers.strategies.digest.layout import LENGTH_LEAST, text_of
 from foldlog.condensers.strategies.digest.names import names_in
 from foldlog.condensers.strategies.user_words import (
+    denial_in,
     error_line,
     gist_of_output,
     of_user,
@@ -255,7 +256,7 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
         (
             "Done. Shall I delete the branch?\nIt is merged.",
             "yes",
-            "yes (the agent had asked: Shall I delete the branch?)",
+            "yes (the agent had asked: Shall I delete the branch? [0])",
         ),
         ("Done. It is merged.", "ok", "ok"),
         (
@@ -267,7 +268,7 @@ def test_a_conclusion_is_whole_where_room_is_left_and_cut_where_others_need_it()
 )
 def test_a_short_answer_stands_with_its_question(agent, user, asked):
     assert section(digest(message(agent, "agent"), message(user)), "Asked by the user") == [asked]
-    earlier = Digest.of([message(agent, "agent")])
+    earlier = Digest.of([replace(message(agent, "agent"), id=0)])
     assert section(text_of(earlier.plus([message(user)]), LENGTH), "Asked by the user") == [asked]
 
 
@@ -406,16 +407,20 @@ def test_what_a_command_that_failed_did_first_is_not_known():
         ("Why is it not red?", ""),
         ("Don't forget the tail.", ""),
         ("Nothing else", ""),
+        ("yeah, I hope there isn't one", "yeah, I hope there isn't one"),
     ],
 )
-def test_a_report_that_the_user_denies_is_marked(words, denial):
+def test_an_answer_stands_at_its_event_and_the_report_before_it_is_the_agents(words, denial):
     text = digest(
         ran(1, "make", 0),
         message("I have posted the comment about kites.", "agent"),
         message(words),
     )
-    marked = f'the user answered "{denial}" [3] to: ' if denial else "the agent said: "
-    assert section(text, REPORTED) == [f"{marked}I have posted the comment about kites."]
+    answered = " (the user answered in [3])" if denial else ""
+    report = f"the agent said{answered}: I have posted the comment about kites."
+    assert f"- {report} [2]" in text.splitlines()
+    assert section(text, "Asked by the user")[-1].startswith(words)
+    assert denial_in(words) == denial
 
 
 def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
@@ -527,10 +532,100 @@ def test_an_editor_that_names_its_file_only_in_the_result():
         ),
     )
     assert section(text, "Files changed") == [
-        "/w/kite.py: edited",
-        "/w/wind.py: edited; last: wind = 2",
+        "/w/kite.py: edited, applied",
+        "/w/wind.py: edited; last, applied: wind = 2",
     ]
     assert "Commands run" not in text
+
+
+@pytest.mark.parametrize(
+    "result, is_error, applied",
+    [
+        ("File updated. Please review the changes", False, True),
+        ("The file /w/a.py has been edited successfully.", False, True),
+        ("The file /w/a.py has been updated. Here is what it is.\nValueError: kite", True, True),
+        ("done", False, False),
+    ],
+)
+def test_a_changed_file_says_that_its_edit_was_applied_where_the_result_does(
+    result, is_error, applied
+):
+    call = Action(tool="edit", call_id="c", arguments={"path": "/w/a.py", "new_str": "kite = 1"})
+    text = digest([call, Observation(content=result, call_id="c", is_error=is_error)])
+    last = "last, applied" if applied else "last"
+    assert section(text, "Files changed") == [f"/w/a.py: edited; {last}: kite = 1"]
+    assert "Errors" not in text
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Your changes have NOT been applied. Please fix your edit command.",
+        "No replacement was performed, old_str did not appear verbatim in /w/a.py.",
+    ],
+)
+def test_an_edit_that_its_result_refuses_changed_nothing(refusal):
+    result = f"Here is the error: invalid syntax\n{refusal}\n- E999 SyntaxError: kite"
+    text = digest(pair(1, "edit", result, path="/w/a.py", new_str="kite = 1"))
+    assert "Files changed" not in text
+    assert section(text, "Errors without a later success") == [f"/w/a.py → {refusal}"]
+
+
+def test_an_edit_of_the_open_file_that_is_refused_is_open_until_another_is_applied():
+    def edited(line, result):
+        command = f"Now.\n<command>\nedit {line}:{line}\nkite = {line}\nend_of_edit\n</command>"
+        return [message(command, "agent"), message(result, "environment")]
+
+    refusal = "Your changes have NOT been applied. Please fix your edit command."
+    refused = edited(1, f"- E999 SyntaxError: kite\n{refusal}")
+    text = digest(refused)
+    assert section(text, "Errors without a later success")[0].endswith(f" → {refusal}")
+    trace = (
+        '  File "/bin/_split", line 17\n    from kites import wind\n    ^\n'
+        "SyntaxError: no such kite\n"
+    )
+    updated = "[File: /w/a.py (9 lines total)]\n1:kite = 2\nFile updated."
+    text = digest(refused, edited(2, trace + updated))
+    assert "Errors" not in text
+    assert "no such kite" not in text
+    assert section(text, "Files changed") == ["/w/a.py: edited; last, applied: kite = 2"]
+
+
+def test_an_error_names_its_files_that_were_changed_since():
+    write = [
+        event
+        for n, path in enumerate(["/w/b/kite.yml", "/w/wind.yml", "/w/a-kite.yml"], start=3)
+        for event in pair(n, "Edit", path=path, old_string="a", new_string="b")
+    ]
+    failed = [
+        *ran(1, "ruby -e \"load('/w/b/kite.yml')\"", 1, "Error: bad"),
+        *ran(2, "build", 1, "Error in /v/wind.yml"),
+    ]
+    text = digest(failed, write)
+    assert section(text, "Errors without a later success") == [
+        "`ruby -e \"load('/w/b/kite.yml')\"` → Error: bad; changed since: kite.yml [4]",
+        "`build` → Error in /v/wind.yml",
+    ]
+    assert (
+        "changed since" not in section(digest(write, failed), "Errors without a later success")[0]
+    )
+
+
+@pytest.mark.parametrize(
+    "result",
+    [
+        "<tool_use_error>Sibling tool call errored</tool_use_error>",
+        "<tool_use_error>Cancelled: parallel tool call Bash(make) errored</tool_use_error>",
+    ],
+)
+def test_a_call_that_was_cancelled_because_one_beside_it_failed_is_no_error(result):
+    cancelled = [
+        Action(tool="bash", arguments={"command": "make kite"}, call_id="c"),
+        Observation(tool="bash", content=result, call_id="c", is_error=True),
+    ]
+    text = digest(ran(1, "make wind", 2, "no rule"), cancelled)
+    assert section(text, "Errors without a later success") == ["`make wind` → no rule"]
+    assert section(text, "Commands run")[-1] == "`make kite` → not run: a call beside it failed"
 
 
 def test_a_file_that_a_command_names_from_a_folder_is_the_file_that_is_known():

@@ -366,7 +366,7 @@ def test_an_edit_of_the_open_file_is_no_test():
         message("[File: /w/a.py (9 lines total)]\nFile updated.", "environment"),
     )
     assert "last test" not in text
-    assert section(text, "Files changed") == ["/w/a.py: edited; last: pytest -q > out.txt"]
+    assert section(text, "Files changed") == ["/w/a.py: edited; last, applied: pytest -q > out.txt"]
 
 
 def test_a_worked_example_before_the_request_is_nothing_that_was_done():

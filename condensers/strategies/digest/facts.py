@@ -29,7 +29,9 @@ from foldlog.condensers.strategies.user_words import (
     error_line,
     exit_code_in,
     files_written,
+    is_applied,
     last_line,
+    refusal_of_edit,
     said_in_rejection,
     unwrapped,
     without_lines,
@@ -87,6 +89,8 @@ class CallOutcome(NamedTuple):
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
     process: str = ""
+    is_applied: bool = False
+    """Whether it is an edit, and the result says that it was applied."""
 
 
 _PATHS = ("path", "file_path", "filename", "file", "target_file", "notebook_path")
@@ -257,8 +261,11 @@ def outcome_of(
     observation: Observation,
     command: str = "",
     is_in_all: Callable[[str], bool] = lambda line: False,
+    is_edit: bool = False,
 ) -> CallOutcome:
-    """Return how a call ended, as its result says it. A line of all results names no error."""
+    """Return how a call ended, as its result says it. A line of all results names no error, nor
+    does any line of an edit that was applied.
+    """
     text, code = unwrapped(words_of(observation.content))
     if running := _RUNNING.search(text[:_HEADER_MAX]):
         return CallOutcome(is_proven=False, process=_process(running[1]) if running[1] else "")
@@ -268,6 +275,10 @@ def outcome_of(
         text = text.rpartition(ending)[2] if ending in text else ""
         if not last_line(text):
             return CallOutcome(is_proven=False)
+    if (is_edit or _UPDATED.search(text)) and is_applied(text):
+        changes = tuple(_changes_in(text, command))
+        return CallOutcome(last=last_line(text), changes=changes, is_applied=True)
+    refusal = refusal_of_edit(text) if is_edit else ""
     exit_code = _exit_code(observation.extras, text) if code is None else code
     says_error = exit_code is None and text.lstrip().startswith(_ERRORS)
     failed = (
@@ -275,8 +286,9 @@ def outcome_of(
         or bool(observation.extras.get("error"))
         or exit_code not in (None, 0)
         or says_error
+        or bool(refusal)
     )
-    cause = error_line(without_lines(text, is_in_all))
+    cause = refusal or error_line(without_lines(text, is_in_all))
     is_vain = exit_code == 1 and not cause and searches(command)
     failed = failed and not is_vain
     error = one_line(cause or error_line(text)) if failed else ""

@@ -47,6 +47,7 @@ from foldlog.condensers.strategies.user_words import (
     edges_of,
     gist_of_output,
     git_status_in,
+    is_cancelled,
     is_frame,
     is_plan_mode,
     of_user,
@@ -55,6 +56,7 @@ from foldlog.condensers.strategies.user_words import (
     unwrapped,
     without_lines,
     without_pasted,
+    without_trace,
 )
 from foldlog.eventstore import (
     Action,
@@ -118,12 +120,14 @@ class DigestLine(NamedTuple):
 
 class ChangedFile(NamedTuple):
     """What was done to a file: each deed and how many times, the newest last; a line that the last
-    change made, empty if it is not known; and the call that changed it last.
+    change made, empty if it is not known; the call that changed it last; and whether the result of
+    that call says that the change was applied.
     """
 
     deeds: Mapping[str, int]
     line: str
     event_id: int
+    is_applied: bool = False
 
 
 class NamePlace(NamedTuple):
@@ -338,7 +342,7 @@ class Digest:
         """Note a request of the user, after the words ``before``, and the orders in it."""
         asked = one_line(without_pasted(text), len(text) + 100)
         if len(asked) <= _ANSWER_MAX and self.said and (question := question_in(self.said.text)):
-            asked = f"{asked} (the agent had asked: {one_line(question)})"
+            asked = f"{asked} (the agent had asked: {one_line(question)} [{self.said.event_id}])"
         first = self.lines[Section.ASKED].get(asked)
         if first and not first.text.endswith(_QUEUED):
             again = " (asked again)"
@@ -367,11 +371,8 @@ class Digest:
         once.
         """
         if self.said and self.calls and len(self.said.text) > _ANSWER_MAX:
-            if denial:
-                answered = f'the user answered "{denial}" [{event_id}] to'
-            else:
-                answered = AGENT_SAID
-            self._keep_said(Section.REPORTED, f"{answered}: ", _SHOWN_MAX if denial else _SAID_MAX)
+            answered = f" (the user answered in [{event_id}])" if denial else ""
+            self._keep_said(Section.REPORTED, f"{AGENT_SAID}{answered}: ")
             self.lines[Section.REPORTED].pop(_THEN_CHANGED, None)
             self.reported = True
 
@@ -442,12 +443,17 @@ class Digest:
         if answers := answers_in(text):
             self._ask(answers, event.id)
             return
+        if pending and is_cancelled(text):
+            self._tell_cancelled(pending.deed, event.id)
+            return
         self._plan(text, event.id)
         command = pending.deed.command if pending else ""
         event = self._without_late(event, command)
         text = words_of(event.content)
         program = _program_of(pending)
-        outcome = outcome_of(event, command, lambda line: self._is_in_all(program, line))
+        outcome = outcome_of(
+            event, command, lambda line: self._is_in_all(program, line), _is_edit(pending)
+        )
         if not outcome.failed:
             self._count_lines(program, unwrapped(text)[0])
         if made := task_made(text):
@@ -521,6 +527,12 @@ class Digest:
         else:
             self._note(Section.ORDERS, refused, event_id)
 
+    def _tell_cancelled(self, deed: Deed, event_id: int) -> None:
+        """Tell a call that never ran, because a call beside it failed: it has no error itself."""
+        if deed.section in (Section.RAN, Section.CALLED):
+            line = DigestLine(f"{deed.text} → not run: a call beside it failed", event_id)
+            self._put(deed.section, deed.text, line)
+
     def _tell(self, deed: Deed, outcome: CallOutcome, event_id: int) -> None:
         """Tell a call with its end. A change stands with its file, and what could not be read was
         not read.
@@ -545,7 +557,8 @@ class Digest:
             and checks(deed.command)
         )
         self._put(section, text, DigestLine(text + ended, event_id, is_check))
-        if section is Section.RAN and outcome.is_proven and not deed.changes:
+        is_program = section is Section.RAN and not text_of_edit(deed.command)
+        if is_program and outcome.is_proven and not deed.changes:
             self.ran_program = True
         if is_check:
             self._put(
@@ -575,9 +588,8 @@ class Digest:
                 deed = change.deed + how
                 others = {name: times for name, times in before.deeds.items() if name != deed}
                 deeds = {**others, deed: before.deeds.get(deed, 0) + 1}
-                self.files[path] = ChangedFile(
-                    deeds, self._line_of(change, call.event_id), call.event_id
-                )
+                line = self._line_of(change, call.event_id)
+                self.files[path] = ChangedFile(deeds, line, call.event_id, outcome.is_applied)
                 if _PLANS not in path:
                     self.lines[Section.ORDERS].pop(PLAN_MODE, None)  # the user allowed it
 
@@ -607,7 +619,8 @@ class Digest:
 
     def _close(self, deed: Deed) -> None:
         """Close the errors that a success cures: of the same call, of one that it covers, of a file
-        that it wrote, and of commands with a file that it wrote again or deleted.
+        that it wrote, of an edit of the open file, and of commands with a file that it wrote again
+        or deleted.
         """
         changed = {change.path for change in deed.changes}
         new = [
@@ -622,6 +635,8 @@ class Digest:
             if error.text.startswith("`") and any(
                 fnmatchcase(error.subject, f"*{name}*") for name in new
             ):
+                return True
+            if text_of_edit(deed.command) and text_of_edit(error.subject):
                 return True
             return bool(deed.command) and covers(deed.command, error.subject)
 
@@ -669,11 +684,13 @@ class Digest:
             case Message():
                 is_used = event.source != "environment"
                 texts = [words_of(event.content)]
+                if not is_used:
+                    texts = [*map(without_trace, texts)]
             case Observation():
                 pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
                 is_used = False
                 program = _program_of(pending)
-                text = unwrapped(words_of(event.content))[0]
+                text = without_trace(unwrapped(words_of(event.content))[0])
                 texts = [
                     without_lines(
                         text, lambda line: is_frame(line) or self._is_in_all(program, line)
@@ -697,6 +714,12 @@ class Digest:
 
 def _program_of(pending: _Pending | None) -> str:
     return "".join(pending.deed.command.split()[:1]) if pending else ""
+
+
+def _is_edit(pending: _Pending | None) -> bool:
+    return pending is not None and (
+        pending.deed.section is Section.CHANGED or bool(text_of_edit(pending.deed.command))
+    )
 
 
 def _refusal_of(deed: Deed) -> str:

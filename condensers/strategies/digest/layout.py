@@ -7,8 +7,8 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice
-from posixpath import basename
+from itertools import accumulate, islice, takewhile
+from posixpath import basename, isabs
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest.facts import Section
@@ -19,6 +19,7 @@ from foldlog.condensers.strategies.digest.fold import (
     Digest,
     DigestLine,
     NamePlace,
+    OpenError,
 )
 from foldlog.condensers.strategies.digest.names import CUT
 
@@ -155,9 +156,7 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
     changed = (DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items())
     lines[Section.CHANGED] = sorted(changed, key=_is_product)
-    lines[Section.ERRORS] = [
-        DigestLine(error.text, error.event_id) for error in digest.errors.values()
-    ]
+    lines[Section.ERRORS] = [_error_line(error, digest.files) for error in digest.errors.values()]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
     return lines
@@ -184,10 +183,36 @@ def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
     return line._replace(text=f"{line.text}; {since}")
 
 
+def _error_line(error: OpenError, files: dict[str, ChangedFile]) -> DigestLine:
+    """Return the line of an open error, with the files that it names and that were changed after
+    it, the newest first. Cost: the files that were changed after it.
+    """
+    newer = takewhile(lambda each: each[1].event_id > error.event_id, reversed(files.items()))
+    words = f"{error.subject} {error.text}"
+    changed = ", ".join(
+        f"{basename(path)} [{file.event_id}]" for path, file in newer if _is_named(path, words)
+    )
+    since = f"; changed since: {changed}" if changed else ""
+    return DigestLine(error.text + since, error.event_id)
+
+
+def _is_named(path: str, text: str) -> bool:
+    """Return whether a text names a file: by its path, or by the end of its path."""
+    named = re.findall(rf"(?<![\w.-])([^\s'\"`()=,;:]*{re.escape(basename(path))})(?![\w-])", text)
+    return any(
+        name == path
+        or (not isabs(name) and path.endswith(f"/{name.removeprefix('./')}"))
+        or (not isabs(path) and name.endswith(f"/{path}"))
+        for name in named
+    )
+
+
 def _file(path: str, file: ChangedFile) -> str:
     """Return what was done to a file, with a line of its last change."""
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
-    return f"{path}: {', '.join(deeds)}" + (f"; last: {file.line}" if file.line else "")
+    applied = ", applied" if file.is_applied else ""
+    last = f"; last{applied}: {file.line}" if file.line else applied
+    return f"{path}: {', '.join(deeds)}{last}"
 
 
 def _is_product(line: DigestLine) -> bool:
