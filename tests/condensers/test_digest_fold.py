@@ -374,7 +374,7 @@ def test_a_worked_example_before_the_request_is_nothing_that_was_done():
     example = [
         message(f"{task}the tail is short", "environment"),
         message("Longer.\n<command>\nrm /w/tail.py\n</command>", "agent"),
-        message("gone", "environment"),
+        message("gone\n[File: /w/tail.py (1 lines total)]\nFile updated.", "environment"),
         message("Now that we have mended the tail, submit.", "agent"),
     ]
     text = told(*example, message(f"{task}the wind is weak"), message("I look.", "agent"))

@@ -321,7 +321,7 @@ class Digest:
         names of its files.
         """
         self.files = {
-            path: file._replace(deeds={_OF_EXAMPLE: 1}, line="")
+            path: file._replace(deeds={_OF_EXAMPLE: 1}, line="", is_applied=False)
             for path, file in self.files.items()
         }
         self.lines = {section: {} for section in Section}
