@@ -43,10 +43,12 @@ class HashSet:
         for page in pages:
             if part in page and index_of(part, page) >= 0:
                 return False
-        if len(pages[-1]) + len(part) > _PAGE_BYTES:
-            pages[-1] = bytes(pages[-1])
-            pages.append(bytearray())
-        pages[-1] += part
+        page = pages[-1]
+        if len(page) + len(part) > _PAGE_BYTES:
+            pages[-1] = bytes(page)
+            pages.append(bytearray(part))
+        else:
+            page += part
         return True
 
     def pages(self) -> Iterator[bytes | bytearray]:
@@ -58,7 +60,7 @@ class HashSet:
 
 
 def _bucket_of(hashed: bytes) -> int:
-    return int.from_bytes(hashed[:2], "little") & _BUCKETS
+    return (hashed[0] | hashed[1] << 8) & _BUCKETS
 
 
 def index_of(part: bytes, parts: bytes | bytearray) -> int:
