@@ -120,10 +120,7 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
     for event in events:
         match event:
             case Action(source="agent"):
-                if event.call_id is None:
-                    earlier = None
-                else:
-                    earlier = by_call_id.get(event.call_id)
+                earlier = None if event.call_id is None else by_call_id.get(event.call_id)
                 if earlier is not None and _is_bare_intent(traces[earlier]):
                     traces[event.id] = traces[earlier]
                 else:

@@ -303,12 +303,7 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         documents = {_RECORD: to_plain(_records.dump_python(record))}
         if stored is None or stored.scope != record.scope:
             documents["attributes"] = attributes
-        if stored is not None:
-            tip = stored.head_id
-        elif version:
-            tip = UNKNOWN
-        else:
-            tip = None
+        tip = _tip_of(stored, version)
         if version is None:  # it was deleted, and begins again
             history = self.histories.sync.create(history.id, attributes, replace_erased=True)
             version = 1
@@ -391,6 +386,16 @@ def _plain(message: ModelMessage) -> Any:
             if within(item, "kind") == "binary" and within(item, "media_type"):
                 as_in_sdk(item, "data")
     return record
+
+
+def _tip_of(stored: ConversationRecord | None, version: int | None) -> str | None:
+    """Return the entry with which a conversation ends: None for a new one, ``UNKNOWN`` where it has
+    events and no record.
+    """
+    if stored is not None:
+        head_id: str | None = stored.head_id
+        return head_id
+    return UNKNOWN if version else None
 
 
 def _entry(entry: ConversationEntry) -> dict[str, Any]:

@@ -105,12 +105,7 @@ def with_texts(
         return type(value)([with_texts(each, change, name, levels - 1) for each in value])
     if not isinstance(value, Mapping) or not levels or value.get("type") in _IMAGES:
         return value
-    if "file_data" in value:
-        bytes_at = "file_data"
-    elif value.get("type") == "text":
-        bytes_at = None
-    else:
-        bytes_at = "data"
+    bytes_at = _bytes_field(value)
     changed = {**value}
     for key in dict.fromkeys((*_TEXTS, *value)):
         if key in value and key != "citations":
@@ -125,6 +120,13 @@ def with_texts(
         if (after := with_texts(before, change)) != before:
             changed[bytes_at] = after.data_url if bytes_at == "file_data" else after.data
     return changed
+
+
+def _bytes_field(part: Mapping[str, Any]) -> str | None:
+    """Return the field of a part that holds the bytes of a file; None for a text."""
+    if "file_data" in part:
+        return "file_data"
+    return None if part.get("type") == "text" else "data"
 
 
 def content_texts(content: Any) -> list[str]:

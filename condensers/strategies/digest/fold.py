@@ -429,10 +429,8 @@ class Digest:
         return self.calls - error.calls < _CALLS_AFTER_ERROR
 
     def _take_result(self, event: Observation) -> None:
-        if event.cause in self._pending:
-            pending = self._pending.get(event.cause)
-        else:
-            pending = self._pending.get(event.call_id)
+        call = event.cause if event.cause in self._pending else event.call_id
+        pending = self._pending.get(call)
         said = said_in_refusal(event)
         if said is not None:
             self._refuse(

@@ -101,10 +101,7 @@ class CodexSkeleton(Skeleton):
             self._count_item(payload)
             return
         if kind == "session_meta":
-            if skeleton.payload is None:
-                base = None
-            else:
-                base = _base_of(skeleton.payload)
+            base = None if skeleton.payload is None else _base_of(skeleton.payload)
             if base is not None and self.state.conversation is None:
                 extra["follows"] = base
             self.state.conversation = self.state.conversation or payload.id
@@ -120,9 +117,12 @@ class CodexSkeleton(Skeleton):
         elif kind == "event_msg" and payload.type == "token_count":
             self._spend(skeleton.timestamp, skeleton.payload)
         self.state.compactions += is_condensed
+        self._count_change(is_condensed=is_condensed, is_rolled_back=rolled_back > 0)
+
+    def _count_change(self, *, is_condensed: bool, is_rolled_back: bool) -> None:
         if is_condensed:
             self.part("condensation")
-        elif rolled_back:
+        elif is_rolled_back:
             self.part("retraction")
         else:
             self.part("annotation")

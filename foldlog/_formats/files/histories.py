@@ -201,11 +201,7 @@ def _in_folder(
             elif begin and not _is_of_another(entry, begin):
                 yield LeftOut(entry, is_read=False)
             elif not entry.is_file() and not entry.name.startswith("."):
-                if entry.exists():
-                    why = "is neither a file nor a folder"
-                else:
-                    why = "is a link to what does not exist"
-                yield ImportFinding(str(entry), why)
+                yield _no_file(entry)
         except NotAHistory as error:
             yield (
                 LeftOut(entry)
@@ -214,6 +210,12 @@ def _in_folder(
             )
         except OSError as error:
             yield ImportFinding(str(entry), f"cannot be read: {error.strerror}")
+
+
+def _no_file(entry: Path) -> ImportFinding:
+    if entry.exists():
+        return ImportFinding(str(entry), "is neither a file nor a folder")
+    return ImportFinding(str(entry), "is a link to what does not exist")
 
 
 def _may_hold_histories(entry: Path) -> bool:
