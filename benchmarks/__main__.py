@@ -177,7 +177,10 @@ def main(
             shutil.rmtree(folder)
             progress.update(task, completed=chosen.rounds)
     Console().print(table(answers))
-    for line in [*missed(answers), *(f"failed: {each.question}: {each.reason}" for each in failed)]:
+    for line in [
+        *missed(answers),
+        *(f"failed: {failure.question}: {failure.reason}" for failure in failed),
+    ]:
         Console().print(line, markup=False, highlight=False, soft_wrap=True)
     results.mkdir(parents=True, exist_ok=True)
     load = f"{before:.1f} to {os.getloadavg()[0]:.1f}"

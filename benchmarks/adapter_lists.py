@@ -90,11 +90,11 @@ async def langgraph() -> None:
     from benchmarks.langgraph_saver import Thread, message, ours, theirs
 
     async def add(thread: Thread, number: int) -> None:
-        one = Thread(
+        other = Thread(
             thread.saver, {"configurable": {"thread_id": f"t{number}", "checkpoint_ns": ""}}
         )
         for step in range(3):
-            one.put([message(step)])
+            other.put([message(step)])
 
     async def listed(thread: Thread) -> None:
         assert len(list(thread.saver.list(None, limit=20))) == 20
@@ -168,7 +168,7 @@ async def pydantic_ai() -> None:
     await measure(sides, add, lists)
 
 
-SIDES = {each.__name__: each for each in (claude_agent, google_adk, langgraph, pydantic_ai)}
+SIDES = {side.__name__: side for side in (claude_agent, google_adk, langgraph, pydantic_ai)}
 
 
 if __name__ == "__main__":

@@ -54,11 +54,11 @@ class TablesByHand(ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> list[ConversationRecord]:
-        found = [
+        rows = [
             _records.validate_json(body)
             for (body,) in self._connection.execute("SELECT body FROM records")
         ]
-        return [record for record in found if scope is None or record.scope == scope][:limit]
+        return [record for record in rows if scope is None or record.scope == scope][:limit]
 
     async def write_record(
         self,

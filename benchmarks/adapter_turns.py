@@ -70,7 +70,7 @@ class Figures(NamedTuple):
 async def turns(
     name: str,
     make: tuple[Callable[[str], Any], Callable[[str], Any]],
-    one: Callable[[int], Any],
+    make_item: Callable[[int], Any],
     add: Callable[[Any, list[Any]], Awaitable[Any]],
     reads: dict[str, Callable[[Any], Awaitable[Any]]],
 ) -> None:
@@ -81,7 +81,9 @@ async def turns(
         stores = [side(path) for side, path in zip(make, paths, strict=True)]
 
         async def turn(which: int, number: int) -> None:
-            await add(stores[which], [one(PER_TURN * number + place) for place in range(PER_TURN)])
+            await add(
+                stores[which], [make_item(PER_TURN * number + index) for index in range(PER_TURN)]
+            )
 
         took: list[list[float]] = [[], []]
         for number in range(ITEMS // PER_TURN + TURNS):
@@ -101,7 +103,7 @@ async def turns(
         for number in range(OPENINGS):
             for which in (0, 1) if number % 2 else (1, 0):
                 openings[which].append((await timed(partial(opened, which)))[1])
-    turn_ms = [statistics.median(each[-TURNS:]) for each in took]
+    turn_ms = [statistics.median(times[-TURNS:]) for times in took]
     print(json.dumps([name, turn_ms, [*map(statistics.median, openings)], sizes]))
 
 
@@ -116,7 +118,7 @@ def measured(name: str) -> list[Figures]:
         command, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True
     ).stdout
     lines = [line for line in printed.splitlines() if line.startswith("[")]
-    return [Figures(*each) for each in map(json.loads, lines)]
+    return [Figures(*figures) for figures in map(json.loads, lines)]
 
 
 def limits() -> str:
@@ -124,7 +126,7 @@ def limits() -> str:
     quicker.
     """
     batches = [
-        [item(PER_TURN * n + place) for place in range(PER_TURN)]
+        [item(PER_TURN * n + index) for index in range(PER_TURN)]
         for n in range((ITEMS // PER_TURN) + TURNS)
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -138,13 +140,13 @@ def limits() -> str:
         def insert(items: list[Any]) -> None:
             connection.execute("BEGIN IMMEDIATE")
             connection.executemany(
-                "INSERT INTO items (body) VALUES (?)", [(json.dumps(each),) for each in items]
+                "INSERT INTO items (body) VALUES (?)", [(json.dumps(item),) for item in items]
             )
             connection.execute("COMMIT")
 
         def append(items: list[Any]) -> None:
             histories["plain"].append(
-                [foldlog.Message(source="user", content=json.dumps(each)) for each in items]
+                [foldlog.Message(source="user", content=json.dumps(item)) for item in items]
             )
 
         def append_records(items: list[Any]) -> None:
@@ -209,7 +211,7 @@ def main(publish: bool) -> None:
         pattern = re.compile(f"{re.escape(BEGIN)}.*?{re.escape(END)}", re.DOTALL)
         assert pattern.search(text), f"{PAGE} has no place for the figures"
         table = "\n".join((BEGIN, "", *rows, "", END))
-        PAGE.write_text(pattern.sub(lambda found: table, text))
+        PAGE.write_text(pattern.sub(lambda match: table, text))
 
 
 if __name__ == "__main__":

@@ -58,7 +58,7 @@ def item(number: int) -> dict[str, Any]:
 
 def line(number: int) -> dict[str, Any]:
     """Return a line of Claude Code, as one follows the other."""
-    said = {"role": "user", "content": f"{number} " + "word " * 60}
+    message = {"role": "user", "content": f"{number} " + "word " * 60}
     envelope = {
         "isSidechain": False,
         "userType": "external",
@@ -73,7 +73,7 @@ def line(number: int) -> dict[str, Any]:
         **ids,
         **envelope,
         "type": "user",
-        "message": said,
+        "message": message,
         "timestamp": "2026-11-20T10:00:00.000Z",
     }
 
@@ -125,8 +125,8 @@ async def timed(work: Callable[[], Awaitable[Any]]) -> tuple[float, float]:
 
 def stored_bytes(path: str) -> int:
     if os.path.isdir(path):
-        return sum(each.stat().st_size for each in Path(path).rglob("*"))
-    return sum(os.path.getsize(each) for each in (path, f"{path}-wal") if os.path.exists(each))
+        return sum(file.stat().st_size for file in Path(path).rglob("*"))
+    return sum(os.path.getsize(file) for file in (path, f"{path}-wal") if os.path.exists(file))
 
 
 async def closed(store: Store) -> None:
@@ -137,7 +137,7 @@ async def closed(store: Store) -> None:
 
 async def compare(
     make: tuple[Callable[[str], Store], Callable[[str], Store]],
-    one: Callable[[int], Any],
+    make_item: Callable[[int], Any],
     add: Callable[[Store, list[Any]], Awaitable[Any]],
     reads: dict[str, Callable[[Store], Awaitable[Any]]],
 ) -> None:
@@ -148,19 +148,19 @@ async def compare(
         for path, side in zip(paths, make, strict=True):
             store = side(path)
             for start in range(0, 4 * STEPS, 4):
-                await add(store, [one(start + n) for n in range(4)])
+                await add(store, [make_item(start + n) for n in range(4)])
             await closed(store)
             sizes.append(stored_bytes(path))
             store = side(path)
             for start in range(4 * STEPS, ITEMS, 500):
-                await add(store, [one(number) for number in range(start, start + 500)])
+                await add(store, [make_item(number) for number in range(start, start + 500)])
             await closed(store)
         figures: dict[str, tuple[list[tuple[float, float]], list[tuple[float, float]]]] = {}
         for number in range(ROUNDS):
             for which in (0, 1) if number % 2 else (1, 0):
                 store = make[which](paths[which])
-                await add(store, [one(ITEMS + 4 * number)])
-                some = [one(ITEMS + 4 * number + n) for n in range(1, 5)]
+                await add(store, [make_item(ITEMS + 4 * number)])
+                some = [make_item(ITEMS + 4 * number + n) for n in range(1, 5)]
                 took = await timed(lambda store=store, some=some: add(store, some))  # type: ignore[misc]
                 figures.setdefault("a step: 4 items, warm", ([], []))[which].append(took)
                 await closed(store)
@@ -288,8 +288,8 @@ def event(number: int) -> Any:
     from openhands.sdk.event import MessageEvent
     from openhands.sdk.llm import Message, TextContent
 
-    said = Message(role="user", content=[TextContent(text=f"{number} " + "word " * 60)])
-    return MessageEvent(source="user", llm_message=said)
+    message = Message(role="user", content=[TextContent(text=f"{number} " + "word " * 60)])
+    return MessageEvent(source="user", llm_message=message)
 
 
 async def openhands(compare: Compare) -> None:

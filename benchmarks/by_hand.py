@@ -40,7 +40,7 @@ def read_events(path: str) -> None:
         print(sum(1 for _ in store.events("c1")))
 
 
-def run_watched(told: str, *arguments: str) -> None:
+def run_watched(peak_file: str, *arguments: str) -> None:
     sys.argv = ["foldlog", *arguments]
     try:
         runpy.run_module("foldlog", run_name="__main__", alter_sys=True)
@@ -48,7 +48,7 @@ def run_watched(told: str, *arguments: str) -> None:
         status = dict(
             line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines()
         )
-        Path(told).write_text(status["VmHWM"].split()[0])
+        Path(peak_file).write_text(status["VmHWM"].split()[0])
 
 
 if __name__ == "__main__":

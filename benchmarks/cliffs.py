@@ -150,7 +150,7 @@ def decoding(scale: Scale, folder: Path) -> Iterator[Round]:
 
     for _ in range(scale.rounds):
         both = [(took_ms(body(800_000), 1), took_ms(body(100_000), 8)) for body in _HOSTILE]
-        yield Round(*max(both, key=lambda one: one[0] / one[1]))
+        yield Round(*max(both, key=lambda pair: pair[0] / pair[1]))
 
 
 _CLIFFS: tuple[tuple[str, str, Callable[[int], Iterator[Event]], int], ...] = (

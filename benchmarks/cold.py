@@ -105,5 +105,5 @@ def measured(
 
 if __name__ == "__main__":
     side, path, *rest = sys.argv[1:]
-    chosen = {each.__name__: each for each in (ours, raw)}[side]
+    chosen = {side_function.__name__: side_function for side_function in (ours, raw)}[side]
     sys.stdout.write(json.dumps(measured(chosen, path, int(rest[0]) if rest else None)))

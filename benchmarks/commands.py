@@ -60,9 +60,9 @@ def peak_mib(folder: Path, *arguments: str) -> float:
     """The most memory that ``foldlog ARGUMENTS`` has. The process tells it itself: what the system
     tells of a child counts the memory of its parent before the child began.
     """
-    told = folder / "peak.txt"
-    run(folder, _BY_HAND, "peak", str(told), *arguments)
-    return int(told.read_text()) / 1024
+    peak_file = folder / "peak.txt"
+    run(folder, _BY_HAND, "peak", str(peak_file), *arguments)
+    return int(peak_file.read_text()) / 1024
 
 
 # -- many conversations
@@ -73,13 +73,13 @@ def conversations(folder: Path, count: int) -> Path:
     """A store of so many conversations of two events, made where it is not there yet."""
     path = folder / f"conversations-{count}.db"
     if not path.exists():
-        said = [
+        messages = [
             Message(source="user", content="hello"),
             Message(source="agent", content="good day"),
         ]
         with open_store(f"sqlite:///{path}", durability="relaxed") as store:
             for number in range(count):
-                store.append(f"conversation-{number:08d}", said, expected_version=0)
+                store.append(f"conversation-{number:08d}", messages, expected_version=0)
     return path
 
 
@@ -138,7 +138,9 @@ def _run(folder: Path, stores: Prepared, arguments: Sequence[str]) -> Ran:
 
 
 def _command(stores: Prepared, arguments: Sequence[str]) -> list[str]:
-    command, *rest = (each.format(last=stores.length - 1, end=stores.length) for each in arguments)
+    command, *rest = (
+        argument.format(last=stores.length - 1, end=stores.length) for argument in arguments
+    )
     return [command, "c1", *rest, "--db", f"sqlite:///{stores.ours}"]
 
 

@@ -146,7 +146,7 @@ def count_all(length: int) -> dict[str, Count]:
         asked = len(statements)
         return Count(round(bytecodes(work) / per), asked, *footprint(work))
 
-    found: dict[str, Count] = {}
+    counts: dict[str, Count] = {}
     with tempfile.TemporaryDirectory() as folder, traced(statements):
         url = f"sqlite:///{Path(folder)}/counts.db"
         with open_store(url) as store:
@@ -154,34 +154,38 @@ def count_all(length: int) -> dict[str, Count]:
             store.register(views)
             store.ingest("c", history(length))
             imported, nth = list(history(length)), count()
-            found["import, an event"] = counted(
+            counts["import, an event"] = counted(
                 lambda: store.ingest(f"imported {next(nth)}", imported), length
             )._replace(statements=0)  # in how many transactions depends on the clock
             views.current("c")
-            said = Message(source="user", content="hello " * 20)
+            message = Message(source="user", content="hello " * 20)
             for _ in range(3):
-                store.append("c", said, expected_version=ANY_VERSION)
-            found["append"] = counted(lambda: store.append("c", said, expected_version=ANY_VERSION))
-            batch = [said] * _BATCH
-            found["batch of 500, an event"] = counted(
+                store.append("c", message, expected_version=ANY_VERSION)
+            counts["append"] = counted(
+                lambda: store.append("c", message, expected_version=ANY_VERSION)
+            )
+            batch = [message] * _BATCH
+            counts["batch of 500, an event"] = counted(
                 lambda: store.append("b", batch, expected_version=ANY_VERSION), _BATCH
             )
             views.current("c")
-            found["View, the last append was to another"] = counted(lambda: views.current("c"))
-            store.append("c", said, expected_version=ANY_VERSION)
-            found["warm View"] = counted(lambda: views.current("c"))
-            found["step"] = counted(lambda: _step(store, views))
+            counts["View, the last append was to another"] = counted(lambda: views.current("c"))
+            store.append("c", message, expected_version=ANY_VERSION)
+            counts["warm View"] = counted(lambda: views.current("c"))
+            counts["step"] = counted(lambda: _step(store, views))
             sums = TokenCounter(_letters)
-            found["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
-            found["load all, an event"] = counted(lambda: sum(1 for _ in store.events("c")), length)
+            counts["step with sums of tokens"] = counted(lambda: _step(store, views, sums))
+            counts["load all, an event"] = counted(
+                lambda: sum(1 for _ in store.events("c")), length
+            )
             for parent, fork in pairwise(
                 ["c", *(f"fork {depth}" for depth in range(1, _DEPTH + 1))]
             ):
                 store.fork(parent, store.version(parent), fork)
-                store.append(fork, said, expected_version=ANY_VERSION)
-        found["cold open"] = counted(lambda: _open(url, "c"))
-        found[f"cold open of a fork, depth {_DEPTH}"] = counted(lambda: _open(url, fork))
-    return found
+                store.append(fork, message, expected_version=ANY_VERSION)
+        counts["cold open"] = counted(lambda: _open(url, "c"))
+        counts[f"cold open of a fork, depth {_DEPTH}"] = counted(lambda: _open(url, fork))
+    return counts
 
 
 def _step(store: Store, views: Views, sums: TokenCounter | None = None) -> int:

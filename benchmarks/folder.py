@@ -107,15 +107,15 @@ def _records(
         )
         used = {"type": "tool_use", "id": call, "name": tool, "input": {"command": words(4, 40)}}
         yield record("assistant", {**answer, "content": [used]}, **request)
-        told = "\n".join(words(6, 14) for _ in range(chance.randint(1, 25)))
+        output = "\n".join(words(6, 14) for _ in range(chance.randint(1, 25)))
         result = {
             "type": "tool_result",
             "tool_use_id": call,
-            "content": told,
+            "content": output,
             "is_error": chance.random() < 0.05,
         }
-        kept = {"stdout": told, "stderr": "", "interrupted": False, "isImage": False}
-        yield record("user", {"role": "user", "content": [result]}, toolUseResult=kept)
+        structured_result = {"stdout": output, "stderr": "", "interrupted": False, "isImage": False}
+        yield record("user", {"role": "user", "content": [result]}, toolUseResult=structured_result)
         if turn % 20 == 19:
             yield record("user", {"role": "user", "content": words(5, 40)})
     yield record(
@@ -129,7 +129,7 @@ def make(folder: Path, count: int) -> int:
     written = 0
     for project, name, records in sessions(count):
         (folder / project).mkdir(parents=True, exist_ok=True)
-        text = "".join(json.dumps(each, separators=(",", ":")) + "\n" for each in records)
+        text = "".join(json.dumps(entry, separators=(",", ":")) + "\n" for entry in records)
         written += (folder / project / f"{name}.jsonl").write_text(text)
     return written
 
@@ -145,10 +145,15 @@ def grow(folder: Path) -> None:
     """Let one of the sessions go on."""
     path = sorted(folder.rglob("*.jsonl"))[0]
     last = json.loads(path.read_text().splitlines()[-1])
-    said = {**last, "uuid": f"{time.time_ns():032x}", "parentUuid": last["uuid"], "type": "user"}
+    new_record = {
+        **last,
+        "uuid": f"{time.time_ns():032x}",
+        "parentUuid": last["uuid"],
+        "type": "user",
+    }
     with path.open("a") as file:
         file.write(
-            json.dumps({**said, "message": {"role": "user", "content": "and one more thing"}})
+            json.dumps({**new_record, "message": {"role": "user", "content": "and one more thing"}})
             + "\n"
         )
 
@@ -287,16 +292,16 @@ def _bytes(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
 
 
-def compare(folder: Path, place: Path, rounds: int) -> Path:
+def compare(folder: Path, stores: Path, rounds: int) -> Path:
     """Import a folder by hand and with foldlog, by turns, and print the ratio. Return the store."""
     size = _bytes(folder)
     times = -(-_LEAST_BYTES // size) if size < _LEAST_BYTES else 1
     hand, ours, memory = list[float](), list[float](), 0.0
-    db = place / f"{folder.name}.db"
+    db = stores / f"{folder.name}.db"
     for _ in range(rounds):
-        for path in place.glob(f"{folder.name}.*db*"):
+        for path in stores.glob(f"{folder.name}.*db*"):
             path.unlink()
-        hand += alone("by-hand", folder, place / f"{folder.name}.hand.db", times)
+        hand += alone("by-hand", folder, stores / f"{folder.name}.hand.db", times)
         seconds, memory = alone("imported", folder, db, times)
         ours.append(seconds)
     ratio = median(ours) / median(hand)
@@ -359,21 +364,21 @@ def measure(folder: Path, stores: Path, rounds: int) -> None:
     searched.mkdir()
     for path in sorted(folder.rglob("*.jsonl"))[:_SEARCHED_SESSIONS]:
         (searched / path.name).symlink_to(path.resolve())
-    found = str(stores / "searched.db")
-    timed("import", str(searched), "--db", found)
+    searched_db = str(stores / "searched.db")
+    timed("import", str(searched), "--db", searched_db)
     megabytes = sum(path.stat().st_size for path in searched.iterdir()) / 1e6
     for word, fails in (("notinanylog", True), ("parser", False)):
         _say(
             f"search {word}, {megabytes:.0f} MB",
-            f"{timed('search', word, '--db', found, fails=fails):.2f} s",
+            f"{timed('search', word, '--db', searched_db, fails=fails):.2f} s",
         )
-    seconds, number = alone("used", found)
+    seconds, number = alone("used", searched_db)
     kilobytes = megabytes * 1e3 / number
     _say(
         f"first use of a conversation of {kilobytes:.0f} kB, median of {number:.0f}",
         f"{seconds * 1e3:.0f} ms",
     )
-    _say("  the size of the store then", "", os.path.getsize(found) / megabytes / 1e6)
+    _say("  the size of the store then", "", os.path.getsize(searched_db) / megabytes / 1e6)
     make_long(stores / "long.jsonl")
     timed("import", str(stores / "long.jsonl"), "--db", str(stores / "long.db"))
     (seconds,) = alone("first-used", stores / "long.db")

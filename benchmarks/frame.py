@@ -195,12 +195,12 @@ def provenance(command: Sequence[str]) -> dict[str, object]:
 def as_json(
     answers: Sequence[Answer], failed: Sequence[Failed], load: str, command: Sequence[str]
 ) -> str:
-    found = [{**asdict(answer), "holds": answer.holds} for answer in answers]
+    rows = [{**asdict(answer), "holds": answer.holds} for answer in answers]
     return json.dumps(
         {
             **provenance(command),
             "load": load,
-            "answers": found,
+            "answers": rows,
             "failed": list(map(asdict, failed)),
         },
         indent=1,

@@ -60,16 +60,16 @@ def history() -> Iterator[Event]:
     """Yield the events of each conversation: calls with their results, and a condensation every
     sixty events.
     """
-    for place in range(LENGTH):
-        if place and place % 60 == 0:
+    for index in range(LENGTH):
+        if index and index % 60 == 0:
             yield CondensationAction(
-                forgotten_event_ids=tuple(range(max(place - 70, 4), place - 10))
+                forgotten_event_ids=tuple(range(max(index - 70, 4), index - 10))
             )
-        elif place % 2:
-            yield Action(tool="terminal", arguments={"command": f"ls {place}"}, call_id=f"c{place}")
-        elif place and (place - 1) % 60:
+        elif index % 2:
+            yield Action(tool="terminal", arguments={"command": f"ls {index}"}, call_id=f"c{index}")
+        elif index and (index - 1) % 60:
             yield Observation(
-                tool="terminal", content="o" * 20, call_id=f"c{place - 1}", cause=place - 1
+                tool="terminal", content="o" * 20, call_id=f"c{index - 1}", cause=index - 1
             )
         else:
             yield Message(source="user", content="m" * 40)
@@ -92,16 +92,18 @@ class Template:
 
     def records(self, name: str) -> Iterator[Record]:
         seed = checksum_seed(name)
-        for one in self._records:
-            yield one._replace(checksum=record_checksum(seed, PROJECTION, *one[:4]))
+        for template_record in self._records:
+            yield template_record._replace(
+                checksum=record_checksum(seed, PROJECTION, *template_record[:4])
+            )
 
 
 # -- fill a store
 # --------------------------------------------------------------------------------------------------
 
 
-def name_of(place: int) -> str:
-    return f"conversation {place:07}"
+def name_of(number: int) -> str:
+    return f"conversation {number:07}"
 
 
 def fill(store: Store, server: Server | None, schema: str, conversations: int) -> Sequence[int]:
@@ -121,8 +123,8 @@ def fill(store: Store, server: Server | None, schema: str, conversations: int) -
 
 def _insert(transaction: Transaction, template: Template, group: Sequence[int]) -> None:
     now = time.time_ns() // 1_000
-    for place in group:
-        name, salt = name_of(place), new_salt()
+    for number in group:
+        name, salt = name_of(number), new_salt()
         key = transaction.begin(Conversation(0, name, now, salt)).key
         transaction.insert(key, template.rows(name, salt, now))
         transaction.put_records(key, PROJECTION, list(template.records(name)))
@@ -199,7 +201,10 @@ def _integer(number: int) -> bytes:
 
 def _fields(*values: bytes | None) -> bytes:
     return b"".join(
-        [b"\xff\xff\xff\xff" if one is None else len(one).to_bytes(4) + one for one in values]
+        [
+            b"\xff\xff\xff\xff" if value is None else len(value).to_bytes(4) + value
+            for value in values
+        ]
     )
 
 
@@ -226,10 +231,10 @@ class Asked:
         return name_of(self._chance.randrange(1, self._count))  # 0 is erased
 
     def questions(self) -> dict[str, Callable[[], float]]:
-        store, said = self._store, Message(source="user", content="m" * 40)
+        store, message = self._store, Message(source="user", content="m" * 40)
 
         def append(name: str) -> None:
-            store.append(name, said, expected_version=ANY_VERSION)
+            store.append(name, message, expected_version=ANY_VERSION)
 
         return {
             "append, the conversation is known": partial(_each, lambda: append(self._known)),
@@ -263,10 +268,8 @@ class Asked:
         }
 
     def _list(self) -> None:
-        found = recent_conversations(
-            self._store.database, {}, limit=20, after=None, age_max_s=3_600
-        )
-        assert len(found.conversations) == 20
+        page = recent_conversations(self._store.database, {}, limit=20, after=None, age_max_s=3_600)
+        assert len(page.conversations) == 20
 
     def _follow(self) -> None:
         start = self._chance.choice(self._positions[:-1] or [0])
@@ -324,25 +327,29 @@ def measure(form: str, folder: Path, events: int) -> None:
         stores = [held.enter_context(_opened(form, folder, server, size)) for size in sizes]
         _say(f"## {form}: {LENGTH * sizes[0]:,} and {LENGTH * sizes[1]:,} events")
         _say("\n| | small | large | |\n|---|---|---|---|")
-        each = [LENGTH * size for size in sizes]
+        lengths = [LENGTH * size for size in sizes]
         _row(
             "fill, µs an event",
-            *(1e6 * one.filled_s / count for one, count in zip(stores, each, strict=True)),
+            *(1e6 * store.filled_s / count for store, count in zip(stores, lengths, strict=True)),
         )
         _row(
-            "bytes an event", *(one.size() / count for one, count in zip(stores, each, strict=True))
+            "bytes an event",
+            *(store.size() / count for store, count in zip(stores, lengths, strict=True)),
         )
         for what in stores[0].whole():
-            took = [_each(one.whole()[what], 1) for one in stores]
-            per = [1, 1] if what.startswith("erase") else each
-            _row(f"{what}, s", *(one / 1e6 for one in took))
+            took = [_each(store.whole()[what], 1) for store in stores]
+            per = [1, 1] if what.startswith("erase") else lengths
+            _row(f"{what}, s", *(microseconds / 1e6 for microseconds in took))
             _row(
-                f"{what}, µs an event", *(one / count for one, count in zip(took, per, strict=True))
+                f"{what}, µs an event",
+                *(microseconds / count for microseconds, count in zip(took, per, strict=True)),
             )
         if server is not None:
             server.sql("ANALYZE")  # as autovacuum does, which is off here
         for what in stores[0].questions():
-            rounds = [[one.questions()[what]() for one in stores] for _ in range(_ROUNDS + 1)][1:]
+            rounds = [[store.questions()[what]() for store in stores] for _ in range(_ROUNDS + 1)][
+                1:
+            ]
             _row(f"{what}, µs", *map(statistics.median, zip(*rounds, strict=True)))
 
 
@@ -362,11 +369,11 @@ def main(
     ] = None,
 ) -> None:
     """Fill, ask, print."""
-    for each in form:
+    for kind in form:
         made = Path(tempfile.mkdtemp(prefix="foldlog-growth-", dir=folder))
         made.chmod(0o755)  # the server is another user
         try:
-            measure(each, made, events)
+            measure(kind, made, events)
         finally:
             shutil.rmtree(made, ignore_errors=True)
 

@@ -39,11 +39,11 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
         "SELECT id, created_at, updated_at, attributes FROM sessions WHERE user = ? ORDER BY"
         " updated_at DESC LIMIT ?"
     )
-    for place in range(3 * scale.rounds + 1):
+    for round_number in range(3 * scale.rounds + 1):
         with foldlog.open(ours) as histories:
             histories.list({"user": "u0"}, limit=1, age_max_s=3600)
             begun = time.process_time()
-            found = histories.list({"user": "u0"}, limit=LISTED, age_max_s=3600)
+            page = histories.list({"user": "u0"}, limit=LISTED, age_max_s=3600)
             between = time.process_time()
         db = sqlite3.connect(raw, isolation_level=None)
         db.execute("SELECT id FROM sessions WHERE user = ? LIMIT 1", ("u0",)).fetchall()
@@ -54,9 +54,11 @@ def listing(scale: Scale, folder: Path) -> Iterator[Round]:
         ]
         ended = time.process_time()
         db.close()
-        if [one.attributes for one in found.conversations] != [row[3] for row in rows]:
+        if [conversation.attributes for conversation in page.conversations] != [
+            row[3] for row in rows
+        ]:
             raise AssertionError("the two sides list different histories")
-        if place:  # the first one compiled our code
+        if round_number:  # the first one compiled our code
             yield Round(1_000 * (between - begun), 1_000 * (ended - middle))
 
 
@@ -94,12 +96,12 @@ def _stores(scale: Scale, folder: Path) -> tuple[str, Path]:
 def figures(answer: Callable[[Store], object], scale: Scale, folder: Path) -> Iterator[Round]:
     """Open the store of which figures are kept, and answer a question over all."""
     url = f"{_counted(folder.parent, min(100_000, scale.usual))}?mode=ro"
-    for place in range(scale.rounds + 1):
+    for round_number in range(scale.rounds + 1):
         with open_store(url) as store:
             begun = time.process_time()
             answer(store)
             ended = time.process_time()
-        if place:  # the first one compiled our code
+        if round_number:  # the first one compiled our code
             yield Round(1_000 * (ended - begun), _WAIT_MS)
 
 

@@ -65,11 +65,11 @@ def _version_like_the_last(length: int) -> int:
 
 def round_of_ours(stores: Prepared, others: Prepared, *version: str) -> Round:
     """Views of as many events, each in a new process; ``version`` is for the first."""
-    one = in_new_process(_COLD, "ours", str(stores.ours), *version)
+    first = in_new_process(_COLD, "ours", str(stores.ours), *version)
     other = in_new_process(_COLD, "ours", str(others.ours))
-    if one["events"] != other["events"]:
-        raise AssertionError(f"Views of {one['events']} and {other['events']} events")
-    return Round(1_000 * one["seconds"], 1_000 * other["seconds"])
+    if first["events"] != other["events"]:
+        raise AssertionError(f"Views of {first['events']} and {other['events']} events")
+    return Round(1_000 * first["seconds"], 1_000 * other["seconds"])
 
 
 def cold_round(

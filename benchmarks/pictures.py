@@ -62,16 +62,16 @@ def view_svg(history: foldlog.History) -> str:
         event.id for event in history.events() if isinstance(event, foldlog.CondensationAction)
     )
     width, left, step = 860, 16, 828 / len(history)
-    body, told = [], []
+    body, sentences = [], []
     for row, (version, words) in enumerate(
         ((first, "before it forgets"), (first + 1, "after it forgot"), (len(history), "now"))
     ):
         top, view = 20 + 84 * row, history.at(version)
         ids = {event.id for event in view}
-        told.append(
+        sentences.append(
             f"At version {version} the log has {version} events and the View shows {len(view)}"
         )
-        body.append(f'<text x="{left}" y="{top + 12}">{told[-1]}, {words}</text>')
+        body.append(f'<text x="{left}" y="{top + 12}">{sentences[-1]}, {words}</text>')
         for kind, wanted in (("shown", ids), ("gone", {*range(version)} - ids)):
             strokes = "".join(
                 f"M{left + step * n:.1f} {top + 22}h{step * 0.8:.1f}v26h-{step * 0.8:.1f}z"
@@ -79,7 +79,7 @@ def view_svg(history: foldlog.History) -> str:
             )
             body.append(f'<path class="{kind}" d="{strokes}"/>')
         for at, summary in ((n, event) for n, event in enumerate(view) if event.id < 0):
-            before, after = (view[place].id for place in (at - 1, at + 1))
+            before, after = (view[index].id for index in (at - 1, at + 1))
             x, y = left + step * (before + 1), top + 52
             body.append(
                 f'<rect class="summary" x="{x:.1f}" y="{y}"'
@@ -89,7 +89,7 @@ def view_svg(history: foldlog.History) -> str:
                 f'<text class="soft" x="{x:.1f}" y="{y + 18}">summary {summary.id} replaces'
                 " these</text>"
             )
-    return _svg(width, 276, "; ".join(told), _STYLE, body)
+    return _svg(width, 276, "; ".join(sentences), _STYLE, body)
 
 
 def terminal_svg(folder: str) -> str:

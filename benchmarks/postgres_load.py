@@ -329,8 +329,8 @@ def check(url: str, load: Load) -> Outcome:
     seen: Counter[str] = Counter()
     unreadable = left = 0
     by_conversation = defaultdict(list)
-    for each in load.acknowledged:
-        by_conversation[each.conversation].append(each)
+    for append in load.acknowledged:
+        by_conversation[append.conversation].append(append)
     with open_store(url, keys=load.keys) as store:
         for conversation in by_conversation:
             try:
@@ -345,10 +345,10 @@ def check(url: str, load: Load) -> Outcome:
                 print(f"{conversation}: {type(error).__name__}: {error}", flush=True)
                 unreadable += 1
         unreadable += sum(len(verdict.findings) for verdict in verify(store))
-    kept = [each for each in load.acknowledged if each.conversation not in load.erased]
-    lost = sum(stored.get((each.conversation, each.id)) != each.text for each in kept)
+    not_erased = [append for append in load.acknowledged if append.conversation not in load.erased]
+    lost = sum(stored.get((append.conversation, append.id)) != append.text for append in not_erased)
     missed = (
-        sum((each.conversation, each.id) not in load.followed for each in kept)
+        sum((append.conversation, append.id) not in load.followed for append in not_erased)
         + load.followed_again
     )
     return Outcome(lost, sum(count - 1 for count in seen.values()), unreadable, missed, left)
@@ -356,7 +356,7 @@ def check(url: str, load: Load) -> Outcome:
 
 def _left_of(store: Store, conversation: str) -> bool:
     with store._recorder.read() as reader:
-        found = reader.conversation(conversation)
-        if found is None or found.salt or found.key_id or found.sealed_key:
+        row = reader.conversation(conversation)
+        if row is None or row.salt or row.key_id or row.sealed_key:
             return True
-        return bool(reader.rows(found.key, 0, 2**62, 1) or reader.recalled(found.key, "", 1))
+        return bool(reader.rows(row.key, 0, 2**62, 1) or reader.recalled(row.key, "", 1))

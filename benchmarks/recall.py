@@ -112,13 +112,13 @@ class Copier:
             length = self._ASKED if text.startswith("User:") else self._LINE
             lines.append(f"{' '.join(text.split())[:length]} [{event_id}]")
         kept, room = set[int](), self._LENGTH
-        for place in sorted(
-            range(len(lines)), key=lambda place: (not lines[place].startswith("User:"), -place)
+        for number in sorted(
+            range(len(lines)), key=lambda number: (not lines[number].startswith("User:"), -number)
         ):
-            room -= len(lines[place]) + 1
-            kept |= {place} if room > 0 else set()
+            room -= len(lines[number]) + 1
+            kept |= {number} if room > 0 else set()
         return Reply(
-            text="\n".join(line for place, line in enumerate(lines) if place in kept),
+            text="\n".join(line for number, line in enumerate(lines) if number in kept),
             model=self.model,
         )
 
@@ -151,21 +151,21 @@ def generated(seed: int, length: int) -> list[Event]:
             if names
             else []
         )
-        call_id, place = f"c{len(events)}", len(events)
-        found = [
+        call_id, next_id = f"c{len(events)}", len(events)
+        paths = [
             f"{at.choice(('src', 'lib', 'tests'))}/m{at.randrange(16**6):06x}/part.py"
             for _ in range(4)
         ]
         text = "\n".join(
-            f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in found
+            f"{path}: {at.randrange(90)} lines\n{'and so on ' * at.randrange(40)}" for path in paths
         )
         events.append(
-            Action(id=place, tool="run", arguments={"command": f"look {used}"}, call_id=call_id)
+            Action(id=next_id, tool="run", arguments={"command": f"look {used}"}, call_id=call_id)
         )
         events.append(
-            Observation(id=place + 1, tool="run", call_id=call_id, cause=place, content=text)
+            Observation(id=next_id + 1, tool="run", call_id=call_id, cause=next_id, content=text)
         )
-        names += found
+        names += paths
     return events
 
 
@@ -180,10 +180,12 @@ def spread(replays: Sequence[Replay], seeds: int) -> tuple[float, float]:
             return sha256(f"{seed} {history} {term}".encode()).digest()[0] < 128
 
         needed = sum(
-            drawn(place, term) for place, done in enumerate(replays) for term in done.needed
+            drawn(history, term) for history, done in enumerate(replays) for term in done.needed
         )
         missing = sum(
-            drawn(place, each.term) for place, done in enumerate(replays) for each in done.missing
+            drawn(history, missed.term)
+            for history, done in enumerate(replays)
+            for missed in done.missing
         )
         shares.append(100 * (1 - missing / needed) if needed else 100.0)
     return min(shares), max(shares)
@@ -193,23 +195,26 @@ def histories(sources: Sequence[str]) -> dict[str, list[Event]]:
     """Return the histories of the sources, files and folders to import or URLs of stores, by name,
     longest first.
     """
-    found: dict[str, list[Event]] = {}
+    histories_by_name: dict[str, list[Event]] = {}
     for source in sources:
         url = source if "://" in source or source.endswith(".db") else "memory:"
         with foldlog.open(url) as stored:
             if url != source:
                 stored.import_(source)
             for conversation in stored:
-                found[f"{source} {conversation}"] = list(stored[conversation].events())
+                histories_by_name[f"{source} {conversation}"] = list(stored[conversation].events())
     return {
-        name: found[name] for name in sorted(found, key=lambda name: len(found[name]), reverse=True)
+        name: histories_by_name[name]
+        for name in sorted(
+            histories_by_name, key=lambda name: len(histories_by_name[name]), reverse=True
+        )
     }
 
 
 def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
     """Return the figures of one condenser over all histories."""
     needed = sum(len(done.needed) for done in replays)
-    missing = [each for done in replays for each in done.missing]
+    missing = [missed for done in replays for missed in done.missing]
     sent, repeated = (
         sum(getattr(done, name) or 0 for done in replays)
         for name in ("tokens_sent", "tokens_repeated")
@@ -220,7 +225,7 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "needed": needed,
         "shown": round(100 * (1 - len(missing) / needed), 2) if needed else None,
         "named": (
-            round(100 * (1 - sum(not each.named for each in missing) / needed), 2)
+            round(100 * (1 - sum(not missed.named for missed in missing) / needed), 2)
             if needed
             else None
         ),
@@ -235,7 +240,7 @@ def row(replays: Sequence[Replay], seeds: int) -> dict[str, Any]:
         "condensations_per_100_calls": round(
             100 * sum(len(done.condensations) for done in replays) / calls, 1
         ),
-        "missing": Counter(each.term for each in missing).most_common(EXAMPLES),
+        "missing": Counter(missed.term for missed in missing).most_common(EXAMPLES),
     }
 
 
@@ -247,18 +252,20 @@ def _part(replays: Sequence[Replay], part: str, whole: str) -> float:
 
 
 def measured(
-    found: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int
+    histories_by_name: Mapping[str, Sequence[Event]], condensers: Mapping[str, Config], seeds: int
 ) -> dict[str, Any]:
     """Return the size of these histories, and the row of each condenser over them."""
     rows = {}
     for name, config in condensers.items():
         condenser = condenser_of(config)
-        rows[name] = row([replay(events, condenser, ESTIMATE) for events in found.values()], seeds)
+        rows[name] = row(
+            [replay(events, condenser, ESTIMATE) for events in histories_by_name.values()], seeds
+        )
         sys.stderr.write(f"{name}: {rows[name]['shown']} % shown\n")
-    needed = max(each["needed"] for each in rows.values())
+    needed = max(row["needed"] for row in rows.values())
     return {
-        "histories": len(found),
-        "events": sum(map(len, found.values())),
+        "histories": len(histories_by_name),
+        "events": sum(map(len, histories_by_name.values())),
         "uses": needed,
         "rows": rows,
     }
@@ -267,20 +274,20 @@ def measured(
 def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
     """Return the cells of a table: one row for each condenser."""
     rows = group["rows"]
-    whole = rows.get("noop", max(rows.values(), key=lambda each: each["cost"]))["cost"] or 1
+    whole = rows.get("noop", max(rows.values(), key=lambda row: row["cost"]))["cost"] or 1
     return [
         (
             name,
-            f"{each['shown']:.1f} %",
-            f"{each['shown_least']:.1f} to {each['shown_most']:.1f}",
-            f"{each['named']:.1f} %",
-            f"{each['facts_shown']:.1f} %",
-            f"{each['tokens_sent'] / 1e6:.2f}M",
-            f"{100 * each['tokens_repeated'] / max(1, each['tokens_sent']):.0f} %",
-            f"{100 * each['cost'] / whole:.0f} %",
-            str(each["condensations_per_100_calls"]),
+            f"{row['shown']:.1f} %",
+            f"{row['shown_least']:.1f} to {row['shown_most']:.1f}",
+            f"{row['named']:.1f} %",
+            f"{row['facts_shown']:.1f} %",
+            f"{row['tokens_sent'] / 1e6:.2f}M",
+            f"{100 * row['tokens_repeated'] / max(1, row['tokens_sent']):.0f} %",
+            f"{100 * row['cost'] / whole:.0f} %",
+            str(row["condensations_per_100_calls"]),
         )
-        for name, each in rows.items()
+        for name, row in rows.items()
     ]
 
 
@@ -298,8 +305,8 @@ def show(name: str, group: Mapping[str, Any]) -> None:
         shown.add_column(
             column, justify="left" if column in (COLUMNS[0], "missing most often") else "right"
         )
-    for cells, each in zip(figures(group), group["rows"].values(), strict=True):
-        shown.add_row(*cells, ", ".join(term for term, _ in each["missing"][:2]))
+    for cells, row in zip(figures(group), group["rows"].values(), strict=True):
+        shown.add_row(*cells, ", ".join(term for term, _ in row["missing"][:2]))
     Console(width=150).print(shown)
 
 
@@ -315,8 +322,8 @@ def in_page(text: str, groups: Mapping[str, Any]) -> str:
 def publish(groups: Mapping[str, Any]) -> None:
     """Write the figures, without terms: those of a public history are its people's."""
     for group in groups.values():
-        for each in group["rows"].values():
-            del each["missing"]
+        for row in group["rows"].values():
+            del row["missing"]
     PUBLISHED.write_text(json.dumps(groups, indent=1) + "\n", encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), groups), encoding="utf-8")
     PICTURE.write_text(svg(groups), encoding="utf-8")
@@ -336,38 +343,44 @@ def main() -> None:
     parser.add_argument(
         "--publish", action="store_true", help="put the figures into docs/RECALL.md"
     )
-    given = parser.parse_args()
-    chosen = {each: json.loads(each) for each in given.condenser} if given.condenser else CONDENSERS
+    options = parser.parse_args()
+    chosen = (
+        {config: json.loads(config) for config in options.condenser}
+        if options.condenser
+        else CONDENSERS
+    )
     groups: dict[str, Any] = {}
-    if given.publish or not given.sources:
+    if options.publish or not options.sources:
         own = histories([str(SAMPLE)]) | {
             f"seed {seed}": generated(seed, LENGTH) for seed in range(GENERATED)
         }
-        groups["Sample and generated"] = measured(own, chosen, given.seeds)
-    if given.sources:
-        found = histories(given.sources)
-        longest = {name: found[name] for name in [*found][: given.of]}
-        groups["Public" if given.publish else "Given"] = measured(longest, chosen, given.seeds)
-        for runtime, condensed in condensed_by(found).items():
+        groups["Sample and generated"] = measured(own, chosen, options.seeds)
+    if options.sources:
+        histories_by_name = histories(options.sources)
+        longest = {name: histories_by_name[name] for name in [*histories_by_name][: options.of]}
+        groups["Public" if options.publish else "Given"] = measured(longest, chosen, options.seeds)
+        for runtime, condensed in condensed_by(histories_by_name).items():
             which = {
                 RECORDED: {"type": RECORDED},
                 **{name: chosen[name] for name in chosen if name not in _OTHERS},
             }
-            groups[f"Condensed by {runtime}"] = measured(condensed, which, given.seeds)
+            groups[f"Condensed by {runtime}"] = measured(condensed, which, options.seeds)
     for name, group in groups.items():
         show(name, group)
-    if given.json is not None:
-        given.json.write_text(json.dumps(groups, indent=1) + "\n")
-    if given.publish:
+    if options.json is not None:
+        options.json.write_text(json.dumps(groups, indent=1) + "\n")
+    if options.publish:
         publish(groups)
 
 
-def condensed_by(found: Mapping[str, Sequence[Event]]) -> dict[str, dict[str, Sequence[Event]]]:
+def condensed_by(
+    histories_by_name: Mapping[str, Sequence[Event]],
+) -> dict[str, dict[str, Sequence[Event]]]:
     """Return the histories that a runtime condensed while its agent went on, by the format of their
     records. Those in which less was needed again say nothing.
     """
     groups: dict[str, dict[str, Sequence[Event]]] = {}
-    for name, events in found.items():
+    for name, events in histories_by_name.items():
         made = next(
             (event for event in events if isinstance(event, CondensationAction) and event.origin),
             None,

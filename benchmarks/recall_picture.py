@@ -61,16 +61,16 @@ def svg(groups: Mapping[str, Any]) -> str:
 
 
 def _said(group: Mapping[str, Any]) -> Iterator[str]:
-    for name, each in group["rows"].items():
+    for name, row in group["rows"].items():
         yield (
-            f"{name} shows {each['shown']:.1f} % and sends {each['tokens_sent'] / 1e6:.1f} million"
+            f"{name} shows {row['shown']:.1f} % and sends {row['tokens_sent'] / 1e6:.1f} million"
             " tokens"
         )
 
 
 def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
     rows = {
-        each: row for each, row in group["rows"].items() if each not in ("noop", "clear_thinking")
+        name: row for name, row in group["rows"].items() if name not in ("noop", "clear_thinking")
     }
     most = group["rows"]["noop"]["tokens_sent"]
     low = min(row["shown"] for row in rows.values()) // 10 * 10
@@ -103,7 +103,9 @@ def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
         " (noop: 100 %)</text>"
     )
     taken: list[tuple[float, float]] = []
-    for each, row in sorted(rows.items(), key=lambda one: one[1]["shown"], reverse=True):
+    for strategy, row in sorted(
+        rows.items(), key=lambda name_and_row: name_and_row[1]["shown"], reverse=True
+    ):
         at, shown, named = x(100 * row["tokens_sent"] / most), y(row["shown"]), y(row["named"])
         label = shown + 4
         while any(
@@ -116,14 +118,14 @@ def _panel(name: str, group: Mapping[str, Any], left: int) -> Iterator[str]:
             f' cy="{named}" r="4.5"/>'
         )
         words, anchor = (
-            each.replace("observation_masking", "masking").replace("clear_tool_uses", "clear"),
+            strategy.replace("observation_masking", "masking").replace("clear_tool_uses", "clear"),
             "start",
         )
-        place = at + 8
+        label_x = at + 8
         if at > left + _PANEL - 110:
-            place, anchor = at - 8, "end"
+            label_x, anchor = at - 8, "end"
         yield (
-            f'<g class="{_KINDS.get(each.split()[0], "f")}">{stem if row["named"] > row["shown"] else ""}<circle'
-            f' class="dot" cx="{at}" cy="{shown}" r="4"/><text class="label" x="{place}"'
+            f'<g class="{_KINDS.get(strategy.split()[0], "f")}">{stem if row["named"] > row["shown"] else ""}<circle'
+            f' class="dot" cx="{at}" cy="{shown}" r="4"/><text class="label" x="{label_x}"'
             f' y="{label}" text-anchor="{anchor}">{escape(words)}</text></g>'
         )

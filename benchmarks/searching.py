@@ -37,22 +37,24 @@ def searches(scale: Scale, folder: Path) -> Iterator[Round]:
     """All hits of rare words: by the search, and in a table of events that is read from end to
     end.
     """
-    said = texts(scale.usual)
+    all_texts = texts(scale.usual)
     raw = RawStore(folder / "raw.db")
     with open_store(f"sqlite:///{folder}/store.db", durability="relaxed") as store:
-        for first in range(0, len(said), _PAGE):
-            some = [Message(source="user", content=text) for text in said[first : first + _PAGE]]
+        for first in range(0, len(all_texts), _PAGE):
+            some = [
+                Message(source="user", content=text) for text in all_texts[first : first + _PAGE]
+            ]
             store.append(f"c{first}", some, expected_version=0)
             raw.append_batch(
                 (f"c{first}", number, "message", body_of(event))
                 for number, event in enumerate(some)
             )
-        names = [f"c{first}" for first in range(0, len(said), _PAGE)]
+        names = [f"c{first}" for first in range(0, len(all_texts), _PAGE)]
         for _ in range(scale.rounds):
             ours, hits = _spent(lambda query: len(search(store, query, limit=None).hits))
-            by_hand, found = _spent(lambda query: len(_found(raw, names, query)))
-            if hits != found:
-                raise AssertionError(f"{hits} hits, by hand {found}")
+            by_hand, hits_by_hand = _spent(lambda query: len(_found(raw, names, query)))
+            if hits != hits_by_hand:
+                raise AssertionError(f"{hits} hits, by hand {hits_by_hand}")
             yield Round(1_000 * ours / len(_QUERIES), 1_000 * by_hand / len(_QUERIES))
     raw.close()
 
@@ -64,14 +66,14 @@ def _found(raw: RawStore, names: Sequence[str], query: str) -> list[str]:
     words = query.split()
     needles = [word.encode() for word in words]
     decode = msgspec.json.Decoder(Message).decode
-    found = []
+    events = []
     for name in names:
         for _, body in raw.bodies(name, 0, _PAGE):
             if all(needle in body for needle in needles):
                 content = str(decode(body).content)
                 if all(word in content for word in words):
-                    found.append(content)
-    return found
+                    events.append(content)
+    return events
 
 
 def _spent(count_hits: Callable[[str], int]) -> tuple[float, int]:

@@ -60,17 +60,17 @@ def in_readme(text: str, run: Run) -> str:
             "size on disk, everything in it",
         )
     )
-    told = (
+    sentence = (
         f"takes {append[0]} µs ({append[1]}), a View of a history\nof 1,000,000 events opens in"
         f" {opened[0]} ms ({opened[1]}), an event takes {size[0]} bytes ({size[1]})"
     )
-    text, found = re.subn(
+    text, replaced = re.subn(
         r"takes \S+ µs \(\S+\), a View of a history\n"
         r"of 1,000,000 events opens in \S+ ms \(\S+\), an event takes \S+ bytes \(\S+\)",
-        told,
+        sentence,
         text,
     )
-    if found != 1:
+    if replaced != 1:
         raise ValueError("README.md has no sentence 'takes … µs (…), a View of a history …'")
     return text
 

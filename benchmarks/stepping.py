@@ -47,9 +47,9 @@ def measure(scale: Scale, folder: Path) -> Iterator[Round]:
 def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
     """Do the same, where a count is one look at the number of characters."""
     for seed in range(scale.rounds):
-        known = {
-            place: _characters(_added(pair), ())
-            for place, pair in enumerate(_pairs(_workload(seed)[1]))
+        sizes = {
+            index: _characters(_added(pair), ())
+            for index, pair in enumerate(_pairs(_workload(seed)[1]))
         }
         counter = TokenCounter(_characters)
         yield _measured(
@@ -57,7 +57,7 @@ def measure_without_tokenizer(scale: Scale, folder: Path) -> Iterator[Round]:
             seed,
             counter.token_sums,
             lambda messages: _characters(messages, ()),
-            known=known,
+            known=sizes,
         )
 
 

@@ -35,16 +35,16 @@ CREATE INDEX IF NOT EXISTS messages_of_a_session ON messages (session, id);
 def last(scale: Scale, folder: Path, read: Callable[[History], Sequence[Event]]) -> Iterator[Round]:
     """Open the store and read the last events, in a process that has done it before."""
     ours, raw = _stores(scale, folder)
-    for place in range(scale.rounds + 1):
+    for round_number in range(scale.rounds + 1):
         begun = time.perf_counter()
         opened = foldlog.open(ours)
         events = read(opened["c1"])
         between = time.perf_counter()
         db = _raw(raw)
-        found = db.execute(
+        rows = db.execute(
             "SELECT body FROM messages WHERE session = 'c1' ORDER BY id DESC LIMIT ?", (LAST,)
         ).fetchall()
-        items = [json.loads(body) for (body,) in reversed(found)]
+        items = [json.loads(body) for (body,) in reversed(rows)]
         ended = time.perf_counter()
         opened.close()
         db.close()
@@ -52,7 +52,7 @@ def last(scale: Scale, folder: Path, read: Callable[[History], Sequence[Event]])
             item["content"] for item in items
         ]:
             raise AssertionError("the two sides read different ends")
-        if place:  # the first one compiled our code
+        if round_number:  # the first one compiled our code
             yield Round(1_000 * (between - begun), 1_000 * (ended - between))
 
 
@@ -64,7 +64,7 @@ def pop(scale: Scale, folder: Path) -> Iterator[Round]:
     newest = "SELECT id FROM messages WHERE session = 'c1' ORDER BY id DESC LIMIT 1"
     with foldlog.open(ours) as opened:
         history = opened["c1"]
-        for place in range(10 * scale.rounds + 1):
+        for round_number in range(10 * scale.rounds + 1):
             begun = time.perf_counter()
             (event,) = history.pop()
             between = time.perf_counter()
@@ -75,7 +75,7 @@ def pop(scale: Scale, folder: Path) -> Iterator[Round]:
             ended = time.perf_counter()
             if not isinstance(event, Message) or event.content != item["content"]:
                 raise AssertionError("the two sides took different events back")
-            if place:
+            if round_number:
                 yield Round(1_000 * (between - begun), 1_000 * (ended - between))
     db.close()
 

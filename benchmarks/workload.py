@@ -48,11 +48,11 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
     at = random.Random(seed)
     step = annotations + 1
     forgotten: list[int] = []
-    for place in range(length):
-        if place in condensations(length):
-            forgotten = _forgotten(place, length)
+    for index in range(length):
+        if index in condensations(length):
+            forgotten = _forgotten(index, length)
             yield CondensationAction(
-                id=place * step,
+                id=index * step,
                 forgotten_event_ids=[
                     i * step if i >= 0 else summary_id(summary_place(i) * step) for i in forgotten
                 ],
@@ -61,10 +61,10 @@ def history(length: int, *, seed: int = 7, annotations: int = 0) -> Iterator[Eve
                 metadata={"reason": "events"},
             )
         else:
-            yield _event(at, place, step, length)
+            yield _event(at, index, step, length)
         for extra in range(1, step):
             yield Annotation(
-                id=place * step + extra, name="state", data={"key": "stats", "value": at.random()}
+                id=index * step + extra, name="state", data={"key": "stats", "value": at.random()}
             )
 
 
@@ -76,43 +76,43 @@ def condensations(length: int) -> range:
     return range(first if first % 2 == 0 else first + PERIOD, length - SINCE, PERIOD)
 
 
-def _forgotten(place: int, length: int) -> list[int]:
+def _forgotten(index: int, length: int) -> list[int]:
     """What the condensation at ``place`` forgets: all but the head and the newest, and the summary
     before it.
     """
-    if place == condensations(length)[0]:
-        return list(range(HEAD, place - TAIL))
-    before = place - PERIOD
-    return [summary_id(before), *(i for i in range(before - TAIL, place - TAIL) if i != before)]
+    if index == condensations(length)[0]:
+        return list(range(HEAD, index - TAIL))
+    before = index - PERIOD
+    return [summary_id(before), *(i for i in range(before - TAIL, index - TAIL) if i != before)]
 
 
 def summary_place(synthetic: int) -> int:
     return -synthetic - 2
 
 
-def _event(at: random.Random, place: int, step: int, length: int) -> Event:
-    if place == 0:
+def _event(at: random.Random, index: int, step: int, length: int) -> Event:
+    if index == 0:
         return SystemMessage(id=0, content=_cut(at, 8_000))
-    if place == 1:
+    if index == 1:
         return Message(id=step, content=_cut(at, 600), source="user")
     # Before the first condensation calls have even places; each condensation shifts them by one.
     first = condensations(length).start
-    since = (place - first - 1) % PERIOD if place > first else place
+    since = (index - first - 1) % PERIOD if index > first else index
     if since % 2 == 0:
         return Action(
-            id=place * step,
+            id=index * step,
             tool="terminal",
             arguments={"command": _cut(at, at.uniform(300, 900))},
-            call_id=f"call_{place}",
-            response_id=f"resp_{place}",
+            call_id=f"call_{index}",
+            response_id=f"resp_{index}",
             thought=_cut(at, 90),
         )
     return Observation(
-        id=place * step,
+        id=index * step,
         tool="terminal",
         content=_cut(at, min(60_000, at.lognormvariate(6.9, 1.5))),
-        call_id=f"call_{place - 1}",
-        cause=(place - 1) * step,
+        call_id=f"call_{index - 1}",
+        cause=(index - 1) * step,
     )
 
 

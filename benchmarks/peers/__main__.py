@@ -104,31 +104,31 @@ def main(
 
 
 def _chosen(everyone: bool, names: list[str]) -> list[Peer]:
-    found = [
+    chosen = [
         peer
         for peer in (PEERS if everyone else HERE)
         if not names or any(name in peer.name for name in names)
     ]
-    if not found:
+    if not chosen:
         raise typer.BadParameter(
             f"no peer has {names} in its name; there are {', '.join(peer.name for peer in PEERS)}"
         )
-    return found
+    return chosen
 
 
 def _provenance(length: int, rounds: int, before: float) -> dict[str, Any]:
-    known = provenance(())
-    asked = subprocess.run(
+    measured_with = provenance(())
+    file_systems = subprocess.run(
         ["df", "--output=fstype", "."], capture_output=True, text=True, check=False
     )
-    system = " ".join(asked.stdout.split()[1:])
-    machine = known["machine"]
+    system = " ".join(file_systems.stdout.split()[1:])
+    machine = measured_with["machine"]
     assert isinstance(machine, dict)
     return {
         "events": length,
         "rounds": rounds,
         "measured_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "commit": known["commit"],
+        "commit": measured_with["commit"],
         "machine": {**machine, "system": f"{machine['system']}, {system}"},
         "python": sys.version.split()[0],
         "sqlite": sqlite3.sqlite_version,
@@ -137,8 +137,8 @@ def _provenance(length: int, rounds: int, before: float) -> dict[str, Any]:
 
 
 def _saved(results: Path) -> report.Runs:
-    found = sorted(results.glob("*.json"), key=lambda path: int(path.stem))
-    return {path.stem: json.loads(path.read_text()) for path in found}
+    files = sorted(results.glob("*.json"), key=lambda path: int(path.stem))
+    return {path.stem: json.loads(path.read_text()) for path in files}
 
 
 if __name__ == "__main__":

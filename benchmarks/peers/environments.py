@@ -38,8 +38,8 @@ class Peer:
     @property
     def folder(self) -> str:
         """The name of the folder of its stores, which sides that write the same stores share."""
-        kept = [argument for argument in self.arguments if argument == "--snapshots"]
-        return "".join([self.side, *kept])
+        snapshot_option = [argument for argument in self.arguments if argument == "--snapshots"]
+        return "".join([self.side, *snapshot_option])
 
 
 PEERS = (
@@ -115,9 +115,9 @@ def _pythons(oldest: tuple[int, int]) -> Iterator[Path]:
         return
     pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for minor in range(oldest[1], oldest[1] + 3):
-        found = shutil.which(f"python3.{minor}")
-        if found:
-            yield Path(found)
+        executable = shutil.which(f"python3.{minor}")
+        if executable:
+            yield Path(executable)
         yield from sorted(pyenv.glob(f"3.{minor}.*/bin/python"))
 
 
@@ -130,11 +130,11 @@ def _version(python: Path) -> str:
 
 
 def _run(command: Sequence[str | Path]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        told = (done.stderr or done.stdout).strip().splitlines()
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        output_lines = (process.stderr or process.stdout).strip().splitlines()
         raise NotAvailable(
-            f"could not be installed: {told[-1] if told else f'exit status {done.returncode}'}"
+            f"could not be installed: {output_lines[-1] if output_lines else f'exit status {process.returncode}'}"
         )
 
 

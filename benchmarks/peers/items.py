@@ -63,7 +63,9 @@ def _item(event: Event, last: CondensationAction | None) -> Item:
             return {
                 "n": event.id,
                 "kind": "condensation",
-                "forgotten": [each for each in event.forgotten_event_ids or () if each >= 0],
+                "forgotten": [
+                    event_id for event_id in event.forgotten_event_ids or () if event_id >= 0
+                ],
                 "replaces": None if last is None else last.id,
                 "text": event.summary,
             }
@@ -105,8 +107,8 @@ def _counted(some: Iterable[Item]) -> tuple[int, str]:
             entries += 1
             yield entry(item)
 
-    found = digest(each())
-    return entries, found
+    answer = digest(each())
+    return entries, answer
 
 
 def view(some: Iterable[Item]) -> Sequence[Item]:
@@ -116,8 +118,10 @@ def view(some: Iterable[Item]) -> Sequence[Item]:
         if item["kind"] != "condensation":
             shown.append(item)
             continue
-        gone = set(item["forgotten"])
-        shown = [each for each in shown if each["n"] not in gone and each["kind"] != "summary"]
+        forgotten_ids = set(item["forgotten"])
+        shown = [
+            item for item in shown if item["n"] not in forgotten_ids and item["kind"] != "summary"
+        ]
         shown.insert(HEAD, {"n": -1, "kind": "summary", "text": item["text"]})
     return shown
 

@@ -28,7 +28,7 @@ def measure(
     """Measure the peers on a history of ``events`` items. A peer that fails has ``failed`` for its
     figures.
     """
-    told = _items(cache, events, say)
+    items_file = _items(cache, events, say)
     failed: dict[str, Figures] = {}
     workers: dict[str, Worker] = {}
     pythons: dict[str, Path] = {}
@@ -37,35 +37,35 @@ def measure(
             try:
                 pythons[peer.name] = python_of(peer, say)
                 workers[peer.name] = Worker(peer, pythons[peer.name])
-                _fill(workers[peer.name], cache, told, events, say)
+                _fill(workers[peer.name], cache, items_file, events, say)
             except (NotAvailable, SideFailed) as error:
                 failed[peer.name] = _failure(error, say, peer)
-        found = {peer.name: _Found(peer, events) for peer in peers if peer.name not in failed}
+        measured = {peer.name: _Rounds(peer, events) for peer in peers if peer.name not in failed}
         for what in ("open", "work"):
             for number in range(rounds):
                 say(f"{events:,} events, {what}, round {number + 1} of {rounds}")
-                for name in [name for name in found if name not in failed]:
+                for name in [name for name in measured if name not in failed]:
                     try:
-                        getattr(found[name], what)(workers[name], cache, told)
+                        getattr(measured[name], what)(workers[name], cache, items_file)
                     except SideFailed as error:
                         failed[name] = _failure(error, say, workers[name].peer)
-        for name in [name for name in found if name not in failed]:
+        for name in [name for name in measured if name not in failed]:
             try:
-                found[name].sync(workers[name], pythons[name], cache, told)
+                measured[name].sync(workers[name], pythons[name], cache, items_file)
             except (SideFailed, AssertionError) as error:
                 failed[name] = _failure(error, say, workers[name].peer)
     finally:
         for worker in workers.values():
             worker.close()
     return {
-        peer.name: failed.get(peer.name) or found[peer.name].figures(workers[peer.name], cache)
+        peer.name: failed.get(peer.name) or measured[peer.name].figures(workers[peer.name], cache)
         for peer in peers
     }
 
 
 def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE) -> None:
     """Make the environments and the stores, so that a long run can be made in parts."""
-    told = _items(cache, events, say)
+    items_file = _items(cache, events, say)
     for peer in peers:
         try:
             worker = Worker(peer, python_of(peer, say))
@@ -73,7 +73,7 @@ def prepare(peers: Sequence[Peer], events: int, say: Sayer, cache: Path = CACHE)
             _failure(error, say, peer)
             continue
         try:
-            _fill(worker, cache, told, events, say)
+            _fill(worker, cache, items_file, events, say)
         except SideFailed as error:
             _failure(error, say, peer)
         finally:
@@ -86,12 +86,12 @@ def _failure(error: Exception, say: Sayer, peer: Peer) -> Figures:
 
 
 def _items(cache: Path, events: int, say: Sayer) -> Path:
-    told = cache / "items" / f"{events}.jsonl"
-    if not told.exists():
+    items_file = cache / "items" / f"{events}.jsonl"
+    if not items_file.exists():
         say(f"{events:,} events: making the history")
-        told.parent.mkdir(parents=True, exist_ok=True)
-        items.write(told, events)
-    return told
+        items_file.parent.mkdir(parents=True, exist_ok=True)
+        items.write(items_file, events)
+    return items_file
 
 
 def _store(peer: Peer, cache: Path, events: int) -> Path:
@@ -102,7 +102,7 @@ def _length(folder: Path) -> int:
     return int((folder / "length").read_text()) if (folder / "length").exists() else 0
 
 
-def _fill(worker: Worker, cache: Path, told: Path, events: int, say: Sayer) -> None:
+def _fill(worker: Worker, cache: Path, items_file: Path, events: int, say: Sayer) -> None:
     """Make the store, where it is not there whole, of these versions, and of this length or at most
     2 % longer.
     """
@@ -117,7 +117,7 @@ def _fill(worker: Worker, cache: Path, told: Path, events: int, say: Sayer) -> N
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     say(f"{events:,} events: {worker.peer.name} records them")
-    worker.ask("fill", FILL_S, path=str(folder / "history"), items=str(told), events=events)
+    worker.ask("fill", FILL_S, path=str(folder / "history"), items=str(items_file), events=events)
     os.sync()
     (folder / "bytes").write_text(str(_disk_bytes(folder)))
     (folder / "length").write_text(str(events))
@@ -128,10 +128,10 @@ def _disk_bytes(folder: Path) -> int:
     """Return what the files take on the disk, their unused ends included; folders are not
     counted.
     """
-    return sum(512 * each.stat().st_blocks for each in folder.rglob("*") if each.is_file())
+    return sum(512 * file.stat().st_blocks for file in folder.rglob("*") if file.is_file())
 
 
-class _Found:
+class _Rounds:
     """The rounds of one side."""
 
     def __init__(self, peer: Peer, events: int) -> None:
@@ -142,14 +142,14 @@ class _Found:
         self._turns: list[float] = []
         self._syncs = ""
 
-    def open(self, worker: Worker, cache: Path, told: Path) -> None:
+    def open(self, worker: Worker, cache: Path, items_file: Path) -> None:
         folder = _store(self._peer, cache, self._events)
         answer = worker.ask("open", ASK_S, path=str(folder / "history"))
-        self._check(worker, told, answer, _length(folder))
+        self._check(worker, items_file, answer, _length(folder))
         self._opens.append(answer["seconds"])
         self._memory.append(answer["bytes"])
 
-    def work(self, worker: Worker, cache: Path, told: Path) -> None:
+    def work(self, worker: Worker, cache: Path, items_file: Path) -> None:
         """Go on with the history, which grows by some twenty items a round. Sides that share a
         store take turns.
         """
@@ -157,30 +157,32 @@ class _Found:
         start = _length(folder)
         (folder / "length").unlink()  # a store that is written to is not the one that was filled
         asked = {"start": start, "appends": APPENDS, "turns": TURNS, "seconds": TURNS_S}
-        answer = worker.ask("work", ASK_S, path=str(folder / "history"), items=str(told), **asked)
+        answer = worker.ask(
+            "work", ASK_S, path=str(folder / "history"), items=str(items_file), **asked
+        )
         (folder / "length").write_text(str(answer["stop"]))
-        self._check(worker, told, answer, answer["stop"])
+        self._check(worker, items_file, answer, answer["stop"])
         self._appends.append(statistics.median(answer["appends"]))
         self._turns.append(statistics.median(answer["turns"]))
 
-    def sync(self, worker: Worker, python: Path, cache: Path, told: Path) -> None:
+    def sync(self, worker: Worker, python: Path, cache: Path, items_file: Path) -> None:
         folder = _store(self._peer, cache, self._events)
         start = _length(folder)
         (folder / "length").unlink()
         request = {
             "path": str(folder / "history"),
-            "items": str(told),
+            "items": str(items_file),
             "start": start,
             "appends": APPENDS,
         }
         self._syncs = count(worker.peer, python, request)
         (folder / "length").write_text(str(start + APPENDS + 1))
 
-    def _check(self, worker: Worker, told: Path, answer: dict[str, Any], stop: int) -> None:
+    def _check(self, worker: Worker, items_file: Path, answer: dict[str, Any], stop: int) -> None:
         if worker.shows.startswith("newest"):
-            wanted = items.expected_end(told, stop, answer["entries"])
+            wanted = items.expected_end(items_file, stop, answer["entries"])
         else:
-            wanted = items.expected(told, stop, worker.shows)
+            wanted = items.expected(items_file, stop, worker.shows)
         if (answer["entries"], answer["answer"]) != wanted:
             raise SideFailed(
                 f"gave back {answer['entries']} items that are not the {wanted[0]} that were"
@@ -198,8 +200,8 @@ class _Found:
                 "bytes_an_event": round(int((folder / "bytes").read_text()) / self._events),
                 "rounds": {
                     **{
-                        name: [float(f"{1_000 * each:.4g}") for each in some]
-                        for name, some in rounds.items()
+                        name: [float(f"{1_000 * seconds:.4g}") for seconds in times]
+                        for name, times in rounds.items()
                     },
                     "memory_bytes": self._memory,
                 },
@@ -223,8 +225,8 @@ def together(before: dict[str, Figures], after: dict[str, Figures]) -> dict[str,
             made[name] = before[name] if "failed" in before[name] else after[name]
         elif before[name]["versions"] == after[name]["versions"]:
             rounds = {
-                each: [*some, *after[name]["rounds"][each]]
-                for each, some in before[name]["rounds"].items()
+                figure: [*values, *after[name]["rounds"][figure]]
+                for figure, values in before[name]["rounds"].items()
             }
             made[name] = summed_up({**after[name], "rounds": rounds})
     return made

@@ -104,14 +104,12 @@ def svg(runs: Runs) -> str:
 
 def described(runs: Runs) -> str:
     """Return the picture in words."""
-    said = []
+    spans = []
     for name, (_, label) in _LINES.items():
         line = open_ms(runs, name)
         if len(line) > 1:
-            said.append(f"{label} from {line[min(line)]:.3g} to {line[max(line)]:.3g} ms")
-    return (
-        f"Time to open from {lengths(runs)[0]:,} to {lengths(runs)[-1]:,} events: {'; '.join(said)}"
-    )
+            spans.append(f"{label} from {line[min(line)]:.3g} to {line[max(line)]:.3g} ms")
+    return f"Time to open from {lengths(runs)[0]:,} to {lengths(runs)[-1]:,} events: {'; '.join(spans)}"
 
 
 def _time(power: int) -> str:
@@ -129,14 +127,14 @@ def _apart(wanted: dict[str, float]) -> dict[str, float]:
             groups[-2:] = [
                 (
                     together,
-                    sum(wanted[each] - _LABEL * place for place, each in enumerate(together))
+                    sum(wanted[member] - _LABEL * index for index, member in enumerate(together))
                     / len(together),
                 )
             ]
     return {
-        name: round(first + _LABEL * place, 1)
+        name: round(first + _LABEL * index, 1)
         for group, first in groups
-        for place, name in enumerate(group)
+        for index, name in enumerate(group)
     }
 
 

@@ -36,8 +36,14 @@ def lengths(runs: Runs) -> list[int]:
 
 def open_ms(runs: Runs, peer: str) -> dict[int, float]:
     """Return the time to open by length of the history, where it was measured."""
-    found = {length: runs[str(length)]["peers"].get(peer, {}) for length in lengths(runs)}
-    return {length: figures["open_ms"] for length, figures in found.items() if "open_ms" in figures}
+    figures_by_length = {
+        length: runs[str(length)]["peers"].get(peer, {}) for length in lengths(runs)
+    }
+    return {
+        length: figures["open_ms"]
+        for length, figures in figures_by_length.items()
+        if "open_ms" in figures
+    }
 
 
 def failures(runs: Runs) -> list[tuple[str, int, str]]:
@@ -61,7 +67,7 @@ def rows(runs: Runs) -> list[list[str]]:
     """Return a row for each peer that was measured or that failed. Other figures are those of the
     longest history.
     """
-    found = []
+    table = []
     for peer in PEERS:
         measured = [
             runs[str(length)]["peers"][peer.name]
@@ -74,7 +80,7 @@ def rows(runs: Runs) -> list[list[str]]:
         times = [_opened(runs, length, peer.name) for length in lengths(runs)]
         last = next((figures for figures in reversed(measured) if "failed" not in figures), None)
         if last is None:
-            found.append([peer.name, *times, *["failed"] * 6])
+            table.append([peer.name, *times, *["failed"] * 6])
             continue
         growth = f"{opened[max(opened)] / opened[min(opened)]:,.3g} ×" if len(opened) > 1 else ""
         syncs = last["syncs"] if last["syncs"][:1].isdigit() or last["syncs"] == "none" else "?"
@@ -84,8 +90,8 @@ def rows(runs: Runs) -> list[list[str]]:
             syncs,
             f"{last['bytes_an_event']:,}",
         ]
-        found.append([peer.name, *times, growth, *figures, _mb(last["memory_bytes"])])
-    return found
+        table.append([peer.name, *times, growth, *figures, _mb(last["memory_bytes"])])
+    return table
 
 
 def _opened(runs: Runs, length: int, peer: str) -> str:
@@ -121,7 +127,7 @@ def notes(runs: Runs) -> list[str]:
     last = runs[str(lengths(runs)[-1])]
     machine = last["machine"]
     loads = ", ".join(f"{length:,} events {runs[str(length)]['load']}" for length in lengths(runs))
-    told = [
+    sentences = [
         (
             "turn, append, syncs, bytes an event and memory (MB to open) are those of"
             f" {lengths(runs)[-1]:,} events."
@@ -133,18 +139,18 @@ def notes(runs: Runs) -> list[str]:
         ),
     ]
     if any(
-        float(each) > machine["cpus"]
-        for each in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
+        float(load) > machine["cpus"]
+        for load in re.findall(r"[\d.]+", " ".join(run["load"] for run in runs.values()))
     ):
-        told.append(
+        sentences.append(
             "The machine had other work, so times are longer than on a quiet one, mostly those that"
             " wait for the disk."
         )
-    told += [
+    sentences += [
         line for length in lengths(runs) if (line := _uneven(length, runs[str(length)]["peers"]))
     ]
     return [
-        *told,
+        *sentences,
         *(f"{peer}, {length:,} events: FAILED: {why}" for peer, length, why in failures(runs)),
     ]
 
@@ -175,15 +181,17 @@ def markdown(runs: Runs) -> str:
     for run in runs.values():
         for figures in run["peers"].values():
             versions.update(figures.get("versions", {}))
-    known = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
-    return "\n".join([*lines, "", *(f"{line}\n" for line in notes(runs)), f"Versions: {known}."])
+    version_list = ", ".join(f"{name} {number}" for name, number in sorted(versions.items()))
+    return "\n".join(
+        [*lines, "", *(f"{line}\n" for line in notes(runs)), f"Versions: {version_list}."]
+    )
 
 
 def publish(runs: Runs) -> None:
     """Write docs/internals/peers.json, and put its figures into PEERS.md and README.md."""
     text = json.dumps(runs, indent=1, ensure_ascii=False)
     # the rounds of a figure in one line
-    text = re.sub(r"\[[^][{}]*\]", lambda found: " ".join(found[0].split()), text)
+    text = re.sub(r"\[[^][{}]*\]", lambda match: " ".join(match[0].split()), text)
     PUBLISHED.write_text(f"{text}\n", encoding="utf-8")
     PAGE.write_text(in_page(PAGE.read_text(encoding="utf-8"), runs), encoding="utf-8")
     README.write_text(in_readme(README.read_text(encoding="utf-8"), runs), encoding="utf-8")
@@ -197,20 +205,20 @@ def in_readme(text: str, runs: Runs) -> str:
     """Put the time to open into the last cell of each row of the README's comparison."""
     first, last = lengths(runs)[0], lengths(runs)[-1]
     title = re.compile(r"^(\| \| keeps .*\|)[^|\n]*\|$", re.MULTILINE)
-    text, found = title.subn(
+    text, replaced = title.subn(
         lambda row: f"{row[1]} opens {first:,}; {last:,} events, in ms |", text
     )
-    if found != 1:
+    if replaced != 1:
         raise ValueError("README.md has no table that begins with '| | keeps'")
     for row, peer in _ROWS.items():
         cell = f"{_opened(runs, first, peer)}; {_opened(runs, last, peer)}"
-        text, found = re.subn(
+        text, replaced = re.subn(
             rf"^(\| {re.escape(row)} \|.*\|)[^|\n]*\|$",
             rf"\g<1> {cell} |",
             text,
             flags=re.MULTILINE,
         )
-        if found != 1:
+        if replaced != 1:
             raise ValueError(f"README.md has no row '{row}' in its comparison")
     return text
 

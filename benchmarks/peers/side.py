@@ -82,10 +82,10 @@ def arguments_of(parsed: Any) -> str:
 
 
 def digest(entries: Iterable[Sequence[str]]) -> str:
-    found = hashlib.sha256()
-    for each in entries:
-        found.update(json.dumps(list(each), ensure_ascii=True).encode())
-    return found.hexdigest()
+    hasher = hashlib.sha256()
+    for fields in entries:
+        hasher.update(json.dumps(list(fields), ensure_ascii=True).encode())
+    return hasher.hexdigest()
 
 
 def read_items(path: str, start: int, stop: int) -> Iterator[Item]:
@@ -306,16 +306,16 @@ def _use(side: Side) -> None:
         store = side.open(f"{folder}/history")
         store.fill(items[:2])
         store.add(items[2:])
-        found = list(store.said(store.read()))
+        entries = list(store.said(store.read()))
         store.close()
-    if digest(found) != digest(entry(item) for item in items):
-        raise AssertionError(f"gave back {found}")
+    if digest(entries) != digest(entry(item) for item in items):
+        raise AssertionError(f"gave back {entries}")
 
 
 def _last_line(trace: str) -> str:
     return trace.strip().splitlines()[-1]
 
 
-def _say(answers: Any, told: dict[str, Any]) -> None:
-    answers.write(json.dumps(told) + "\n")
+def _say(answers: Any, answer: dict[str, Any]) -> None:
+    answers.write(json.dumps(answer) + "\n")
     answers.flush()

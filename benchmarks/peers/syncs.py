@@ -58,5 +58,5 @@ def told(trace: str, appends: int) -> str:
             counted[name] = counted.get(name, 0) + 1
     if marks != 2:
         raise AssertionError(f"the trace has {marks} marks, not 2")
-    each = [f"{number / appends:.3g} {name}" for name, number in sorted(counted.items())]
-    return " + ".join(each) or "none"
+    counts = [f"{number / appends:.3g} {name}" for name, number in sorted(counted.items())]
+    return " + ".join(counts) or "none"

@@ -35,9 +35,11 @@ class Conversation(Aggregate):
 
     @event("Condensed")
     def condense(self, forgotten: list[int], summary: str) -> None:
-        gone = set(forgotten)
+        forgotten_ids = set(forgotten)
         self.shown = [
-            item for item in self.shown if item["kind"] != "summary" and item["n"] not in gone
+            item
+            for item in self.shown
+            if item["kind"] != "summary" and item["n"] not in forgotten_ids
         ]
         self.shown.insert(_HEAD, {"kind": "summary", "text": summary})
 

@@ -67,9 +67,9 @@ class Opened:
         self.add([item])
 
     def read(self) -> Session:
-        found = self._run(self._service.get_session(**_KEY, config=self._config))
-        self._session = found
-        return found or self._opened()
+        session = self._run(self._service.get_session(**_KEY, config=self._config))
+        self._session = session
+        return session or self._opened()
 
     def fill(self, items: Sequence[Item]) -> None:
         session = self._opened()

@@ -49,10 +49,12 @@ class Thread:
 
     def condense(self, item: Item) -> None:
         self._load()
-        gone = {str(n) for n in item["forgotten"]}
-        kept = [message for message in self._values["messages"] if message.id not in gone]
-        self._values = {"messages": kept, "summary": item["text"]}
-        self._superstep([("messages", kept), ("summary", item["text"])])
+        forgotten_ids = {str(n) for n in item["forgotten"]}
+        remaining = [
+            message for message in self._values["messages"] if message.id not in forgotten_ids
+        ]
+        self._values = {"messages": remaining, "summary": item["text"]}
+        self._superstep([("messages", remaining), ("summary", item["text"])])
 
     def _load(self) -> None:
         """Read the state that the thread has, as a graph does before its first superstep."""
@@ -75,12 +77,12 @@ class Thread:
         )
 
     def read(self) -> dict[str, Any]:
-        found: CheckpointTuple | None = self._saver.get_tuple(
+        checkpoint: CheckpointTuple | None = self._saver.get_tuple(
             {"configurable": {"thread_id": "c1", "checkpoint_ns": ""}}
         )
-        if found is not None:
-            self._config, self._values = found.config, found.checkpoint["channel_values"]
-            self._versions = dict(found.checkpoint["channel_versions"])  # type: ignore[arg-type]
+        if checkpoint is not None:
+            self._config, self._values = checkpoint.config, checkpoint.checkpoint["channel_values"]
+            self._versions = dict(checkpoint.checkpoint["channel_versions"])  # type: ignore[arg-type]
         self._loaded = True
         return self._values
 

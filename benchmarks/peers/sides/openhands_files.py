@@ -99,8 +99,8 @@ def _event(item: Item) -> Event:
                 id=name, system_prompt=TextContent(text=item["text"]), tools=[]
             )
         case "user":
-            said = Message(role="user", content=[TextContent(text=item["text"])])
-            return MessageEvent(id=name, source="user", llm_message=said)
+            message = Message(role="user", content=[TextContent(text=item["text"])])
+            return MessageEvent(id=name, source="user", llm_message=message)
         case "call":
             call = MessageToolCall(
                 id=item["call_id"],

@@ -74,11 +74,11 @@ class Tables:
             intervals, summary = row or (json.dumps([[0, _END]]), None)
             self._shown = [_DECODE(body) for (body,) in self._db.execute(_SHOWN, (intervals,))]
             if summary is not None:
-                found = self._db.execute(
+                summary_row = self._db.execute(
                     "SELECT body FROM events WHERE conversation = 'c1' AND id = ?", (summary,)
                 )
                 self._shown.insert(
-                    _HEAD, {"kind": "summary", "text": _DECODE(found.fetchone()[0])["text"]}
+                    _HEAD, {"kind": "summary", "text": _DECODE(summary_row.fetchone()[0])["text"]}
                 )
                 self._shown = [item for item in self._shown if item["kind"] != "condensation"]
         return self._shown
