@@ -34,7 +34,7 @@ from typing import (
 from foldlog import condensers
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import Report as Report, is_standing, reports_of, with_reports
-from foldlog.condensers.selection import held
+from foldlog.condensers.selection import without_kept
 from foldlog.condensers.states import HistoryState, State, view_of, write_reports
 from foldlog.eventstore import CondensationAction, InvalidEvent
 from foldlog.projections import View
@@ -66,7 +66,7 @@ class Condensation:
     appended event.
 
     ``Condensation(forgotten_event_ids=…, summary=…, summary_offset=…)`` makes the action of these
-    fields. Raises ``InvalidEvent`` where an action and these fields are both given.
+    fields. Raises ``InvalidEvent`` if both an action and these fields are given.
     """
 
     action: CondensationAction
@@ -98,8 +98,8 @@ class Condensation:
 class Step(NamedTuple):
     """The result of a condenser for one View, with its reports.
 
-    ``reports`` are those that are not in the metadata of a condensation: a mask, a failed model
-    call, money spent.
+    ``reports`` has the reports that are not in the metadata of a condensation: on a mask, a failed
+    model call, or money spent.
     """
 
     result: View | Condensation
@@ -192,28 +192,31 @@ class AgentModel(Protocol):
     def max_output_tokens(self) -> int | None: ...
 
     def token_sums(self, view: View) -> Sequence[int]:
-        """Return ``len(view) + 1`` ascending token counts: those of the prompts that the beginnings
-        of ``view`` make.
+        """Return ``len(view) + 1`` token counts in ascending order, one for each beginning of
+        ``view``.
 
-        ``sums[0]`` counts the prompt without any event (its tools, for example), and ``sums[i]``
-        the prompt that ``view[:i]`` makes. So ``sums[-1]`` is the exact count of the whole prompt,
-        equal to the tokenizer's own. Cost: the rendered messages that were not counted before.
-        Raises ``TokensUnknown`` where it cannot count.
+        ``sums[0]`` counts the prompt without any event (its tools, for example). ``sums[i]`` counts
+        the prompt of ``view[:i]``. So ``sums[-1]`` is the exact count of the whole prompt, equal to
+        the tokenizer's own. Cost: the rendered messages that were not counted before. Raises
+        ``TokensUnknown`` if it cannot count.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Overrun:
-    """A prompt that is larger than its limit. ``sums`` are those of ``counter``."""
+    """A prompt that is larger than its limit. ``sums`` has the token counts that ``counter``
+    returned.
+    """
 
     sums: Sequence[int]
     limit: int
     counter: AgentModel
 
     def tail(self, head: int, part: float) -> int:
-        """Return how many events may stay at the end so that they and the first ``head`` take at
-        most a part of the limit; 0 if the head alone takes more. Cost: log of the View's length.
+        """Return how many events may stay at the end, so that they and the first ``head`` events
+        take less than ``part`` (0 to 1) of the limit. Returns 0 if the head alone takes more. Cost:
+        log of the View's length.
         """
         length = len(self.sums) - 1
         room = int(self.limit * part) - 1
@@ -227,9 +230,9 @@ def setting(default: Any, description: str, **bounds: float) -> Any:
     """Return the field of a condenser that is a dataclass: a parameter of its constructor and of
     its configuration.
 
-    ``bounds`` are those of ``pydantic.Field``: ``ge``, ``gt``, ``lt``. Configurations and
-    constructors are held to them; a ``__post_init__`` of your own calls that of ``Condenser``.
-    ``in_tables`` is the ``ge`` of configurations, where a constructor takes less.
+    ``bounds`` has bounds as ``pydantic.Field`` takes them: ``ge``, ``gt``, ``lt``. Configurations
+    and constructors check them. If you define a ``__post_init__``, call ``Condenser.__post_init__``
+    in it. ``in_tables`` is the ``ge`` of configurations, if a constructor takes smaller values.
     """
     return field(default=default, metadata={"description": description, **bounds})
 
@@ -242,12 +245,12 @@ _BOUNDS = {
 
 
 class _Batches(threading.local):
-    """What condensers set with ``add_metadata`` in this thread, by their identity: a condenser
-    itself can be copied and pickled.
+    """The metadata that condensers set with ``add_metadata`` in this thread, by the ``id`` of the
+    condenser. It is not an attribute of the condenser, which can be copied and pickled.
     """
 
     def __init__(self) -> None:
-        self.of: dict[int, dict[str, Any]] = {}
+        self.by_condenser: dict[int, dict[str, Any]] = {}
 
 
 _batches = _Batches()
@@ -264,30 +267,30 @@ alone.
 def model_is_optional(
     method: Callable[[_Self, View, AgentModel | None], _Result],
 ) -> Callable[Concatenate[_Self, View, ...], _Result]:
-    """Let strategies define this method with or without the agent's model, for type checkers and
-    for our calls.
+    """Let strategies define this method with or without the argument ``agent_llm``. Type checkers
+    accept both, and callers always pass it.
     """
     _WITH_OPTIONAL_MODEL.add(method.__name__)
     return method
 
 
 def _taking_a_model(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return ``method`` for our callers, who pass the agent's model: a strategy may define it with
-    a View alone.
+    """Return a method that takes the agent's model. If a strategy defined ``method`` with a View
+    alone, the model is not passed on.
     """
     if not inspect.isfunction(method) or len(inspect.signature(method).parameters) != 2:
         return method
 
     @functools.wraps(method)
-    def called(self: Any, view: View, agent_llm: AgentModel | None = None) -> Any:
+    def call_without_model(self: Any, view: View, agent_llm: AgentModel | None = None) -> Any:
         return method(self, view)
 
-    return called
+    return call_without_model
 
 
 class _NameOfClass:
-    def __get__(self, condenser: object, of: type) -> str:
-        return of.__name__
+    def __get__(self, condenser: object, owner: type) -> str:
+        return owner.__name__
 
 
 class Condenser:
@@ -329,42 +332,45 @@ class Condenser:
         return condensers.condenser_from_config(config)
 
     def __post_init__(self) -> None:
-        """Raise ``InvalidCondenser`` where a setting that has bounds is not a number, or is out of
-        them.
+        """Raise ``InvalidCondenser`` if a setting that has bounds is not a number, or exceeds its
+        bounds.
         """
         fields = getattr(self, "__dataclass_fields__", {}).values()
-        given = [
-            (each, getattr(self, each.name))
-            for each in fields
-            if each.metadata.keys() & _BOUNDS.keys()
+        bounded = [
+            (setting, getattr(self, setting.name))
+            for setting in fields
+            if setting.metadata.keys() & _BOUNDS.keys()
         ]
-        given = [
-            (each, value) for each, value in given if value is not None or each.default is not None
+        # A setting whose default is None may be None.
+        bounded = [
+            (setting, value)
+            for setting, value in bounded
+            if value is not None or setting.default is not None
         ]
-        for each, value in given:
+        for setting, value in bounded:
             if not isinstance(value, int | float):
-                raise InvalidCondenser(f"{each.name} must be a number, not {value!r}")
-            if isinstance(value, float) and "float" not in str(each.type):
-                raise InvalidCondenser(f"{each.name} must be a whole number, not {value!r}")
+                raise InvalidCondenser(f"{setting.name} must be a number, not {value!r}")
+            if isinstance(value, float) and "float" not in str(setting.type):
+                raise InvalidCondenser(f"{setting.name} must be a whole number, not {value!r}")
         self.check_sizes()
-        for each, value in given:
+        for setting, value in bounded:
             for bound, (holds, words) in _BOUNDS.items():
-                if bound in each.metadata and not holds(value, each.metadata[bound]):
+                if bound in setting.metadata and not holds(value, setting.metadata[bound]):
                     raise InvalidCondenser(
-                        f"{each.name} ({value}) must be {words} {each.metadata[bound]}"
+                        f"{setting.name} ({value}) must be {words} {setting.metadata[bound]}"
                     )
 
     def check_sizes(self) -> None:
-        """Raise ``InvalidCondenser`` where settings contradict each other. By default none do."""
+        """Raise ``InvalidCondenser`` if settings contradict each other. By default none do."""
 
     @property
     def config(self) -> BaseModel:
-        """The configuration of this condenser: ``condenser_from_config(config.model_dump())`` has
-        an equal one.
+        """The configuration of this condenser. ``condenser_from_config(config.model_dump())`` makes
+        a condenser with an equal one.
 
-        Keys in it are ``SecretStr``: printing shows none. Raises ``InvalidCondenser`` if the class
-        is not registered, or if it was made of an object that no configuration can name, such as
-        your own model class.
+        API keys in it are ``SecretStr``, which printing does not show. Raises ``InvalidCondenser``
+        if the class is not registered, or if the condenser holds an object that no configuration
+        can name, such as your own model class.
         """
         config_type = vars(builtins.type(self)).get("config_type")
         if config_type is None:
@@ -380,23 +386,24 @@ class Condenser:
         return config
 
     def for_agent(self, agent_llm: AgentModel | None) -> Condenser:
-        """Return this condenser with the agent's model in each place where it names no model. By
+        """Return this condenser with the agent's model in each place that names no model. By
         default this condenser itself.
 
-        Raises ``InvalidCondenser`` where it needs a model and ``agent_llm`` is None or cannot be
+        Raises ``InvalidCondenser`` if it needs a model and ``agent_llm`` is None or cannot be
         asked.
         """
         return self
 
     def handles_condensation_requests(self) -> bool:
-        """Return whether it fulfils a ``CondensationRequest``. An agent whose prompt overflows asks
-        this first.
+        """Return whether this condenser fulfils a ``CondensationRequest``. An agent with a prompt
+        that is too long asks this first.
         """
         return False
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        """Return by how much the prompt of ``view`` is over this condenser's limit of tokens; None
-        if it is within the limit. By default None: a condenser without such a limit.
+        """Return the token counts and the limit if the prompt of ``view`` exceeds this condenser's
+        limit of tokens; None if it is within the limit. By default None: a condenser without such a
+        limit.
         """
         return None
 
@@ -404,9 +411,9 @@ class Condenser:
     def condense(self, view: View, agent_llm: AgentModel | None = None) -> View | Condensation:
         """Return the View to go on with, or a condensation to append before asking again.
 
-        Raises ``NoCondensationAvailable`` where a condensation is required (a request, too many
-        tokens) and impossible, and ``TypeError`` if ``view`` is not a View, such as a list of
-        events.
+        Raises ``NoCondensationAvailable`` if a condensation is required (by a request or by too
+        many tokens) and impossible. Raises ``TypeError`` if ``view`` is not a View, such as a list
+        of events.
         """
         if not isinstance(view, View):
             raise TypeError(
@@ -421,9 +428,10 @@ class Condenser:
         """Condense the View of a ``History``, or of an object with ``history``, a list of events,
         and ``extra_data``.
 
-        A condensation is returned, not appended: the caller appends its ``action``. Reports and
-        what ``add_metadata`` set are written to ``state``, also if this raises. Raises what
-        ``condense`` raises. Cost: the View, for a list all its events, and the condenser's work.
+        A condensation is returned, not appended: the caller appends its ``action``. Reports and the
+        metadata from ``add_metadata`` are written to ``state``, also if this raises. Raises the
+        errors of ``condense``. Cost: making the View (for a list, reading all its events) and the
+        condenser's work.
         """
         with self.metadata_batch(state):
             try:
@@ -438,7 +446,7 @@ class Condenser:
 
     def add_metadata(self, key: str, value: Any) -> None:
         """Set ``key`` in the report that this condenser makes in this thread. ``value`` is JSON."""
-        _batches.of.setdefault(id(self), {})[key] = value
+        _batches.by_condenser.setdefault(id(self), {})[key] = value
 
     def write_metadata(self, state: State) -> None:
         """Write the report to ``state`` unless it is empty, and begin a new one."""
@@ -446,7 +454,7 @@ class Condenser:
 
     def take_metadata(self) -> tuple[Report, ...]:
         """Return the report unless it is empty, and begin a new one."""
-        batch = _batches.of.pop(id(self), None)
+        batch = _batches.by_condenser.pop(id(self), None)
         return (batch,) if batch else ()
 
     @contextmanager
@@ -458,8 +466,8 @@ class Condenser:
             self.write_metadata(state)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        """Do what ``condense`` does, and return the reports too. If it raises an error, the error
-        has the reports.
+        """Condense as ``condense`` does, and return the reports too. If it raises
+        ``NoCondensationAvailable``, the error has the reports.
         """
         if inspect.unwrap(builtins.type(self).condense) is Condenser.condense:
             raise TypeError(f"{builtins.type(self).__name__} must define 'condense' or 'step'")
@@ -472,13 +480,14 @@ CondenserBase = PipelinableCondenserBase = Condenser
 def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of a condenser, with its metadata as a report.
 
-    A View with other events has a report with a rule: one that cannot be applied again where the
-    condenser reports none. Where ``view`` says what must stay, a condensation is ``held`` to it. If
-    nothing is left of it, the View stays larger; if that cannot wait, ``NoCondensationAvailable``
-    is raised. Raises ``TypeError`` if the condenser returned neither a View nor a condensation, or
-    a View not made of ``view``.
+    If the condenser returns a View with other events and reports no rule, a report with the rule
+    ``None`` is added: such a View cannot be made again. If ``view`` says which events must stay,
+    they are taken out of a condensation. If that leaves the condensation empty, the View stays
+    larger, or ``NoCondensationAvailable`` is raised if condensing cannot wait. Raises ``TypeError``
+    if the condenser returned neither a View nor a condensation, or a View that was not made from
+    ``view``.
     """
-    condenser.take_metadata()  # a step that failed may have left some
+    condenser.take_metadata()  # drop the metadata of an earlier step that failed
     try:
         step = _checked_step(condenser, view, agent_llm)
     except NoCondensationAvailable as error:
@@ -490,34 +499,40 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
 
 def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     step: Any = condenser.step(view, agent_llm)
-    came = step.result if isinstance(step, Step) else step
-    write = "return the View to go on with, or a Condensation"
-    if isinstance(came, View) and (came.version, came.kept_from) != (view.version, view.kept_from):
-        write = "return view.with_events(events): another View does not know the conversation"
-    elif isinstance(step, Step) and isinstance(came, View | Condensation):
-        # a View that is returned is not read here
-        is_told = came is view or any(map(is_standing, step.reports))
-        if is_told or isinstance(came, Condensation) or came.events == view.events:
-            return _held(condenser, view, agent_llm, step)
-        return Step(came, (*step.reports, {"condenser": condenser.type, "rule": None}))
-    elif inspect.iscoroutine(came):
-        came.close()
-        write = "define it with 'def': foldlog.aio takes a step in a thread"
-    elif isinstance(came, CondensationAction):
-        write = "return Condensation(action)"
+    result = step.result if isinstance(step, Step) else step
+    advice = "return the View to go on with, or a Condensation"
+    if isinstance(result, View) and (result.version, result.kept_from) != (
+        view.version,
+        view.kept_from,
+    ):
+        advice = "return view.with_events(events): another View does not know the conversation"
+    elif isinstance(step, Step) and isinstance(result, View | Condensation):
+        # Events are compared last: a View with masks makes its events only when they are read.
+        is_reported = result is view or any(map(is_standing, step.reports))
+        if is_reported or isinstance(result, Condensation) or result.events == view.events:
+            return _without_kept_events(condenser, view, agent_llm, step)
+        return Step(result, (*step.reports, {"condenser": condenser.type, "rule": None}))
+    elif inspect.iscoroutine(result):
+        result.close()
+        advice = "define it with 'def': foldlog.aio takes a step in a thread"
+    elif isinstance(result, CondensationAction):
+        advice = "return Condensation(action)"
     raise TypeError(
         f"the condenser {type(condenser).__name__} returned"
-        f" {'None' if came is None else f'a {type(came).__name__}'}; {write}"
+        f" {'None' if result is None else f'a {type(result).__name__}'}; {advice}"
     )
 
 
-def _held(condenser: Condenser, view: View, agent_llm: AgentModel | None, made: Step) -> Step:
-    if view.kept_from is None or isinstance(made.result, View):
-        return made
+def _without_kept_events(
+    condenser: Condenser, view: View, agent_llm: AgentModel | None, step: Step
+) -> Step:
+    """Return the step with a condensation that spares the events from ``view.kept_from`` on."""
+    if view.kept_from is None or isinstance(step.result, View):
+        return step
     try:
-        return made._replace(result=Condensation(held(view, made.result.action)))
+        return step._replace(result=Condensation(without_kept(view, step.result.action)))
     except NoCondensationAvailable as error:
-        error.reports = (*made.reports, *reports_of(made.result.action))
+        error.reports = (*step.reports, *reports_of(step.result.action))
         if view.unhandled_condensation_request or condenser.overrun(view, agent_llm):
             raise
         declined = {"rule": {}, "outcome": "above size", "events": len(view), "problem": str(error)}
@@ -525,8 +540,8 @@ def _held(condenser: Condenser, view: View, agent_llm: AgentModel | None, made: 
 
 
 def reported(result: View | Condensation, reports: tuple[Report, ...]) -> Step:
-    """Return a step with these ``reports``: in the metadata of its condensation if it has one, else
-    beside the View.
+    """Return a step with these ``reports``. They are in the metadata of the condensation, or beside
+    the View if there is no condensation.
     """
     if isinstance(result, Condensation):
         return Step(Condensation(with_reports(result.action, reports)))

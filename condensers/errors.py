@@ -22,11 +22,13 @@ Failure = Literal[
     "timeout", "rate_limited", "context_window", "refused", "rejected", "unavailable", "bad_reply"
 ]
 """Why a model call failed: ``refused`` by the model, ``rejected`` by its server (a bad key, a bad
-request), ``bad_reply`` where there was one and it was empty, cut off or malformed.
+request), ``bad_reply`` if the reply was empty, cut off or malformed.
 """
 
 OUT_OF_REACH: frozenset[Failure] = frozenset({"timeout", "rate_limited", "rejected", "unavailable"})
-"""Failures that say nothing of the prompt: the same model would not answer another one either."""
+"""Failures that do not depend on the prompt: the same model would not answer another prompt
+either.
+"""
 
 
 class CondenserError(EventStoreError):
@@ -42,9 +44,10 @@ class InvalidCondenser(CondenserError, ValueError):
 class NoCondensationAvailable(CondenserError):
     """No event may be forgotten, or the events to forget could not be summarized.
 
-    The View is unchanged. ``reports`` are those of the failed step, with its cost (see ``Step``).
-    ``may_go_on`` says that nothing but a request wanted it, which is declined now: the View may be
-    sent. ``condenser`` is the type of the part of a pipeline that raised it; otherwise it is empty.
+    The View is unchanged. ``reports`` has the reports of the failed step, with its cost (see
+    ``Step``). If ``may_go_on`` is true, only a request asked for the condensation, and it is
+    declined now: go on with the View. ``condenser`` is the type of the part of a pipeline that
+    raised the error; otherwise it is empty.
     """
 
     may_go_on = False
@@ -70,12 +73,12 @@ class ModelCallFailed(CondenserError):
         self.model = model
         self.failure = failure
         self.problem = problem
-        said = {"model": model, "failure": failure, "problem": problem}
-        self.report: Mapping[str, Any] = {**said, "metrics": {}, **(details or {})}
+        call = {"model": model, "failure": failure, "problem": problem}
+        self.report: Mapping[str, Any] = {**call, "metrics": {}, **(details or {})}
         self.reports: tuple[Mapping[str, Any], ...] = (self.report,)
 
 
 class TokensUnknown(CondenserError):
-    """The tokens of a View cannot be counted for this model. Budgets then estimate them, and report
-    it.
+    """The tokens of a View cannot be counted for this model. Budgets then estimate the tokens, and
+    report that they did.
     """

@@ -3,8 +3,8 @@ never wait for a model.
 
 A condenser may take a minute to ask a model, and other writers may append in that time. The plan is
 then checked against the newer View without a second model call. It holds if no other condensation
-came and what it forgets may still go. A plan that does not hold is dropped and reported, and the
-condenser plans again.
+came and the events that it forgets may still be forgotten. A plan that does not hold is dropped and
+reported, and the condenser plans again.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from foldlog.condensers.reports import (
     tell_of_failures,
     with_reports,
 )
-from foldlog.condensers.rolling import models_are_spared
-from foldlog.condensers.selection import held, ids_named
+from foldlog.condensers.rolling import spares_models
+from foldlog.condensers.selection import ids_named, without_kept
 from foldlog.eventstore import (
     ANY_VERSION,
     NOT_RECORDED,
@@ -55,8 +55,8 @@ from foldlog.projections.effects import begun_among
 
 _WAIT = 10
 _WAIT_MAX = 160
-"""The number of events before a failed model is asked again: after its first failure, and the
-maximum.
+"""After its first failure, a model is asked again ``_WAIT`` events later. The wait doubles with
+each further failure, up to ``_WAIT_MAX`` events.
 """
 
 Append = Callable[..., tuple[Recorded, ...]]
@@ -67,29 +67,32 @@ class CondenseHandler:
     """Condenses conversations of one store. Any number of threads, and of handlers, may do so at
     once.
 
-    ``agent_llm`` is the model whose room the View must fit; without it events are counted, and
-    tokens estimated where the condenser has a limit for them.
+    The View must fit into the input limit of ``agent_llm``. Without ``agent_llm`` events are
+    counted, and tokens are estimated if the condenser has a limit for them.
     """
 
     def __init__(
         self, store: Store, views: Views, condenser: Condenser, agent_llm: AgentModel | None = None
     ) -> None:
         self._store, self._views, self._agent_llm = store, views, counting(agent_llm)
-        self._given, self._condenser = condenser, condenser.for_agent(agent_llm)
-        # The key tells conversations apart that have the same id, one after the other.
-        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(lambda id, key: Remembered(id))
+        self._unbound_condenser = condenser
+        self._condenser = condenser.for_agent(agent_llm)
+        # An erased conversation and a later one may have the same id; their keys differ.
+        self._remembered = lru_cache(_CONVERSATIONS_REMEMBERED)(
+            lambda conversation, key: Remembered(conversation)
+        )
 
     def with_agent(self, agent_llm: AgentModel) -> CondenseHandler:
-        """Return a handler for another model of the agent. Both remember the same of each
-        conversation.
+        """Return a handler for another model of the agent. Both handlers share what they remember
+        of each conversation.
         """
-        handler = CondenseHandler(self._store, self._views, self._given, agent_llm)
+        handler = CondenseHandler(self._store, self._views, self._unbound_condenser, agent_llm)
         handler._remembered = self._remembered
         return handler
 
     def reading(self, store: Store, views: Views) -> CondenseHandler:
-        """Return a handler that reads this store and these Views. Both remember the same of each
-        conversation.
+        """Return a handler that reads this store and these Views. Both handlers share what they
+        remember of each conversation.
         """
         handler = copy(self)
         handler._store = store
@@ -102,39 +105,39 @@ class CondenseHandler:
         """Take one step: return the View to go on with, or a condensation that has been appended;
         then ask again.
 
-        Reports of a step without a condensation are appended as an ``Annotation``; the report of a
-        mask only if its rule is new. If a model failed and condensing can wait, it is asked again
-        some events later: see ``Remembered``.
+        The reports of a step without a condensation are appended as an ``Annotation``. The report
+        on a mask is appended only if its rule is new. If a model failed and condensing can wait, it
+        is asked again some events later: see ``Remembered``.
 
         Raises ``NoCondensationAvailable`` if a condensation is required and impossible. The handler
         then appends a declined condensation: it answers the request, and the next step goes on.
         While it is the newest condensation and the prompt is still too long, later steps raise the
         same error and append only reports of calls that cost something. Raises the store's errors,
-        too. ``generation`` is that of ``Store.append``. Durability: appended events are on disk.
+        too. ``generation`` is passed to ``Store.append``. Durability: appended events are on disk.
         Cost: the View, and the condenser's work.
         """
-        with span("foldlog.condense", conversation=conversation) as more:
-            made = self._handled(conversation, generation)
-            more["condensed"] = isinstance(made, Condensation)
-            if isinstance(made, View):
+        with span("foldlog.condense", conversation=conversation) as attributes:
+            result = self._handled(conversation, generation)
+            attributes["condensed"] = isinstance(result, Condensation)
+            if isinstance(result, View):
                 measure(
                     "foldlog.view",
-                    events=len(made),
-                    tokens=partial(tokens_of, made, self._agent_llm),
+                    events=len(result),
+                    tokens=partial(tokens_of, result, self._agent_llm),
                 )
-            return made
+            return result
 
     def _handled(self, conversation: str, generation: Generation | None) -> View | Condensation:
         append = partial(self._store.append, conversation, generation=generation)
         while True:
-            begun = time.perf_counter()
+            started = time.perf_counter()
             view = self._views.current(conversation)
-            if kept := begun_among(self._store, conversation, view.open_calls):
-                view = with_field(view, kept=kept)
+            if attempted := begun_among(self._store, conversation, view.open_calls):
+                view = with_field(view, kept=attempted)
             remembered = self._remembered(
                 conversation, None if generation is None else generation.key
             )
-            spared = models_are_spared.set(view.version < remembered.ask_again_at)
+            former_setting = spares_models.set(view.version < remembered.ask_again_at)
             try:
                 result, reports = self._previewed(conversation, view)
             except NoCondensationAvailable as error:
@@ -144,12 +147,12 @@ class CondenseHandler:
                     raise
                 continue
             finally:
-                models_are_spared.reset(spared)
+                spares_models.reset(former_setting)
             if isinstance(result, View):
                 if (
-                    shown := self._reported(conversation, append, result, reports, remembered)
+                    newest_view := self._reported(conversation, append, result, reports, remembered)
                 ) is not None:
-                    return shown
+                    return newest_view
                 continue
             try:
                 action = self._append(conversation, append, view, result.action)
@@ -158,14 +161,12 @@ class CondenseHandler:
             else:
                 remembered.condensed()
                 self._tell_made(
-                    conversation, view, result.action, action, time.perf_counter() - begun
+                    conversation, view, result.action, action, time.perf_counter() - started
                 )
                 return Condensation(action)
 
     def check_handles_requests(self) -> None:
-        """Raise ``InvalidCondenser`` where the condenser does not handle requests for a
-        condensation.
-        """
+        """Raise ``InvalidCondenser`` if the condenser does not handle condensation requests."""
         if not self._condenser.handles_condensation_requests():
             raise InvalidCondenser(
                 f"Cannot condense conversation: the condenser {self._condenser.type!r} does not"
@@ -174,10 +175,9 @@ class CondenseHandler:
             )
 
     def preview(self, view: View) -> Step:
-        """Return what a step over ``view`` would give, and append nothing. A condenser with a model
-        asks it.
+        """Return the step over ``view`` and append nothing. A condenser with a model asks it.
 
-        Raises what ``unseen.step`` and the condenser raise. Cost: the condenser's work.
+        Raises the errors of ``unseen.step`` and of the condenser. Cost: the condenser's work.
         """
         return unseen.step(self._condenser, view, self._agent_llm)
 
@@ -202,8 +202,8 @@ class CondenseHandler:
         """Append the condensation and return it as stored. Raise ``NoCondensationAvailable`` if it
         no longer holds.
 
-        It is checked again in the transaction that appends it, for redactions and the few events
-        that came since then.
+        The transaction that appends it checks again for redactions and for the few events that came
+        since.
         """
         if view.state.past is None:
             redactions = 0
@@ -211,7 +211,7 @@ class CondenseHandler:
             redactions = view.state.past.redactions
 
         def check(reading: ReadTransaction, newer: View | None = None) -> None:
-            if reading.redactions != redactions:  # the plan may quote the event
+            if reading.redactions != redactions:  # its summary may quote the redacted event
                 raise NoCondensationAvailable("an event was redacted first")
             if newer is not None:
                 planned_before(action, newer, tuple(reading.events(newer.version)))
@@ -226,9 +226,9 @@ class CondenseHandler:
             recorded = append(
                 action, expected_version=ANY_VERSION, guard=partial(check, newer=newer)
             )
-        (only,) = recorded
-        assert isinstance(only.event, CondensationAction)
-        return only.event
+        (appended,) = recorded
+        assert isinstance(appended.event, CondensationAction)
+        return appended.event
 
     def _drop(
         self,
@@ -244,7 +244,7 @@ class CondenseHandler:
             "problem": problem,
             "planned_at": planned_at,
         }
-        spent = [each for each in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(each)]
+        spent = [part for part in report.pop(CONDENSER_METADATA_KEY, []) if not is_standing(part)]
         append(annotation([*spent, report], self._condenser.type), expected_version=ANY_VERSION)
         cost = Usage.of(spent).cost
         self._tell(
@@ -263,25 +263,28 @@ class CondenseHandler:
         conversation: str,
         view: View,
         plan: CondensationAction,
-        made: CondensationAction,
+        action: CondensationAction,
         seconds: float,
     ) -> None:
-        """Log a condensation. Tokens that it did not count itself are estimated."""
+        """Log a condensation. Token counts that its metadata lacks are estimated."""
         if not is_told("foldlog.condensation.made"):
             return
-        told = plan.metadata
-        after = view.then((plan,))
-        spent = Usage.of(reports_of(made))
-        tokens = {"tokens_before": view, "tokens_after": after}
+        metadata = plan.metadata
+        view_after = view.then((plan,))
+        spent = Usage.of(reports_of(action))
+        views = {"tokens_before": view, "tokens_after": view_after}
         self._tell(
             "foldlog.condensation.made",
             conversation,
-            condensation=made.id,
-            condenser=told.get("condenser", self._condenser.type),
-            reason=told.get("reason", "asked for"),
+            condensation=action.id,
+            condenser=metadata.get("condenser", self._condenser.type),
+            reason=metadata.get("reason", "asked for"),
             events_before=len(view),
-            events_after=len(after),
-            **{name: told.get(name) or tokens_of(of, ESTIMATE) for name, of in tokens.items()},
+            events_after=len(view_after),
+            **{
+                name: metadata.get(name) or tokens_of(counted, ESTIMATE)
+                for name, counted in views.items()
+            },
             cost=spent.cost,
             tokens=dict(spent.usage),
             ms=round(seconds * 1_000),
@@ -290,14 +293,15 @@ class CondenseHandler:
     def _declined(
         self, conversation: str, append: Append, view: View, error: NoCondensationAvailable
     ) -> bool:
-        """Record that none could be made. Return False where one came first, so that the step may
-        succeed.
+        """Record that no condensation could be made. Return False if another condensation came
+        first: then the step may succeed if it is taken again.
         """
         newest = _newest(view)
-        stands = (
+        is_recorded = (
             newest.get("outcome") == "declined" and newest.get("condenser") == self._condenser.type
         )
-        if stands and not view.unhandled_condensation_request:
+        if is_recorded and not view.unhandled_condensation_request:
+            # Later steps of a stuck conversation only record what they paid for.
             if spent := list(filter(cost_something, error.reports)):
                 append(annotation(spent, self._condenser.type), expected_version=ANY_VERSION)
             return True
@@ -325,8 +329,9 @@ class CondenseHandler:
         return True
 
     def _may_go_on(self, view: View, error: NoCondensationAvailable) -> bool:
-        """Return whether a request that cannot be fulfilled may be a wish of the model: no model
-        failed, and the agent took a turn since the newest condensation, if that was declined too.
+        """Return whether the View may be sent although a request cannot be fulfilled. It may if no
+        model failed and, if the newest condensation was declined too, the agent took a turn since
+        then: so the prompt was not too long.
         """
         if not view.unhandled_condensation_request or any(
             "failure" in report for report in error.reports
@@ -335,8 +340,8 @@ class CondenseHandler:
         if _newest(view).get("outcome") != "declined":
             return True
         return any(
-            each.id > view.condensations[-1].id and each.source == "agent"
-            for each in view.tail(_LOOKED_BACK)
+            event.id > view.condensations[-1].id and event.source == "agent"
+            for event in view.tail(_LOOKED_BACK)
         )
 
     def _reported(
@@ -347,48 +352,51 @@ class CondenseHandler:
         reports: tuple[Report, ...],
         remembered: Remembered,
     ) -> View | None:
-        """Append a step's reports; return the View. None if others appended before new rules: take
-        the step again.
+        """Append a step's reports and return the View. Returns None if new rules were appended
+        after events of others: then the step is taken again.
         """
         rules = list(filter(is_standing, reports))
-        others = [each for each in reports if not is_standing(each)]
-        if others:
+        outcomes = [report for report in reports if not is_standing(report)]
+        if outcomes:
             remembered.failed(view.version)
-            tell_of_failures(conversation, self._condenser.type, others)
-        news: list[Sequence[Report]] = [others] if others else []
+            tell_of_failures(conversation, self._condenser.type, outcomes)
+        # Each batch becomes one annotation.
+        batches: list[Sequence[Report]] = [outcomes] if outcomes else []
         if not rules and remembered.has_rules(self._store, view):
-            news.insert(0, ())  # without a report: the former rules are over
+            batches.insert(0, ())  # an empty annotation ends the former rules
         elif rules and self._are_new(conversation, [*map(_rule, rules)], view.version):
-            news = [[*others, *rules]]
-        if not news:
+            batches = [[*outcomes, *rules]]
+        if not batches:
             return view
-        for of in [report for report in news[-1] if report.get("outcome") == "above size"]:
-            self._tell(
-                "foldlog.condensation.declined",
-                conversation,
-                condenser=of.get("condenser", self._condenser.type),
-                events_before=len(view),
-                reason=of["problem"],
-            )
-        made = append(
-            [annotation(each, self._condenser.type) for each in news], expected_version=ANY_VERSION
+        for report in batches[-1]:
+            if report.get("outcome") == "above size":
+                self._tell(
+                    "foldlog.condensation.declined",
+                    conversation,
+                    condenser=report.get("condenser", self._condenser.type),
+                    events_before=len(view),
+                    reason=report["problem"],
+                )
+        appended = append(
+            [annotation(batch, self._condenser.type) for batch in batches],
+            expected_version=ANY_VERSION,
         )
-        if made[0].event.id == view.version:
-            return view.then([each.event for each in made])
-        return view if news[0] is others else None
+        if appended[0].event.id == view.version:
+            return view.then([recorded.event for recorded in appended])
+        return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:
-        """Return whether the newest rules of the log are others than these, or were recorded long
-        ago.
+        """Return whether these rules differ from the newest in the log, or were recorded
+        long ago.
         """
-        at, recorded = newest_rules(self._store, conversation, version)
-        return version - at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
+        recorded_at, recorded = newest_rules(self._store, conversation, version)
+        return version - recorded_at > RULES_COUNT_FOR // 2 or rules != [*map(_rule, recorded)]
 
 
 _CONVERSATIONS_REMEMBERED = 1_000
 
 _LOOKED_BACK = 100
-"""The last events of a View in which a turn of the agent is looked for."""
+"""How many of the last events of a View are searched for a turn of the agent."""
 
 
 def _newest(view: View) -> Mapping[str, Any]:
@@ -399,66 +407,74 @@ def _newest(view: View) -> Mapping[str, Any]:
 
 
 def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
-    """Return the View after these events, for which ``action``, which was planned on ``view``,
-    holds too.
+    """Return the View after the events ``meanwhile``, if ``action``, which was planned on ``view``,
+    still holds for it.
 
-    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if all that it forgets is
-    still shown and may still go (see ``selection.held``), and its summary still stands before the
-    same event, at a cut point. A retraction outdates it; another condensation also outdates one
-    that is declined. Cost: a copy of the View and its units.
+    Raises ``NoCondensationAvailable`` if it no longer holds. It holds if all events that it forgets
+    are still shown and may still be forgotten (see ``selection.without_kept``), and its summary
+    still stands before the same event, at a cut point. A retraction makes it outdated. Another
+    condensation makes it outdated if the plan forgets nothing, or an event that is no longer shown.
+    Cost: a copy of the View and its units.
     """
-    now = view.then(meanwhile)
-    at = action.summary_offset
+    newer = view.then(meanwhile)
+    offset = action.summary_offset
     named = ids_named(action, (event.id for event in view))
-    shown = {event.id for event in now}
+    shown = {event.id for event in newer}
     for event in meanwhile:
-        is_made = isinstance(event, CondensationAction) and (
+        is_condensation = isinstance(event, CondensationAction) and (
             event.summary is not None or any(event.forgotten)
         )
-        if isinstance(event, Retraction) or (is_made and not (named and named <= shown)):
-            what = "condensation" if is_made else "retraction"
+        if isinstance(event, Retraction) or (is_condensation and not (named and named <= shown)):
+            what = "condensation" if is_condensation else "retraction"
             raise NoCondensationAvailable(f"{what} {event.id} was appended first")
-    if any(action.forgotten) and held(now, action) is not action:
+    if any(action.forgotten) and without_kept(newer, action) is not action:
         raise NoCondensationAvailable("calls and observations would be separated")
-    if at is not None and (at not in now.cut_points or view[at : at + 1] != now[at : at + 1]):
+    if offset is not None and (
+        offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
+    ):
         raise NoCondensationAvailable(
             "its summary would stand inside a unit, or before another event"
         )
-    return now
+    return newer
 
 
 class Remembered:
-    """The memory of a handler for one conversation, so that it does not report or try the same at
-    every step.
+    """The memory of a handler for one conversation. Without it each step would report the same
+    rules and ask a failing model again.
 
-    A model that failed while condensing could wait is asked again at the version ``ask_again_at``:
-    some events later, twice as many after each further failure. Several threads may use it: at
-    worst a model is asked once too often.
+    If a model failed and condensing could wait, the model is asked again at the version
+    ``ask_again_at``. The wait doubles after each further failure. Several threads may use this
+    object: at worst a model is asked once too often.
     """
 
     def __init__(self, conversation: str) -> None:
         self._conversation = conversation
-        self._rules = (0, 0)
+        self._rules_read_until = 0
+        self._rules_end = 0
         self._wait = _WAIT
         self.ask_again_at = 0
 
     def has_rules(self, store: Store, view: View) -> bool:
         """Return whether the log has rules at this version that may have to be ended, whichever
-        handler recorded them. Cost: the events since the last call, and nothing where the View
+        handler recorded them. Cost: the events since the last call; nothing is read if the View
         shows them all.
         """
-        since, until = self._rules if self._rules[0] <= view.version else (0, 0)
-        new = range(since, view.version)
-        if len(new) > RULES_COUNT_FOR or [event.id for event in view.tail(len(new))] != [*new]:
-            at, rules = newest_rules(store, self._conversation, view.version, since)
-            if at == NOT_RECORDED:
-                until = until
-            elif rules:
-                until = at + RULES_COUNT_FOR
-            else:
-                until = 0
-        self._rules = view.version, until
-        return view.version <= until
+        if self._rules_read_until > view.version:  # a View of an earlier version
+            self._rules_read_until = 0
+            self._rules_end = 0
+        new_ids = range(self._rules_read_until, view.version)
+        # Views have no annotations: if the View shows every new event, none of them has rules.
+        shows_all = [event.id for event in view.tail(len(new_ids))] == [*new_ids]
+        if len(new_ids) > RULES_COUNT_FOR or not shows_all:
+            recorded_at, rules = newest_rules(
+                store, self._conversation, view.version, self._rules_read_until
+            )
+            if rules:
+                self._rules_end = recorded_at + RULES_COUNT_FOR
+            elif recorded_at != NOT_RECORDED:  # an empty annotation ended them
+                self._rules_end = 0
+        self._rules_read_until = view.version
+        return view.version <= self._rules_end
 
     def failed(self, version: int) -> None:
         """Note that a condensation that could wait was tried at this version and failed: the model

@@ -1,4 +1,4 @@
-"""The reports of a step, which are stored in events. A report tells what one condenser did in one
+"""The reports of a step, which are stored in events. A report records what one condenser did in one
 step, besides its decision.
 
 It is passed as a value: in a ``Step``, in a condensation's metadata under
@@ -36,8 +36,8 @@ them.
 
 
 def is_standing(report: Report) -> bool:
-    """Return whether a report is the same at every step, like the report of a mask, which has a
-    ``rule``. A handler records such reports together, when they are others than at the step before.
+    """Return whether a report has a ``rule`` and so is the same at every step, like the report on a
+    mask. A handler records such reports only when they differ from the rules in the log.
     """
     return "rule" in report
 
@@ -48,8 +48,9 @@ def newest_rules(
     """Return the standing reports of the newest step before ``version``, and the id of the
     annotation that holds them.
 
-    ``NOT_RECORDED`` and no reports where the last ``RULES_COUNT_FOR`` events, or those since a
-    version, record none. Cost: these events at most.
+    An annotation without reports is returned too: it says that the former rules no longer apply.
+    Returns ``NOT_RECORDED`` and no reports if the last ``RULES_COUNT_FOR`` events, or the events
+    since ``since``, have no such annotation. Cost: reading at most these events.
     """
     for event in store.events(
         conversation, max(since, version - RULES_COUNT_FOR), version, reverse=True
@@ -65,17 +66,17 @@ def newest_rules(
 
 
 def cost_something(report: Report) -> bool:
-    """Return whether the calls of a model that a report is on were paid for, or may have been."""
+    """Return whether the model calls in a report cost money, or may have."""
     metrics = report.get("metrics", {})
     return bool(metrics.get("usage")) or metrics.get("cost", 0.0) != 0.0
 
 
 def annotation(reports: Iterable[Report], condenser: str = "") -> Annotation:
-    """Return the event that stores ``reports`` if there is no condensation. Each names its
-    condenser, if it has one.
+    """Return the event that stores ``reports`` if there is no condensation. A report without a
+    condenser gets the name ``condenser``, if that is not empty.
     """
-    by = {"condenser": condenser} if condenser else {}
-    return Annotation(name=CONDENSER_METADATA_KEY, data=[{**by, **report} for report in reports])
+    named = {"condenser": condenser} if condenser else {}
+    return Annotation(name=CONDENSER_METADATA_KEY, data=[{**named, **report} for report in reports])
 
 
 def with_reports(action: CondensationAction, reports: Iterable[Report]) -> CondensationAction:
@@ -99,8 +100,10 @@ def reports_of(event: Event) -> list[Any]:
 
 def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report]) -> None:
     """Log each failed call of a model among the reports of a step that condensed nothing."""
-    for report in (each for each in reports if "failure" in each):
-        used = Usage.of([report])
+    for report in reports:
+        if "failure" not in report:
+            continue
+        usage = Usage.of([report])
         tell(
             "foldlog.condensation.failed",
             conversation=conversation,
@@ -108,25 +111,25 @@ def tell_of_failures(conversation: str, condenser: str, reports: Iterable[Report
             model=model_of(report),
             failure=report["failure"],
             error=report.get("error", "ModelCallFailed"),
-            attempts=used.attempts,
-            cost=used.cost,
-            tokens=dict(used.usage),
+            attempts=usage.attempts,
+            cost=usage.cost,
+            tokens=dict(usage.usage),
         )
 
 
 def on_a_model(reports: Iterable[Report]) -> list[Report]:
-    """Return those of the reports that are on a model that was asked."""
+    """Return the reports on calls of a model."""
     return [report for report in reports if "metrics" in report]
 
 
 def model_of(report: Report) -> str:
-    """Return the name of the model that a report is on; an empty text if it names none."""
+    """Return the name of the model in a report; an empty text if it names none."""
     return str(report.get("response", report).get("model") or "")
 
 
 @dataclass
 class Usage:
-    """What calls of models took: attempts, seconds, tokens of each kind, and US dollars.
+    """The sums over calls of models: attempts, seconds, tokens of each kind, and US dollars.
 
     ``cost`` is None if the price of a reply is unknown. A call without a reply costs nothing.
     """

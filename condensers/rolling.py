@@ -29,23 +29,25 @@ from foldlog.condensers.base import (
 from foldlog.condensers.errors import InvalidCondenser, NoCondensationAvailable
 from foldlog.condensers.reports import with_reports
 from foldlog.condensers.selection import (
+    count_logged,
+    describe_unseen,
+    events_to_forget,
+    first_kept_index,
     forget,
-    kept_place,
-    real,
     stands_for_forgotten,
-    unkept,
-    unseen_in,
 )
 from foldlog.eventstore import NOT_RECORDED, CondensationAction
 from foldlog.projections import View
 
-models_are_spared = ContextVar("models are spared", default=False)
-"""Whether a model is asked only for a condensation that is required, because it failed lately."""
+spares_models = ContextVar("models are spared", default=False)
+"""Whether a model is asked only for a condensation that is required, because its last call
+failed.
+"""
 
 
 class RollingCondenser(Condenser, ABC):
     """A condenser that makes condensations. A strategy defines ``get_condensation``. To decide
-    when, it defines ``should_condense``, or ``reasons``: those are written to the log with the
+    when, it defines ``should_condense`` or ``reasons``. Reasons are written to the log with the
     condensation.
     """
 
@@ -56,8 +58,8 @@ class RollingCondenser(Condenser, ABC):
         return True
 
     def reasons(self, view: View, agent_llm: AgentModel | None = None) -> frozenset[Reason]:
-        """Return why a condensation is due now, if it is: by default a request, or more than
-        ``max_size`` events.
+        """Return why a condensation is due now; empty if it is not due. The default reasons are a
+        request, and more than ``max_size`` events.
         """
         return reasons_by_size(view, getattr(self, "max_size", None))
 
@@ -94,7 +96,7 @@ class RollingCondenser(Condenser, ABC):
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
         """Return the last resort for a hard requirement, which forgets as many events as it can;
-        None without one.
+        None if there is no last resort.
         """
         return None
 
@@ -103,7 +105,7 @@ class RollingCondenser(Condenser, ABC):
         if bound is not self:
             return bound.step(view, agent_llm)
         requirement = self.condensation_requirement(view, agent_llm)
-        can_wait = requirement is Requirement.SOFT and self.asks_a_model and models_are_spared.get()
+        can_wait = requirement is Requirement.SOFT and self.asks_a_model and spares_models.get()
         if requirement is None or can_wait:
             return Step(view)
         try:
@@ -114,23 +116,23 @@ class RollingCondenser(Condenser, ABC):
             return reported(self._reset(view, agent_llm, unavailable), unavailable.reports)
 
     def _explained(
-        self, view: View, agent_llm: AgentModel | None, made: Condensation
+        self, view: View, agent_llm: AgentModel | None, condensation: Condensation
     ) -> Condensation:
         """Return a condensation with metadata that gives its reason, unless the strategy wrote a
         reason.
         """
-        if not isinstance(made, Condensation):
-            return made  # the step refuses it
+        if not isinstance(condensation, Condensation):
+            return condensation  # ``stepped`` raises TypeError for it
         if self._has_own_rule:
-            action = self._forgetting_summaries(view, made.action)
+            action = self._forgetting_summaries(view, condensation.action)
         else:
-            action = made.action
+            action = condensation.action
         if "reason" not in action.metadata:
             events_after = len(view.then((action,)))
             due = self.reasons(view, agent_llm)
             metadata = self._metadata(view, events_after, due, getattr(self, "max_size", None))
             action = replace(action, metadata={**metadata, **action.metadata})
-        return made if action is made.action else Condensation(action)
+        return condensation if action is condensation.action else Condensation(action)
 
     def _forgetting_summaries(self, view: View, action: CondensationAction) -> CondensationAction:
         """Return the action, extended to forget every summary in the View, if it has a summary
@@ -162,25 +164,26 @@ class RollingCondenser(Condenser, ABC):
     ) -> Condensation:
         """Return the condensation that forgets the events outside of ``kept``, without a summary.
 
-        ``kept`` are the indices that the strategy's own rule keeps; ``selection.unkept`` extends
-        them to whole units. ``reports`` tell how the choice came about. Raises
-        ``NoCondensationAvailable``, with ``why_not`` and the reports, if no event of the log can be
-        forgotten. With ``summaries``, summaries outside of ``kept`` are forgotten too.
+        ``kept`` has the indices that the strategy's own rule keeps; ``selection.events_to_forget``
+        extends them to whole units. ``reports`` record how the strategy chose. If no event of the
+        log can be forgotten, this raises ``NoCondensationAvailable`` with ``why_not`` and the
+        reports. With ``summaries``, summaries outside of ``kept`` are forgotten too.
         """
-        kept = {*kept, *range(kept_place(view), len(view))}
-        forgotten = unkept(view, kept, summaries=summaries)
+        kept = {*kept, *range(first_kept_index(view), len(view))}
+        forgotten = events_to_forget(view, kept, summaries=summaries)
         if not summaries:
             kept |= {
-                place for place, event in enumerate(view.events) if stands_for_forgotten(event)
+                index for index, event in enumerate(view.events) if stands_for_forgotten(event)
             }
-        kept_whole = len(view) - len(forgotten) - len(kept)  # they stay only because of their unit
-        if not real(forgotten):
+        # These events stay only because another event of their unit is kept.
+        kept_whole = len(view) - len(forgotten) - len(kept)
+        if not count_logged(forgotten):
             if kept_whole:
                 why_not += (
                     f"; {kept_whole} events stay because a part of their call or tool loop is kept"
                 )
             raise NoCondensationAvailable(
-                f"nothing can be forgotten: {why_not}{unseen_in(view)}", reports
+                f"nothing can be forgotten: {why_not}{describe_unseen(view)}", reports
             )
         due = self.reasons(view)
         metadata = self._metadata(
@@ -191,26 +194,31 @@ class RollingCondenser(Condenser, ABC):
         return Condensation(with_reports(forget(forgotten, metadata), reports))
 
     def _metadata(
-        self, view: View, after: int, due: Set[Reason], size: int | None, outcome: str = "condensed"
+        self,
+        view: View,
+        events_after: int,
+        reasons: Set[Reason],
+        max_size: int | None,
+        outcome: str = "condensed",
     ) -> dict[str, Any]:
-        """Return the metadata of a condensation that leaves ``after`` events of ``view`` and is
-        ``due`` for these reasons. ``size`` is the limit of events, which the reason ``EVENTS``
-        exceeds.
+        """Return the metadata of a condensation that leaves ``events_after`` events of ``view`` and
+        is ``due`` for these reasons. ``size`` is the limit of events, which is exceeded if
+        ``EVENTS`` is a reason.
         """
         metadata = {
             "condenser": self.type,
             "outcome": outcome,
-            "reason": ", ".join(sorted(due))
+            "reason": ", ".join(sorted(reasons))
             or ("a rule of its own" if self._has_own_rule else "asked for"),
             "events_before": len(view),
-            "events_after": after,
+            "events_after": events_after,
         }
-        if Reason.EVENTS in due:
-            metadata["events_max"] = size
+        if Reason.EVENTS in reasons:
+            metadata["events_max"] = max_size
         return metadata
 
     def _above_size(self, view: View, why: str) -> tuple[Report, ...]:
-        """Return the report on a View that stays larger than ``max_size``; none for a strategy
+        """Return the report on a View that stays larger than ``max_size``; no report for a strategy
         without a size.
         """
         max_size = getattr(self, "max_size", None)
@@ -240,8 +248,8 @@ class RollingCondenser(Condenser, ABC):
 
 
 def reasons_by_size(view: View, max_size: int | None) -> frozenset[Reason]:
-    """Return the reasons that need no model: a request, and more than ``max_size`` events, unless
-    that is None.
+    """Return the reasons that can be found without a model: a request, and more than ``max_size``
+    events if that is a number.
     """
     too_many = max_size is not None and len(view) > max_size
     due = {Reason.REQUEST: view.unhandled_condensation_request, Reason.EVENTS: too_many}

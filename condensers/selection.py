@@ -28,13 +28,13 @@ from foldlog.projections.units import is_unseen
 
 def next_cut(cut_points: Sequence[int], wanted: int) -> int | None:
     """Return the smallest cut point at or after ``wanted``; None if there is none."""
-    place = bisect_left(cut_points, wanted)
-    return cut_points[place] if place < len(cut_points) else None
+    index = bisect_left(cut_points, wanted)
+    return cut_points[index] if index < len(cut_points) else None
 
 
-def kept_place(view: View) -> int:
-    """Return the index of the first event that must stay: see ``View.kept_from``. It is the length
-    if each may go.
+def first_kept_index(view: View) -> int:
+    """Return the index of the first event that must stay: see ``View.kept_from``. It is the View's
+    length if every event may be forgotten.
     """
     kept_from = float("inf") if view.kept_from is None else view.kept_from
     return next(
@@ -43,15 +43,17 @@ def kept_place(view: View) -> int:
 
 
 def last_cut(view: View) -> int:
-    """Return the last cut point before which each event may go: at ``kept_place``, or where its
-    unit begins.
+    """Return the last cut point before which every event may be forgotten: ``first_kept_index``, or
+    the beginning of its unit.
     """
-    return view.cut_points[bisect_right(view.cut_points, kept_place(view)) - 1]
+    return view.cut_points[bisect_right(view.cut_points, first_kept_index(view)) - 1]
 
 
-def unseen_in(view: View) -> str:
-    """Return how many events must stay, for an error; empty if each may go."""
-    unseen = len(view) - kept_place(view)
+def describe_unseen(view: View) -> str:
+    """Return the end of an error message: how many events must stay; empty if every event may be
+    forgotten.
+    """
+    unseen = len(view) - first_kept_index(view)
     if unseen:
         return f"; its last {unseen} stay until a model was shown them: send it the View"
     return ""
@@ -62,15 +64,15 @@ def middle(view: View, keep_first: int, keep_last: int) -> slice | None:
     it is empty.
 
     Borders move to the next cut point, so the head may grow and the tail may shrink by the rest of
-    a unit. Events that must stay are in the tail: no cut point follows a call that waits. A
-    negative ``keep_last`` gives None.
+    a unit. Events that must stay are in the tail. So are calls without a result, because no cut
+    point follows them. A negative ``keep_last`` gives None.
     """
     if keep_last < 0:
         return None
     start = next_cut(view.cut_points, keep_first)
-    last = last_cut(view)
+    last_stop = last_cut(view)
     stop = next_cut(view.cut_points, len(view) - keep_last)
-    stop = last if stop is None else min(stop, last)
+    stop = last_stop if stop is None else min(stop, last_stop)
     return slice(start, stop) if start is not None and start < stop else None
 
 
@@ -82,69 +84,78 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
     return {*range(min(keep_first, count)), *range(max(0, count - keep_last), count)}
 
 
-def unkept(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
+def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
     The choice is extended to whole units, so only more events stay: an event stays if one event of
-    its unit is kept. Calls that wait and the events from ``kept_place`` on stay too, and summaries
-    of forgotten events, which belong to no unit, unless ``summaries`` says that they are chosen
-    like other events.
+    its unit is kept. Calls without a result and the events from ``first_kept_index`` on stay too.
+    Summaries of forgotten events, which belong to no unit, stay unless ``summaries`` is true: then
+    they are chosen like other events.
     """
     events: list[Event] = []
     points = view.cut_points
+    all_kept = {*kept, *range(first_kept_index(view), len(view))}
     start = 0
-    for unit in sorted(
-        {bisect_right(points, index) for index in (*kept, *range(kept_place(view), len(view)))}
-    ):
+    # Unit n lies between the cut points n - 1 and n. Forget what lies between the kept units.
+    for unit in sorted({bisect_right(points, index) for index in all_kept}):
         events += view.events[start : points[unit - 1]]
         start = points[unit] if unit < len(points) else len(view)
     events += view.events[start : points[-1]]
-    return apart(
+    return spare_loop_ends(
         view,
         events if summaries else [event for event in events if not stands_for_forgotten(event)],
     )
 
 
-def held(view: View, action: CondensationAction) -> CondensationAction:
-    """Return a condensation without the events that must stay: those from ``kept_place`` on, calls
-    that wait or may have run, and of each unit that is sent all, where one stays. A summary then
-    stands in the place of the first event that goes.
+def without_kept(view: View, action: CondensationAction) -> CondensationAction:
+    """Return a condensation that does not forget the events that must stay. These are the events
+    from ``first_kept_index`` on, calls without a result, and calls that may have run. If one event
+    of a unit that a model is sent must stay, the whole unit stays. A summary then stands in the
+    place of the first forgotten event.
 
-    Raises ``NoCondensationAvailable`` where no event of the log may go, or what stays could not be
-    sent.
+    Raises ``NoCondensationAvailable`` if no event of the log may be forgotten, or if the remaining
+    events could not be sent to a model.
     """
     shown = {event.id for event in view.events}
     named = ids_named(action, shown)
-    ids = named.difference(event.id for event in view[min(view.cut_points[-1], kept_place(view)) :])
-    ids.difference_update(view.kept, in_doubt(view.events))
-    sent = sent_ids(view)  # parts of abandoned calls may go alone: no model is sent the others
-    while parted := left_behind_by_ids(view.events, view.left_behind, shown - ids) & sent:
-        ids -= parted
-    chosen = tuple(event for event in view.events if event.id in ids)
-    going = apart(view, chosen) if action.summary is None else chosen
-    if not real(going):
+    forgettable = named.difference(
+        event.id for event in view[min(view.cut_points[-1], first_kept_index(view)) :]
+    )
+    forgettable.difference_update(view.kept, in_doubt(view.events))
+    # A part of an abandoned call may go alone: no model is sent the other parts.
+    sent_before = sent_ids(view)
+    while (
+        left_alone := left_behind_by_ids(view.events, view.left_behind, shown - forgettable)
+        & sent_before
+    ):
+        forgettable -= left_alone
+    chosen = tuple(event for event in view.events if event.id in forgettable)
+    forgotten = spare_loop_ends(view, chosen) if action.summary is None else chosen
+    if not count_logged(forgotten):
         why = (
             f"the condensation names {len(named)} of {len(view)} events, which stay, alone or with"
             " their unit"
         )
-        raise NoCondensationAvailable(f"nothing can be forgotten: {why}{unseen_in(view)}")
-    if whole := len(named) - len(going):
-        offset = None if action.summary is None else view.events.index(going[0])
+        raise NoCondensationAvailable(f"nothing can be forgotten: {why}{describe_unseen(view)}")
+    if whole := len(named) - len(forgotten):
+        offset = None if action.summary is None else view.events.index(forgotten[0])
         metadata = {**action.metadata, "events_kept_whole": whole}
-        action = forget(going, metadata, summary=action.summary, offset=offset)
-    after = view.then((action,))
-    lost = sent - sent_ids(after) - {event.id for event in going}
-    if lost or (_has_message(view) and not _has_message(after)):
-        if lost:
-            what = f"{len(lost)} events that stay could not"
+        action = forget(forgotten, metadata, summary=action.summary, offset=offset)
+    view_after = view.then((action,))
+    unsendable = sent_before - sent_ids(view_after) - {event.id for event in forgotten}
+    if unsendable or (_has_message(view) and not _has_message(view_after)):
+        if unsendable:
+            what = f"{len(unsendable)} events that stay could not"
         else:
             what = "no message could"
-        raise NoCondensationAvailable(f"without the {len(going)} events to forget {what} be sent")
+        raise NoCondensationAvailable(
+            f"without the {len(forgotten)} events to forget {what} be sent"
+        )
     return action
 
 
 def _has_message(view: View) -> bool:
-    """Return whether a model is sent more of a View than a system prompt."""
+    """Return whether the prompt of a View has a text besides the system prompt."""
     sent = (
         event
         for event in map(view.__getitem__, view.fit_positions)
@@ -155,27 +166,27 @@ def _has_message(view: View) -> bool:
     )
 
 
-def apart(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
+def spare_loop_ends(view: View, forgotten: Iterable[Event]) -> tuple[Event, ...]:
     """Return ``forgotten`` without the events that must stay because no summary takes their place.
 
     A tool loop ends at the next event that is neither an action nor an observation. If that event
-    is forgotten, the loop continues into the next calls. A loop with an abandoned call is then
-    dropped together with them (docs/internals/decisions/0031-joined-loops.md). So if an event would
-    be lost, such an event stays after every loop.
+    is forgotten, the loop continues into the next calls. The prompt then drops a loop with an
+    abandoned call together with these calls (docs/internals/decisions/0031-joined-loops.md). So if
+    an event would be lost from the prompt, the event that ends a loop stays after every loop.
     """
-    going = {event.id: event for event in forgotten}
-    after = view.with_events(event for event in view.events if event.id not in going)
-    if sent_ids(view) <= sent_ids(after) | going.keys():
-        return tuple(going.values())
+    dropped = {event.id: event for event in forgotten}
+    view_after = view.with_events(event for event in view.events if event.id not in dropped)
+    if sent_ids(view) <= sent_ids(view_after) | dropped.keys():
+        return tuple(dropped.values())
     in_a_loop = False
     for event in view.events:
         if isinstance(event, Action | Observation):
-            in_a_loop = in_a_loop or event.id not in going
+            in_a_loop = in_a_loop or event.id not in dropped
         elif not is_unseen(event) and event.id not in view.left_behind:
             if in_a_loop:
-                going.pop(event.id, None)
+                dropped.pop(event.id, None)
             in_a_loop = False
-    return tuple(going.values())
+    return tuple(dropped.values())
 
 
 def after_system_prompt(view: View) -> int:
@@ -201,13 +212,17 @@ def sent_ids(view: View) -> set[int]:
 
 
 def ids_named(action: CondensationAction, shown: Iterable[int]) -> set[int]:
-    """Return those of these ids of events and summaries that a condensation forgets."""
+    """Return the ids in ``shown``, of events and summaries, that a condensation forgets."""
     intervals, summaries = action.forgotten
-    return {each for each in shown if each in summaries or contains(intervals, each)}
+    return {
+        event_id for event_id in shown if event_id in summaries or contains(intervals, event_id)
+    }
 
 
-def real(events: Iterable[Event]) -> int:
-    """Count these events without summaries, which are not in the log."""
+def count_logged(events: Iterable[Event]) -> int:
+    """Count the events that are in the log. A summary of a condensation is not: its id is
+    negative.
+    """
     return sum(event.id >= 0 for event in events)
 
 
@@ -223,9 +238,9 @@ def forget(
     It has a range if the ids are consecutive, else a list: a range never names an event that stays.
     """
     ids = sorted(event.id for event in events)
-    named: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}
+    reference: dict[str, Any] = {"forgotten_event_ids": tuple(ids)}
     if len(ids) > 1 and ids[0] >= 0 and ids[-1] - ids[0] == len(ids) - 1:
-        named = {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[-1]}
+        reference = {"forgotten_events_start_id": ids[0], "forgotten_events_end_id": ids[-1]}
     return CondensationAction(
-        **named, summary=summary, summary_offset=offset, metadata=dict(metadata)
+        **reference, summary=summary, summary_offset=offset, metadata=dict(metadata)
     )

@@ -1,4 +1,4 @@
-"""What an agent's step hands to a condenser: a ``History``, or a state with a list of events.
+"""The argument ``state`` of a condenser: a ``History``, or an object with a list of events.
 
 The reports of a condenser are written there, and read again with ``get_condensation_metadata``.
 """
@@ -44,8 +44,8 @@ State = HistoryState | StoredHistory
 
 
 def view_of(state: State) -> View:
-    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list all
-    its events.
+    """Return the View of a state. Raises ``TypeError`` for any other object. Cost: for a list,
+    reading all its events.
     """
     if isinstance(state, HistoryState):
         return View.from_events(state.history)
@@ -63,24 +63,24 @@ def view_of(state: State) -> View:
 
 
 def write_reports(state: State, reports: Sequence[Report]) -> None:
-    """Write reports: into ``extra_data``, or as an event of the log. Rules that are the same at
-    every step are only written to a log, once in ``RULES_COUNT_FOR`` events.
+    """Write reports into ``extra_data``, or as an event of the log. Rules, which are the same at
+    every step, are written only to a log, at least once in ``RULES_COUNT_FOR`` events.
     """
-    news = [report for report in reports if not is_standing(report)]
+    to_write = [report for report in reports if not is_standing(report)]
     if isinstance(state, HistoryState):
-        if news:
-            state.extra_data.setdefault(CONDENSER_METADATA_KEY, []).extend(map(dict, news))
+        if to_write:
+            state.extra_data.setdefault(CONDENSER_METADATA_KEY, []).extend(map(dict, to_write))
         return
     rules = [report for report in reports if is_standing(report)]
     if rules:
         recorded = [
             report for event in state.tail(RULES_COUNT_FOR // 2) for report in reports_of(event)
         ]
-        news += [
-            report for report in rules if not any(_same_rule(report, each) for each in recorded)
+        to_write += [
+            rule for rule in rules if not any(_same_rule(rule, former) for former in recorded)
         ]
-    if news:
-        state.append(annotation(news))
+    if to_write:
+        state.append(annotation(to_write))
 
 
 def _same_rule(some: Report, other: Report) -> bool:

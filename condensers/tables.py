@@ -34,7 +34,7 @@ class StrictTable(BaseModel):
             return handler(value)
         except ValidationError as error:
             problems = error.errors(include_url=False)
-            raise wrong_table([(each["loc"], cls._problem(each)) for each in problems]) from None
+            raise wrong_table([(item["loc"], cls._problem(item)) for item in problems]) from None
 
     @classmethod
     def _problem(cls, error: ErrorDetails) -> str:
@@ -43,12 +43,12 @@ class StrictTable(BaseModel):
                 return f"unknown key{suggestion(str(error['loc'][-1]), cls.model_fields)}"
             case "missing":
                 return "is required"
-            case "value_error":  # one of our own
+            case "value_error":  # raised by a validator of ours, with its own sentence
                 return str(error["ctx"]["error"])
-        given = error["input"]
-        shown = isinstance(given, int | float) and error["loc"][-1] != "api_key"
-        said = error["msg"].removeprefix("Input ").replace("tuple", "list")
-        return said + (f", not {given!r}" if shown else "")
+        value = error["input"]
+        shown = isinstance(value, int | float) and error["loc"][-1] != "api_key"
+        expectation = error["msg"].removeprefix("Input ").replace("tuple", "list")
+        return expectation + (f", not {value!r}" if shown else "")
 
 
 def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> ValidationError:
@@ -64,20 +64,20 @@ def wrong_table(problems: Iterable[tuple[tuple[int | str, ...], str]]) -> Valida
     return ValidationError.from_exception_data("table", lines, hide_input=True)
 
 
-def refused(error: ValidationError, path: str) -> InvalidCondenser:
+def configuration_error(error: ValidationError, path: str) -> InvalidCondenser:
     """Return the error that names each problem of the table at ``path`` with the path of its
     key.
     """
-    problems = []
-    for each in error.errors(include_url=False, include_context=False, include_input=False):
-        keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in each["loc"])
-        problems.append(f"{path}{keys}: {each['msg']}")
+    problems: list[str] = []
+    for problem in error.errors(include_url=False, include_context=False, include_input=False):
+        keys = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in problem["loc"])
+        problems.append(f"{path}{keys}: {problem['msg']}")
     return InvalidCondenser("; ".join(problems))
 
 
-def told(value: Any) -> str:
-    """Name the kind of a value that should be a table, for an error; not the value itself, which
-    may be a key.
+def name_of_kind(value: Any) -> str:
+    """Name the kind of a value that should be a table, for an error. The value itself is not shown,
+    because it may be an API key.
     """
     kinds = {
         str: "a text",
@@ -92,10 +92,10 @@ def told(value: Any) -> str:
 
 
 def suggestion(wrong: str, allowed: Iterable[str]) -> str:
-    """Return the end of an error on an unknown word: the word that was meant, if one is near, and
-    those allowed.
+    """Return the end of an error on an unknown word: the most similar allowed word, if there is
+    one, and all allowed words.
     """
     allowed = sorted(allowed)
-    near = difflib.get_close_matches(wrong, allowed, n=1)
-    meant = f" (did you mean {near[0]!r}?)" if near else ""
-    return f"{meant}; allowed are {', '.join(allowed)}"
+    similar = difflib.get_close_matches(wrong, allowed, n=1)
+    guess = f" (did you mean {similar[0]!r}?)" if similar else ""
+    return f"{guess}; allowed are {', '.join(allowed)}"

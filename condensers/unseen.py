@@ -1,13 +1,14 @@
 """Take a condenser's step so that nothing is forgotten before a model was shown it.
 
-The events that came since the agent's last turn began, or while a model answered it, are *unseen*,
-and before its first turn all events. A View that a step returned was shown, too, once another event
-follows it, which notes its version: a conversation may have no reply at all. No condenser forgets,
-hides or masks unseen events.
+An event is *unseen* if it came after the agent's last turn began, or while a model wrote that turn.
+Before the agent's first turn all events are unseen. A View that a step returned counts as shown
+once a later event notes the View's version: a conversation may have no reply at all. No condenser
+forgets, hides or masks unseen events.
 
-Where a prompt is over a limit of tokens and nothing else can be forgotten, the longest texts of
-results and messages, seen or not, are shortened on the way out: the log has them whole, and a
-report in the log says which ones were shortened. Each step that needs it does so again.
+If a prompt exceeds a limit of tokens and nothing else can be forgotten, the step shortens the
+longest texts of results and messages in the View that it returns, seen or not. The log keeps the
+full texts, and a report in the log names the shortened events. Each step that needs it shortens the
+texts again.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ from foldlog.eventstore import CondensationRequest, Event, Message, Observation,
 from foldlog.projections import View, begins_reply, with_texts
 
 _LENGTHS = tuple(int(400 * 1.05**step) for step in range(250))
-"""The lengths to which texts are shortened, in steps: a text that is shortened again mostly stays
-the same.
+"""The lengths in characters to which texts are shortened. There are few lengths, so that a text
+mostly stays the same from step to step, and a provider's prompt cache stays valid.
 """
 
 LENGTH = "length"
@@ -48,32 +49,33 @@ LENGTH = "length"
 
 def step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     """Return the step of ``condenser`` over ``view`` in which unseen events stay, shortened if
-    there is no other way. A View for which the agent's model has no room is condensed as if that
-    were requested.
+    there is no other way. If the View does not fit into the agent's model, it is condensed as if
+    that were requested.
 
-    Raises ``NoCondensationAvailable`` where a condensation is required and impossible, and shorter
-    texts would not help. Cost: the condenser's work, and a count of tokens; where texts are
-    shortened, some 9 counts of these.
+    Raises ``NoCondensationAvailable`` if a condensation is required and impossible, and shorter
+    texts would not help. Cost: the condenser's work, and one count of tokens. If texts are
+    shortened, their tokens are counted some 9 times.
     """
-    keeping = shown = replace(view, kept_from=_first_unseen(view))
-    vars(keeping).update(events=view.events)
+    guarded = shown = replace(view, kept_from=_first_unseen(view))
+    # A View caches its events: do not make them again for the copy.
+    vars(guarded).update(events=view.events)
     over = None
     reports = tuple[Report, ...]()
     try:
-        result, reports = stepped(condenser, keeping, agent_llm)
+        result, reports = stepped(condenser, guarded, agent_llm)
         if isinstance(result, View):
             shown = result
             over = overrun_of(result, agent_llm, limit_of(agent_llm, margin_ratio=0))
         if over is None:
-            return Step(view if result is keeping else result, reports)
-        return _requested(condenser, keeping, agent_llm, over, reports)
+            return Step(view if result is guarded else result, reports)
+        return _requested(condenser, guarded, agent_llm, over, reports)
     except NoCondensationAvailable as error:
-        error.reports = (*reports, *(each for each in error.reports if not is_standing(each)))
+        error.reports = (*reports, *(report for report in error.reports if not is_standing(report)))
         over = over or condenser.overrun(view, agent_llm)
         if (
             over is None
             or view.unhandled_condensation_request
-            or any("failure" in each for each in error.reports)
+            or any("failure" in report for report in error.reports)
         ):
             raise
         return _shortened(condenser, shown, over, error)
@@ -86,36 +88,36 @@ def _requested(
     over: Overrun,
     reports: tuple[Report, ...],
 ) -> Step:
-    """Return the condensation of a View that is ``over`` the room of the agent's model. It has the
+    """Return the condensation of a View that does not fit into the agent's model. It has the
     reports so far.
     """
     requested = replace(
         view.then((CondensationRequest(id=view.version),)), kept_from=view.kept_from, kept=view.kept
     )
-    # it keeps what it remembers
+    # ``then`` drops what the View remembers of redactions; a plan needs it.
     requested = replace(requested, state=replace(requested.state, past=view.state.past))
-    made, more = stepped(condenser, requested, agent_llm)
-    if isinstance(made, View):
+    result, new_reports = stepped(condenser, requested, agent_llm)
+    if isinstance(result, View):
         why = (
             f"{condenser.type!r} forgets nothing of {over.sums[-1]} tokens; take a model of more"
             f" than {over.limit}"
         )
-        raise NoCondensationAvailable(why, more)
-    metadata = {**made.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
-    spent = tuple(each for each in reports if not is_standing(each))
-    return reported(Condensation(with_fields(made.action, metadata=metadata)), spent)
+        raise NoCondensationAvailable(why, new_reports)
+    metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}
+    spent = tuple(report for report in reports if not is_standing(report))
+    return reported(Condensation(with_fields(result.action, metadata=metadata)), spent)
 
 
 def _first_unseen(view: View) -> int:
-    """Return the id of the first event that no model was shown: of the agent's last turn, or
-    earlier if that answers an earlier View; or later, if a later View was shown since. It is 0
-    where neither is recorded. Cost: the events since.
+    """Return the id of the first event that no model was shown: the first event of the agent's last
+    turn. It is an earlier event if that turn answers an earlier View, and a later event if a later
+    View was shown since. Returns 0 if the log records neither. Cost: reading the events since.
     """
     first: Event | None = None
     shown = 0
     for event in reversed(view.events):
         if 0 <= event.id < shown:
-            break  # an earlier turn shows no more
+            break  # an earlier turn cannot have seen a later View
         if begins_reply(event):
             if first is not None and begins_reply(first, event):
                 break
@@ -128,8 +130,8 @@ def _first_unseen(view: View) -> int:
 
 
 def _noted(event: Event, default: int = 0) -> int:
-    """Return the version of the View that an event notes as shown, which had none of the events
-    from this one on.
+    """Return the version of the View that was shown before an event, as the event notes it. It is
+    at most the event's own id: that View did not have the event.
     """
     version = event.meta.get(SHOWN, default)
     return min(version, event.id) if isinstance(version, int) else default
@@ -140,7 +142,7 @@ def _shortened(
 ) -> Step:
     """Return the View with its texts as long as the limit allows, and the report on it.
 
-    Raises ``NoCondensationAvailable`` where the shortest would not fit.
+    Raises ``NoCondensationAvailable`` if even the shortest texts do not fit.
     """
 
     def tokens(length: int) -> int:
@@ -148,20 +150,25 @@ def _shortened(
 
     fitting = bisect_right(_LENGTHS, over.limit, key=tokens)
     if not fitting:
-        least = shortened(view, _LENGTHS[0])
-        told = [
-            with_fields(each, tools=()) if isinstance(each, SystemMessage) else each
-            for each in least.events
+        smallest = shortened(view, _LENGTHS[0])
+        # Count what cannot be shortened, so that the error can name it.
+        without_tools = [
+            with_fields(event, tools=()) if isinstance(event, SystemMessage) else event
+            for event in smallest.events
         ]
-        others = [each for each in least.events if not isinstance(each, SystemMessage)]
-        made = (least, least.with_events(told), least.with_events(others))
-        of_all, no_tools, rest = (over.counter.token_sums(each)[-1] for each in made)
+        without_prompt = [
+            event for event in smallest.events if not isinstance(event, SystemMessage)
+        ]
+        total = tokens(_LENGTHS[0])
+        without_tools_total = over.counter.token_sums(smallest.with_events(without_tools))[-1]
+        others_total = over.counter.token_sums(smallest.with_events(without_prompt))[-1]
         raise NoCondensationAvailable(
-            f"the prompt may have {over.limit} tokens, and would have {of_all} with each text of a"
-            f" result or a message cut to {_LENGTHS[0]} characters: {of_all - no_tools} of tools,"
-            f" {no_tools - rest} of the system prompt, {rest} of the rest. Tools and system prompt"
-            " always stay: shorten them, or raise the limit. A pipeline that begins with"
-            " clear_tool_uses, its trigger below the limit, makes a tool loop smaller. Nothing"
+            f"the prompt may have {over.limit} tokens, and would have {total} with each text of a"
+            f" result or a message cut to {_LENGTHS[0]} characters: {total - without_tools_total}"
+            f" of tools, {without_tools_total - others_total} of the system prompt,"
+            f" {others_total} of the rest. Tools and system prompt"
+            " always stay: shorten them, or raise the limit. To make a tool loop smaller, begin a"
+            " pipeline with clear_tool_uses and a trigger below the limit. Nothing"
             f" else can be forgotten: {error}",
             error.reports,
         ) from error
@@ -182,25 +189,29 @@ def _shortened(
 
 
 def shortened(view: View, length: int, ids: Container[int] | None = None) -> View:
-    """Return ``view`` with the texts of its results and messages, or of these, cut to this many
-    characters each.
+    """Return ``view`` with each text of its results and messages cut to ``length`` characters. With
+    ``ids``, only these events are cut.
     """
-    told = (
-        (place, event)
-        for place, event in enumerate(view.events)
+    candidates = (
+        (index, event)
+        for index, event in enumerate(view.events)
         if isinstance(event, Observation | Message)
     )
     return view.with_masks(
-        {place: _cut(event, length) for place, event in told if ids is None or event.id in ids}
+        {
+            index: _cut(event, length)
+            for index, event in candidates
+            if ids is None or event.id in ids
+        }
     )
 
 
 def _cut(event: Observation | Message, length: int) -> Event:
-    """Return an event with each of its texts cut to this many characters; the same one if none is
-    longer.
+    """Return an event with each of its texts cut to ``length`` characters; the same object if no
+    text is longer.
     """
-    where = f"; the log has all of event {event.id}"
-    content = with_texts(event.content, lambda text: truncated(text, length, where))
+    hint = f"; the log has all of event {event.id}"
+    content = with_texts(event.content, lambda text: truncated(text, length, hint))
     meta = {**event.meta, MASKED: LENGTH}
     if content == event.content:
         return event

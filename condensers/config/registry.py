@@ -21,7 +21,13 @@ from pydantic_core import CoreSchema, core_schema
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import Models
-from foldlog.condensers.tables import StrictTable, refused, suggestion, told, wrong_table
+from foldlog.condensers.tables import (
+    StrictTable,
+    configuration_error,
+    name_of_kind,
+    suggestion,
+    wrong_table,
+)
 
 ENTRY_POINTS = "foldlog.condensers"
 """The group in which a package names its condensers."""
@@ -45,7 +51,7 @@ class CondenserConfig(StrictTable):
         """Let this class, as the annotation of a field, take the table of any registered
         strategy.
         """
-        # a subclass, or this class while it is made
+        # For a subclass, and for this class while Python still makes it, nothing is special.
         if cls is not globals().get("CondenserConfig"):
             return handler(source)
         return core_schema.with_info_plain_validator_function(
@@ -56,18 +62,18 @@ class CondenserConfig(StrictTable):
     @classmethod
     def of(cls, condenser: Any, **values: Any) -> Self:
         """Return the configuration of a condenser, which keeps each field as its attribute, except
-        those in ``values``. Raises ``InvalidCondenser`` where a part of it has none, or a table may
-        not have one of its values.
+        those in ``values``. Raises ``InvalidCondenser`` if a part of it has no configuration, or if
+        a value is not allowed in a table.
         """
-        kept = {
+        attributes = {
             name: getattr(condenser, name)
             for name in cls.model_fields
             if name != "type" and name not in values
         }
         try:
-            return cls(**values, **kept)
+            return cls(**values, **attributes)
         except ValidationError as error:
-            raise refused(error, condenser.type) from error
+            raise configuration_error(error, condenser.type) from error
 
     def arguments(self, path: str) -> dict[str, Any]:
         """Return the arguments of the condenser's constructor. ``path`` names this configuration in
@@ -82,7 +88,7 @@ CONDENSER_REGISTRY: dict[type[BaseModel], type[Condenser]] = {}
 
 def names_of(config_type: type[BaseModel]) -> tuple[str, ...]:
     """Return the type's name of a configuration class and its aliases. Raises ``InvalidCondenser``
-    if it has none.
+    if the class names no type.
     """
     field = config_type.model_fields.get("type")
     if field is None or not isinstance(field.default, str):
@@ -100,9 +106,9 @@ def register_config(config_type: type[BaseModel], condenser_type: type[Condenser
     already registered.
     """
     for name in names_of(config_type):
-        if taken := _registered(name):
+        if owner := _registered(name):
             raise InvalidCondenser(
-                f"condenser type {name!r} is already registered, by {taken.__name__}"
+                f"condenser type {name!r} is already registered, by {owner.__name__}"
             )
     CONDENSER_REGISTRY[config_type] = condenser_type
     condenser_type.config_type = config_type
@@ -112,7 +118,7 @@ def list_strategies() -> list[type[BaseModel]]:
     """Return the configuration class of every strategy, of installed packages too, by the name of
     its type.
 
-    Raises ``InvalidCondenser`` where one of those packages cannot be loaded.
+    Raises ``InvalidCondenser`` if one of the installed packages cannot be loaded.
     """
     for name in entry_points(group=ENTRY_POINTS).names:
         config_type_of(name)
@@ -125,9 +131,9 @@ def condenser_from_config(
     """Return the condenser that a table describes: ``{"type": "llm", "llm_config": {"model": …},
     "max_size": 100}``.
 
-    Raises ``InvalidCondenser`` with the path of every key that is wrong, and with what is allowed
-    there; also if the condenser refuses the parameters. Any other error of a condenser's
-    constructor is passed on unchanged.
+    Raises ``InvalidCondenser`` with the path of every wrong key and the allowed values, and if the
+    condenser refuses the parameters. Any other error of a condenser's constructor is passed on
+    unchanged.
     """
     config = parse_config(config, path=path)
     condenser_type = CONDENSER_REGISTRY.get(type(config))
@@ -142,9 +148,9 @@ def condenser_from_config(
         arguments = {
             name: getattr(config, name) for name in type(config).model_fields if name != "type"
         }
-    has_own = condenser_type.from_config.__func__ is not Condenser.from_config.__func__  # type: ignore[attr-defined]
+    makes_itself = condenser_type.from_config.__func__ is not Condenser.from_config.__func__  # type: ignore[attr-defined]
     try:
-        if has_own:
+        if makes_itself:
             return condenser_type.from_config(config)
         return condenser_type(**arguments)
     except InvalidCondenser as error:
@@ -155,21 +161,21 @@ def parse_config(value: Any, *, path: str = "condenser", models: Models | None =
     """Return the configuration that a table describes, by its ``type``; a configuration is returned
     as it is.
 
-    ``models`` are those that the table may name. Raises ``InvalidCondenser`` with the path of every
-    key that is wrong, and with what is allowed there.
+    ``models`` has the models that the table may name. Raises ``InvalidCondenser`` with the path of
+    every wrong key and the allowed values.
     """
     try:
         return _validated(value, models)
     except ValidationError as error:
-        raise refused(error, path) from error
+        raise configuration_error(error, path) from error
 
 
 def _validated(value: Any, models: object) -> BaseModel:
     if isinstance(value, BaseModel):
         return value
     if not isinstance(value, Mapping):
-        raise wrong_table([((), f"should be a table with a 'type', not {told(value)}")])
-    fields = {name: held for name, held in value.items() if name not in {"type", "kind"}}
+        raise wrong_table([((), f"should be a table with a 'type', not {name_of_kind(value)}")])
+    fields = {name: setting for name, setting in value.items() if name not in {"type", "kind"}}
     return _type_of(value).model_validate(fields, context=models)
 
 
@@ -180,24 +186,24 @@ def _type_of(table: Mapping[str, Any]) -> type[BaseModel]:
         )
     key = "kind" if "kind" in table else "type"
     name = table.get(key)
-    found = config_type_of(name) if isinstance(name, str) else None
-    if found is not None:
-        return found
-    ours = (names_of(config_type)[0] for config_type in CONDENSER_REGISTRY)
-    allowed = sorted({*ours, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
+    config_type = config_type_of(name) if isinstance(name, str) else None
+    if config_type is not None:
+        return config_type
+    our_names = (names_of(config_type)[0] for config_type in CONDENSER_REGISTRY)
+    allowed = sorted({*our_names, *entry_points(group=ENTRY_POINTS).names})  # loads nothing
     if not isinstance(name, str):
         raise wrong_table([((key,), f"is required, as a text; it is one of {', '.join(allowed)}")])
     raise wrong_table([((key,), f"unknown condenser type {name!r}{suggestion(name, allowed)}")])
 
 
-_finding = threading.RLock()
+_registration_lock = threading.RLock()
 
 
 def config_type_of(name: str) -> type[BaseModel] | None:
-    """Return the configuration class of a type or alias, those of installed packages among them;
-    None if unknown.
+    """Return the configuration class of a type or alias, also of an installed package; None if the
+    name is unknown.
     """
-    with _finding:  # otherwise two threads would register the same class
+    with _registration_lock:  # otherwise two threads would register the same class and one fail
         if _registered(name) is None:
             for entry_point in entry_points(group=ENTRY_POINTS, name=name):
                 _register(entry_point)

@@ -34,7 +34,7 @@ from foldlog.condensers.base import Condenser
 from foldlog.condensers.config.registry import condenser_from_config, parse_config
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.llm_config import LLMConfig, Models
-from foldlog.condensers.tables import told
+from foldlog.condensers.tables import name_of_kind
 
 _Table = Mapping[str, Any]
 _OURS = ("condenser", "llm")
@@ -122,5 +122,5 @@ def condenser_config_from_toml_section(
 def _table(document: _Table, key: str) -> _Table:
     table = document.get(key, {})
     if not isinstance(table, Mapping):
-        raise InvalidCondenser(f"{key}: should be a table, not {told(table)}")
+        raise InvalidCondenser(f"{key}: should be a table, not {name_of_kind(table)}")
     return table

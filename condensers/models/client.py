@@ -40,11 +40,11 @@ from foldlog.eventstore.inside import install_command
 from foldlog.projections import Dialect
 
 _NOT_CALLED = {"metrics": {"attempts": 0}}
-"""The report of a call that was not made has this."""
+"""The details of a call that was refused before it was sent: it made no attempt."""
 
 _GRACE_S = 1.0
-"""A call may take this many seconds longer than its timeout: the HTTP client, which times each
-read, reports first.
+"""A call may take this many seconds longer than its timeout. So the HTTP client, which has a time
+limit for each read, reports the timeout first, with a better message.
 """
 
 _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
@@ -90,7 +90,7 @@ class LLM(TokenCounter):
     """A model that condensers ask (``Summarizer``) and that budgets count for (``AgentModel``).
     Thread-safe.
 
-    Raises ``InvalidCondenser`` where litellm is not installed, or ``api_key_env`` names a variable
+    Raises ``InvalidCondenser`` if litellm is not installed, or if ``api_key_env`` names a variable
     that is not set.
     """
 
@@ -114,17 +114,17 @@ class LLM(TokenCounter):
 
     @property
     def supports_function_calling(self) -> bool:
-        told = self.config.function_calling
-        if told is None:
+        setting = self.config.function_calling
+        if setting is None:
             return bool(_litellm().supports_function_calling(self.model))
-        return told
+        return setting
 
     @property
     def supports_response_schema(self) -> bool:
-        told = self.config.response_schema
-        if told is None:
+        setting = self.config.response_schema
+        if setting is None:
             return bool(_litellm().supports_response_schema(self.model))
-        return told
+        return setting
 
     def complete(
         self,
@@ -137,13 +137,14 @@ class LLM(TokenCounter):
         """Return one usable reply to ``messages``, from this model or else from its fallbacks, each
         with its retries.
 
-        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are those of all attempts. Raises
-        ``ModelCallFailed``, of the first model, if no model gave a reply, or only truncated,
-        filtered or empty ones, within ``timeout_s`` and what is left of the step. No wait is begun
-        that would take longer; a fallback has its share of the time.
+        ``usage``, ``cost``, ``latency_s`` and ``attempts`` are sums over all attempts. If no model
+        gives a usable reply within ``timeout_s`` and the time of the step, this raises the
+        ``ModelCallFailed`` of the first model. A reply is not usable if it is truncated, filtered
+        or empty. No wait is begun that would exceed the time. Each fallback gets its share of the
+        time that remains.
 
-        litellm's own retries and fallbacks are not used: they take an unusable reply for a good
-        one, and do not tell what the failed attempts cost.
+        litellm's own retries and fallbacks are not used: they accept an unusable reply, and do not
+        return the cost of failed attempts.
         """
         _litellm()  # the step's time does not begin with its import, which may take seconds
         request = request_for(messages, tools, tool_choice, response_schema)
@@ -152,24 +153,26 @@ class LLM(TokenCounter):
         models = (self, *self._fallbacks)
         with (
             within_s(self.config.timeout_s),
-            span("gen_ai.chat", model=self.model, messages=messages) as more,
+            span("gen_ai.chat", model=self.model, messages=messages) as attributes,
         ):
-            for place, llm in enumerate(models):
+            for index, llm in enumerate(models):
                 try:
-                    with within_s(seconds_left() / (len(models) - place)):
+                    with within_s(seconds_left() / (len(models) - index)):
                         reply = llm._reply(request, spent)
                 except ModelCallFailed as error:
                     failures.append(error)
                 else:
-                    more["reply"] = reply = replace(reply, **spent.metrics())
+                    attributes["reply"] = reply = replace(reply, **spent.metrics())
                     return reply
-            own = failures[0]
-            details = {**own.report, "model": self.model, "metrics": spent.metrics()}
-            raise ModelCallFailed(self.model, own.failure, own.problem, details) from own.__cause__
+            first_failure = failures[0]
+            details = {**first_failure.report, "model": self.model, "metrics": spent.metrics()}
+            raise ModelCallFailed(
+                self.model, first_failure.failure, first_failure.problem, details
+            ) from first_failure.__cause__
 
     def _reply(self, request: Mapping[str, Any], spent: Usage) -> Reply:
-        """Return this model's reply, after retries if need be, and add to ``spent`` what each
-        attempt took.
+        """Return this model's reply, after retries if they are needed. Adds the metrics of each
+        attempt to ``spent``.
         """
         retry = 0
         while True:
@@ -191,7 +194,7 @@ class LLM(TokenCounter):
         completion = _litellm().completion
         config = self.config
         self._refuse_what_cannot_fit(request)
-        begun = time.perf_counter()
+        started = time.perf_counter()
         limit_s = min(config.timeout_s, seconds_left())
         if limit_s <= 0:
             raise ModelCallFailed(
@@ -201,7 +204,7 @@ class LLM(TokenCounter):
             arguments = self._arguments(request, limit_s)
             response = abandoned_after(limit_s + _GRACE_S, lambda: completion(**arguments))
             conceal = partial(concealed, config=config, key=self._key, in_error=False)
-            reply = reply_of(response, config.model, time.perf_counter() - begun, conceal)
+            reply = reply_of(response, config.model, time.perf_counter() - started, conceal)
         except Exception as error:  # noqa: BLE001  litellm raises some fifty kinds, and by mistake any other
             conceal = partial(concealed, config=config, key=self._key, in_error=True)
             problem = problem_of(conceal(str(error)))
@@ -211,9 +214,9 @@ class LLM(TokenCounter):
             shows_a_secret = any(conceal(str(link)) != str(link) for link in chain_of(error))
             cause = None if shows_a_secret else error
             failure = failure_of(error)
-            # a reply that cannot be read was paid for
+            # A reply that cannot be read was paid for, but its price is unknown.
             cost = None if failure == "bad_reply" else 0.0
-            metrics = {"latency_s": time.perf_counter() - begun, "cost": cost}
+            metrics = {"latency_s": time.perf_counter() - started, "cost": cost}
             raise ModelCallFailed(self.model, failure, problem, {"metrics": metrics}) from cause
         return checked(reply)
 
@@ -256,7 +259,7 @@ class LLM(TokenCounter):
 
     @property
     def dialect(self) -> Dialect:
-        """The form of messages that this model's server and those of its fallbacks accept: see
+        """The form of messages that the servers of this model and of its fallbacks accept: see
         ``View.to_messages``.
         """
         own = self.config.dialect or dialect_of_model(self.model)
@@ -274,15 +277,15 @@ class LLM(TokenCounter):
 
     @property
     def is_known(self) -> bool:
-        """Whether litellm knows the model. If not, litellm counts with a general tokenizer, and
-        knows no limit.
+        """Whether litellm knows the model. If it does not, it counts with a general tokenizer and
+        has no limits for the model.
         """
-        return _known(self.model) is not None
+        return _model_info(self.model) is not None
 
     @property
     def tokenizer(self) -> str:
-        """The name of what counts the tokens: a model, or, where litellm does not know it, a
-        tokenizer for all.
+        """The name of the tokenizer: a model's name, or litellm's general tokenizer if litellm does
+        not know the model.
         """
         return self.config.tokenizer or (
             self.model if self.is_known else "litellm's general tokenizer"
@@ -319,7 +322,7 @@ class LLM(TokenCounter):
             raise TokensUnknown(
                 f"litellm cannot count these messages for model {name!r}: {error}"
             ) from error
-        if count <= 0:  # litellm.disable_token_counter: a count that failed must not be taken for 0
+        if count <= 0:  # litellm returns 0 if litellm.disable_token_counter is set
             raise TokensUnknown(
                 f"litellm counts {count} tokens for model {name!r}: its counter is disabled"
             )
@@ -327,18 +330,18 @@ class LLM(TokenCounter):
 
 
 def _known_limit(model: str, limit: str) -> int | None:
-    known = (_known(model) or {}).get(limit)
-    return known if isinstance(known, int) and known > 0 else None
+    value = (_model_info(model) or {}).get(limit)
+    return value if isinstance(value, int) and value > 0 else None
 
 
-def _known(model: str) -> Mapping[str, Any] | None:
-    """Return litellm's entry for a model; None for a name that it does not know."""
+def _model_info(model: str) -> Mapping[str, Any] | None:
+    """Return litellm's entry for a model; None if litellm does not know the name."""
     litellm = _litellm()
     try:
-        known: Mapping[str, Any] = litellm.get_model_info(model)
+        info: Mapping[str, Any] = litellm.get_model_info(model)
     except Exception:  # noqa: BLE001  litellm raises any kind, a bare one too, for a model that it does not know
         return None
-    return known
+    return info
 
 
 def _bare_name(model: str) -> str:
@@ -354,8 +357,8 @@ def _countable(schema: Any) -> Any:
     one.
     """
     if isinstance(schema, Mapping):
-        whole = {key: _countable(value) for key, value in schema.items()}
-        return {"items": {}, **whole} if whole.get("type") == "array" else whole
+        countable = {key: _countable(value) for key, value in schema.items()}
+        return {"items": {}, **countable} if countable.get("type") == "array" else countable
     if isinstance(schema, list | tuple):
         return [_countable(value) for value in schema]
     return schema
@@ -374,11 +377,11 @@ def _shows_remote_images(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 @cache
 def _litellm() -> Any:
-    """Return litellm, imported once, with its messages off. Threads wait here for Python's own lock
-    of the import.
+    """Return litellm, imported once, with its messages turned off. If several threads call this,
+    Python's import lock lets one import it and the others wait.
     """
     os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
-    # needed if a reply follows a schema
+    # Without this litellm downloads a list of headers when a reply must follow a schema.
     os.environ.setdefault("LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS", "True")
     # In its mode DEV, the default, importing litellm loads the nearest .env into the process.
     mode = os.environ.get("LITELLM_MODE")

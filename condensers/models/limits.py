@@ -14,7 +14,7 @@ from foldlog.projections import View, begins_reply
 
 
 class Window(Protocol):
-    """How much a model takes and answers, in tokens; None where it is unknown."""
+    """How many tokens a model reads and writes at most; None if the number is unknown."""
 
     @property
     def max_input_tokens(self) -> int | None: ...
@@ -30,12 +30,12 @@ class _Entry(msgspec.Struct, frozen=True):
 
 @cache
 def litellms_table() -> Mapping[str, msgspec.Raw]:
-    """Return litellm's entries of models, by name; empty where litellm is not installed. Cost: 3
-    MB, once.
+    """Return litellm's entries of models, by name; empty if litellm is not installed. Cost: reading
+    a file of 3 MB, once.
     """
-    found = find_spec("litellm")
-    if found:
-        table = Path(found.origin or "").with_name("model_prices_and_context_window_backup.json")
+    package = find_spec("litellm")
+    if package:
+        table = Path(package.origin or "").with_name("model_prices_and_context_window_backup.json")
     else:
         table = None
     if table and table.exists():
@@ -44,9 +44,9 @@ def litellms_table() -> Mapping[str, msgspec.Raw]:
 
 
 def names_of(model: str) -> list[str]:
-    """Return the names under which a model may be in the table: its own, without each provider
-    before a slash, and Bedrock's, under which the table still has models that Anthropic does not
-    serve any more.
+    """Return the names under which a model may be in the table: its own name, with and without each
+    provider before a slash, and Bedrock's name. Under Bedrock's names the table still has models
+    that Anthropic no longer serves.
     """
     names = [model.split("/", cut)[-1] for cut in range(model.count("/") + 1)]
     if names[-1].startswith("claude-"):
@@ -55,8 +55,8 @@ def names_of(model: str) -> list[str]:
 
 
 def window_in(view: View) -> Window | None:
-    """Return the window of the model that the newest reply in a View names, of those that the table
-    has. Cost: the events since that reply.
+    """Return the window of the model that wrote the newest reply in a View. Replies of models that
+    are not in the table are passed over. Cost: the events since the reply.
     """
     models = (reply.meta.get("model") for reply in reversed(view.events) if begins_reply(reply))
     windows = (window_of(model) for model in models if isinstance(model, str))
@@ -65,12 +65,12 @@ def window_in(view: View) -> Window | None:
 
 @cache
 def window_of(model: str) -> Window | None:
-    """Return the window of a model; None where the table does not have it."""
+    """Return the window of a model; None if the table does not have it."""
     table = litellms_table()
     entry = next((table[name] for name in names_of(model) if name in table), None)
     try:
         if entry is None:
             return None
         return msgspec.json.decode(entry, type=_Entry)
-    except msgspec.ValidationError:  # some entries have words there
+    except msgspec.ValidationError:  # some entries have a text in the place of a number
         return None

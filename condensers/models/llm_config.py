@@ -22,7 +22,7 @@ from pydantic import (
 from foldlog._telemetry import tell
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.condensers.models.deadline import STEP_S
-from foldlog.condensers.tables import StrictTable, refused, told
+from foldlog.condensers.tables import StrictTable, configuration_error, name_of_kind
 
 if TYPE_CHECKING:
     Key = SecretStr | str
@@ -62,8 +62,8 @@ RENAMED = {
     "native_tool_calling": "function_calling",
     "ollama_base_url": "base_url",
 }
-"""Our keys by litellm's words for them, and by those of OpenHands' tables (V0's ``[llm]``, V1's
-dumps).
+"""Our keys by other names for them: litellm's, and the names in OpenHands' tables (V0's ``[llm]``,
+V1's dumps).
 """
 PASSED_ON = frozenset(
     (
@@ -93,7 +93,9 @@ PASSED_ON = frozenset(
 )
 """Arguments of litellm.completion."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
-"""Maps of further arguments of litellm.completion, and the one argument that a map is."""
+"""Keys whose value is a map. The map has further arguments of litellm.completion (None), or is
+itself the argument of this name.
+"""
 WITHOUT_EFFECT = frozenset(
     (
         *("caching_prompt", "correct_num", "disable_stop_word", "disable_vision", "for_routing"),
@@ -127,22 +129,22 @@ WITHOUT_EFFECT = frozenset(
         ),
     )
 )
-"""Keys of habits of OpenHands' own client, which say nothing of which model is asked what."""
+"""Keys for OpenHands' own client. They do not change which model is asked, nor what it is asked."""
 
 
 def _of_its_name(value: Any, info: ValidationInfo) -> Any:
-    """Return the model that a text names. Only a TOML file, the context of the validation, has
-    models to name.
+    """Return the table of the model that a text names. Only a TOML file has models to name; they
+    are the context of the validation.
     """
-    named = value is not None and not isinstance(value, Mapping | LLMConfig)
+    is_name = value is not None and not isinstance(value, Mapping | LLMConfig)
     models = info.context if isinstance(info.context, Models) else Models({})
-    table = dict((models.table(value) if named else value) or ())
+    table = dict((models.table(value) if is_name else value) or ())
     if info.field_name == "fallbacks" and table.get("fallbacks"):
-        name = value if named else table.get("model")
+        name = value if is_name else table.get("model")
         raise InvalidCondenser(
             f"the fallback {name!r} has fallbacks, which are never asked; list them here instead"
         )
-    return models.named(value) if named else value
+    return models.named(value) if is_name else value
 
 
 class LLMConfig(StrictTable):
@@ -226,8 +228,8 @@ class LLMConfig(StrictTable):
     @model_validator(mode="before")
     @classmethod
     def _in_our_words(cls, table: Any) -> Any:
-        """Return the table with our keys. Unknown keys stay, to be refused. Keys without a value
-        go; so do keys without an effect, with a message.
+        """Return the table with our names of the keys. Unknown keys stay, and are refused later.
+        Keys without a value are left out. Keys without an effect are left out with a message.
         """
         if not isinstance(table, Mapping):
             return table
@@ -247,8 +249,8 @@ class LLMConfig(StrictTable):
             if key in PASSED_ON:
                 extra[key] = value.get_secret_value() if isinstance(value, SecretStr) else value
             elif key in MAPS:
-                whole = MAPS[key]
-                extra |= value if whole is None or not value else {whole: value}
+                argument = MAPS[key]
+                extra |= value if argument is None or not value else {argument: value}
             else:
                 name: Any = RENAMED.get(key, key)
                 if ours.setdefault(name, value) != value:
@@ -302,11 +304,11 @@ class Models:
 
     @classmethod
     def of(cls, section: Mapping[str, Any]) -> Models:
-        """Return the models of a table ``[llm]``. A named one has from it what it does not set
-        itself, except the fallbacks, and no key if it has its own.
+        """Return the models of a table ``[llm]``. A named table inherits the keys that it does not
+        set, except ``fallbacks``. It inherits no API key if it has one of its own.
         """
         fields = {*LLMConfig.model_fields, *MAPS, *PASSED_ON, *WITHOUT_EFFECT}
-        keys = {"api_key", "api_key_env"}
+        api_keys = {"api_key", "api_key_env"}
         named = {
             key: value
             for key, value in section.items()
@@ -314,15 +316,15 @@ class Models:
         }
         base = {key: value for key, value in section.items() if key not in named}
         tables = {"llm": base} if base else {}
-        for name, own in named.items():
-            not_this = {
+        for name, table in named.items():
+            not_inherited = {
                 "fallbacks",
-                *(RENAMED.get(key, key) for key in own),
-                *(keys if keys & own.keys() else ()),
+                *(RENAMED.get(key, key) for key in table),
+                *(api_keys if api_keys & table.keys() else ()),
             }
             tables[name] = {
-                **{key: base[key] for key in base if RENAMED.get(key, key) not in not_this},
-                **own,
+                **{key: base[key] for key in base if RENAMED.get(key, key) not in not_inherited},
+                **table,
             }
         return cls(tables)
 
@@ -333,7 +335,7 @@ class Models:
         try:
             return LLMConfig.model_validate(self.table(name), context=self)
         except ValidationError as error:
-            raise refused(error, "llm" if name == "llm" else f"llm.{name}") from error
+            raise configuration_error(error, "llm" if name == "llm" else f"llm.{name}") from error
 
     def table(self, name: Any) -> Mapping[str, Any]:
         """Return the table of a name. Raises ``InvalidCondenser`` if there is none."""
@@ -342,8 +344,8 @@ class Models:
         )
         if not isinstance(name, str):
             raise InvalidCondenser(
-                f"should be a table with a 'model', or the name of one, not {told(name)}; the"
-                f" models are {listed}"
+                f"should be a table with a 'model', or the name of one, not {name_of_kind(name)};"
+                f" the models are {listed}"
             )
         if name not in self.tables:
             raise InvalidCondenser(f"unknown model {name!r}; the models are {listed}")

@@ -1,8 +1,8 @@
 """Count the tokens of the prompts of Views exactly.
 
 litellm's count is additive: a constant, plus the count of each message by itself, plus a constant
-for the tools. So each rendered message is counted once and its count is kept. The View of a step
-begins with the messages of the last step's View: only the other messages are counted.
+for the tools. So each rendered message is counted once and its count is cached. The View of a step
+mostly begins with the messages of the last step's View: only the other messages are counted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from foldlog.eventstore import Event, SystemMessage
 from foldlog.projections import Dialect, Rendered, View, says_something
 
 _MESSAGES_KEPT = 20_000
-"""The number of counts that a counter keeps. It also keeps their messages, which Views mostly
-share.
+"""The number of counts that a counter caches. It also holds the texts of their messages, which
+Views mostly share.
 """
 
 _COUNTED_AS: Mapping[Dialect, Dialect] = {
@@ -37,11 +37,11 @@ _CONVERSATIONS_KEPT = 64
 
 
 class TokenCounter:
-    """Counts prompts, each message once, and the prompts of Views. Thread-safe; it remembers the
-    last View of some conversations.
+    """Counts the tokens of prompts and of Views. A message is counted only the first time.
+    Thread-safe. It remembers the last View of some conversations.
 
     ``count`` counts a prompt of messages and tools, or raises ``TokensUnknown``. It must be
-    additive over messages, as litellm's is; ``tests/condensers/test_tokens.py`` holds it to that.
+    additive over messages, as litellm's count is; ``tests/condensers/test_tokens.py`` checks that.
     """
 
     def __init__(self, count: Callable[[Sequence[Mapping[str, Any]], Sequence[Any]], int]) -> None:
@@ -51,8 +51,8 @@ class TokenCounter:
         self._last: dict[tuple[int, Dialect], _Counted] = {}
 
     def count_tokens(self, messages: Sequence[Mapping[str, Any]], tools: Sequence[Any] = ()) -> int:
-        """Return the tokens of the prompt, equal to counting it whole. Cost: the messages not
-        counted before.
+        """Return the tokens of the prompt: the same number as if ``count`` had counted the whole
+        prompt. Cost: the messages that were not counted before.
 
         Raises ``TokensUnknown`` if it cannot count; it never returns 0 instead.
         """
@@ -75,8 +75,8 @@ class TokenCounter:
         )
 
     def _frame(self, tools: Sequence[Any], *, beside_system: bool) -> int:
-        """Return a prompt's tokens besides its messages: a constant, and its tools: fewer beside a
-        system prompt.
+        """Return a prompt's tokens besides its messages: a constant and its tools. Tools take fewer
+        tokens if the prompt has a system prompt.
         """
         if not tools:
             return self._constant()
@@ -85,57 +85,58 @@ class TokenCounter:
         return self._once(key, lambda: self._count([probe], tools) - self._of(probe))
 
     def _once(self, key: Hashable, count: Callable[[], int]) -> int:
-        """Return the tokens that are kept under a key, or else count and keep them."""
+        """Return the cached tokens of a key; count and cache them the first time."""
         tokens = self._counts.get(key)
         if tokens is None:
             tokens = count()
             self._keep(self._counts, key, tokens, _MESSAGES_KEPT)
         return tokens
 
-    def _keep(self, kept: dict[Any, Any], key: Any, value: Any, most: int) -> None:
+    def _keep(self, cache: dict[Any, Any], key: Any, value: Any, max_entries: int) -> None:
         with self._lock:
-            kept.pop(key, None)
-            while len(kept) >= most:
-                del kept[next(iter(kept))]
-            kept[key] = value
+            cache.pop(key, None)
+            while len(cache) >= max_entries:
+                del cache[next(iter(cache))]
+            cache[key] = value
 
     def token_sums(self, view: View) -> tuple[int, ...]:
-        """Return ``len(view) + 1`` cumulative counts of the prompt that ``view`` makes, the last
-        one exact.
+        """Return ``len(view) + 1`` cumulative counts of the prompt of ``view``; the last one is
+        exact.
 
-        A message of several events counts at the last of them, and so do calls with their results.
-        So the cost of a tail, which is the last sum less the sum at its start, is never too low.
-        Raises ``TokensUnknown``. Cost: the messages that the last View of the conversation did not
-        have, and one pass over the others.
+        A message that is made of several events counts at the last of these events, and so do calls
+        with their results. So the tokens of a tail, which are the last sum less the sum at its
+        start, are never too low. Raises ``TokensUnknown``. Cost: the messages that the last View of
+        the conversation did not have, and one pass over the others.
         """
         events = view.events
         dialect = _COUNTED_AS.get(view.dialect, view.dialect)
         key = (id(events[0]) if events else 0, dialect)
-        before = self._last.get(key)
-        if before is not None and before.events is events:
-            return before.sums
+        former = self._last.get(key)
+        if former is not None and former.events is events:
+            return former.sums
         messages = view.shared_messages(dialect)
-        groups = _shared_groups(before, messages) if before is not None else []
+        groups = _shared_groups(former, messages) if former is not None else []
         start = groups[-1].end if groups else 0
-        # a call with its results, which follow it: they count at the last
+        # A group is a message or a call with the results that follow it.
         group = list[dict[str, Any]]()
-        last = 0
+        last_position = 0
         for end, (message, positions) in enumerate(messages[start:], start + 1):
             group = [*group, message]
-            last = max(last, positions[-1])
+            last_position = max(last_position, positions[-1])
             if end == len(messages) or messages[end].message.get("role") != "tool":
-                groups.append(_Group(end, last, self._of(*group)))
+                groups.append(_Group(end, last_position, self._of(*group)))
                 group = []
-                last = 0
+                last_position = 0
         added = [0] * len(events)
-        for counted in groups:
-            added[counted.position] += counted.tokens
+        for counted_group in groups:
+            added[counted_group.position] += counted_group.tokens
         tools = ()
         sent_system = False
         if SystemMessage in map(type, events):
-            sent = (events[position] for position in view.fit_positions)
+            sent_events = (events[position] for position in view.fit_positions)
             sent_system = any(
-                isinstance(event, SystemMessage) and says_something(event.content) for event in sent
+                isinstance(event, SystemMessage) and says_something(event.content)
+                for event in sent_events
             )
             tools = offered_tools(view)
         sums = tuple(accumulate(added, initial=self._frame(tools, beside_system=sent_system)))
@@ -154,14 +155,14 @@ def _key(message: Mapping[str, Any]) -> Hashable:
 
 
 _PLAIN = 2
-"""The version of marshal's format that depends only on values. Later versions give equal objects
+"""This version of marshal's format depends only on values. Later versions may write equal values as
 different bytes.
 """
 
 
 class _Group(NamedTuple):
-    """Messages that count together: the number of messages up to its end, its last event, its
-    tokens.
+    """Messages that count together: the number of messages up to the end of the group, the position
+    of its last event, and its tokens.
     """
 
     end: int
@@ -179,7 +180,7 @@ class _Counted(NamedTuple):
 
 
 def offered_tools(view: View) -> tuple[Any, ...]:
-    """Return the tools of the first system prompt in ``view``, in OpenAI's shape: they are sent
+    """Return the tools of the first system prompt in ``view``, in OpenAI's shape. They are sent
     with every prompt.
 
     Logs also hold tools in other shapes, for which litellm would count almost no tokens.
@@ -201,12 +202,12 @@ def _in_openais_shape(tool: Any) -> Any:
     return {"type": "function", "function": function}
 
 
-def _shared_groups(before: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
-    """Return the groups of the messages with which both prompts begin, without the last of
-    these.
+def _shared_groups(former: _Counted, messages: Sequence[Rendered]) -> list[_Group]:
+    """Return the groups of the messages with which both prompts begin, without the last one: more
+    results may have joined it.
     """
-    alike = next(
-        compress(count(), map(is_not, before.messages, messages)),
-        min(len(before.messages), len(messages)),
+    shared_count = next(
+        compress(count(), map(is_not, former.messages, messages)),
+        min(len(former.messages), len(messages)),
     )
-    return before.groups[: bisect_left(before.groups, (alike,))]
+    return former.groups[: bisect_left(former.groups, (shared_count,))]

@@ -1,5 +1,5 @@
-"""Clear what is old out of the prompt, by the published rules of Anthropic's context editing. No
-event is forgotten.
+"""Clear old results and old thinking from the prompt, by the published rules of Anthropic's context
+editing. No event is forgotten.
 """
 
 from __future__ import annotations
@@ -16,18 +16,20 @@ from foldlog.eventstore import Action, Annotation, Event, Message, Observation
 from foldlog.projections import View, begins_reply
 
 _OF_A_MARK = 40
-"""Tokens that a cleared result or call still takes, at most: what is not larger stays."""
+"""The most tokens that a cleared result or call takes. A result or call that is not larger
+stays.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class ClearToolUsesCondenser(Condenser):
-    """Clears old tool results, many at once, from a prompt that has grown too large: a line with
-    their ids stays.
+    """Clears old tool results, many at once, from a prompt that has grown too large. Each leaves a
+    line with its id.
 
-    Tokens are estimated. What is cleared follows from the View alone: the View is read from its
-    beginning, and at each prompt that was larger than ``trigger`` all results but the newest were
-    cleared. So the same stays cleared at the next step, and a provider's cache is of no use only
-    where more was cleared.
+    Tokens are estimated. The choice follows from the View alone: the View is read from its
+    beginning, and at each former prompt that was larger than ``trigger`` all results but the newest
+    are cleared. So the next step clears the same results, and a provider's prompt cache stays valid
+    until more are cleared.
     """
 
     type = "clear_tool_uses"
@@ -44,10 +46,10 @@ class ClearToolUsesCondenser(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         masks: dict[int, tuple[str, Any]] = {}
-        for place in self._cleared(view):
-            event = view[place]
+        for index in self._cleared(view):
+            event = view[index]
             cleared = ("arguments", {"cleared": f"[{event.id}]"})
-            masks[place] = (
+            masks[index] = (
                 cleared
                 if isinstance(event, Action)
                 else ("content", f"Old tool result cleared [{event.id}]")
@@ -55,57 +57,60 @@ class ClearToolUsesCondenser(Condenser):
         return masked(self, view, masks)
 
     def _cleared(self, view: View) -> Iterator[int]:
-        """Yield the index of each result to clear, and that of its call if this is cleared, too."""
+        """Yield the index of each result to clear and, if calls are cleared too, of its call."""
         answers = view.units.answers if self.clear_tool_inputs else {}
         calls = {result: call for call, result in answers.items()}
         sizes = [_size(event, view.state.items.masks) for event in view.events]
-        whole: list[list[int]] = []
+        clearable: list[list[int]] = []
         tokens = 0
-        said: Event | None = None
-        for place, event in enumerate((*view.events, None)):
-            if event is None or begins_reply(event, said):
+        reply: Event | None = None
+        for index, event in enumerate((*view.events, None)):
+            # A reply answers a prompt of all events before it; None stands for the next reply.
+            if event is None or begins_reply(event, reply):
                 if tokens > self.trigger:
-                    count = max(0, len(whole) - self.keep)
+                    count = max(0, len(clearable) - self.keep)
                 else:
                     count = 0
-                old = [*chain(*whole[:count])]
-                gain = sum(sizes[each] - _OF_A_MARK for each in old)
+                old = [*chain(*clearable[:count])]
+                gain = sum(sizes[cleared] - _OF_A_MARK for cleared in old)
                 if gain >= self.clear_at_least:
                     tokens = tokens - gain
-                    whole = whole[count:]
+                    clearable = clearable[count:]
                     yield from old
             if event is None:
                 return
-            tokens += sizes[place]
+            tokens += sizes[index]
             if begins_reply(event):
-                said = event
+                reply = event
             elif isinstance(event, Observation) and event.tool not in self.exclude_tools:
-                large = [
-                    each for each in {place, calls.get(place, place)} if sizes[each] > _OF_A_MARK
-                ]
-                whole += [large] if large else []
+                result_and_call = {index, calls.get(index, index)}
+                large = [part for part in result_and_call if sizes[part] > _OF_A_MARK]
+                if large:
+                    clearable.append(large)
 
 
-def _size(event: Event, known: dict[tuple[str, int], tuple[Event, Any]]) -> int:
-    """Return the tokens of an event, which are counted once: each step asks for those of the whole
-    View.
+def _size(event: Event, cache: dict[tuple[str, int], tuple[Event, Any]]) -> int:
+    """Return the estimated tokens of an event. They are counted once, because each step asks for
+    all events of the View.
     """
-    counted = known.get(("tokens", event.id))
+    counted = cache.get(("tokens", event.id))
     if counted is None or counted[0] is not event:
-        counted = known["tokens", event.id] = event, event_size(event)
+        counted = cache["tokens", event.id] = event, event_size(event)
     size: int = counted[1]
     return size
 
 
 _CLEARED = ({"type": "cleared"},)
-"""In the place of thinking: no model is sent it, and the tool loop that it began stays whole."""
+"""Stands in the place of thinking. No model is sent it, and the tool loop that began with the
+thinking stays whole.
+"""
 
 
 @dataclass(frozen=True, eq=False)
 class ClearThinkingCondenser(Condenser):
-    """Clears the model's thinking, but for that of the newest turns. A turn is all that the agent
-    says and does between two messages of the user: servers want the thinking of a turn that goes
-    on.
+    """Clears the model's thinking except in the newest turns. A turn is all that the agent says and
+    does between two messages of the user. Servers require the thinking of a turn that has not
+    ended.
     """
 
     type = "clear_thinking"
@@ -114,16 +119,16 @@ class ClearThinkingCondenser(Condenser):
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         turns: list[dict[int, tuple[str, Any]]] = [{}]
-        for place, event in enumerate(view.events):
+        for index, event in enumerate(view.events):
             match event:
                 case Message(source="user") if turns[-1]:
                     turns.append({})
                 case Action(thinking=blocks) | Message(thinking=blocks) if blocks:
-                    turns[-1][place] = ("thinking", _CLEARED)
+                    turns[-1][index] = ("thinking", _CLEARED)
                 case Annotation(name="reasoning", stays_with_next=True):
-                    turns[-1][place] = ("data", None)
+                    turns[-1][index] = ("data", None)
         with_thinking = [turn for turn in turns if turn]
         masks = {
-            place: mask for turn in with_thinking[: -self.keep] for place, mask in turn.items()
+            index: mask for turn in with_thinking[: -self.keep] for index, mask in turn.items()
         }
         return masked(self, view, masks)

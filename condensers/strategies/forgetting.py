@@ -1,5 +1,5 @@
-"""Forget events without a summary: the middle; what a model does not choose; or neither essential
-nor newest ones.
+"""Forget events without a summary: the middle of a View, the events that a model does not choose,
+or the events that are neither essential nor new.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldlog.condensers.models.replies import ask, made_by, read_json, report_on
 from foldlog.condensers.prompts import load_prompt
 from foldlog.condensers.prompts.rendering import arguments_of, event_block
 from foldlog.condensers.rolling import RollingCondenser, check_sizes
-from foldlog.condensers.selection import ends, sent_ids, stands_for_forgotten, unkept
+from foldlog.condensers.selection import ends, events_to_forget, sent_ids, stands_for_forgotten
 from foldlog.eventstore import (
     Action,
     CondensationSummary,
@@ -82,8 +82,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
     events take the places that it leaves free. A unit stays whole if one of its events is kept.
     Summaries stay, because the View has nothing else of the events that they stand for. The model
     must follow a schema: else ``InvalidCondenser``. A reply that cannot be read chooses no events,
-    so the newest stay. Without a reply no event is forgotten, unless a condensation is required;
-    then too the newest stay.
+    so the newest stay. Without a reply no event is forgotten, unless a condensation is required:
+    then the newest stay, too.
     """
 
     type = "llm_attention"
@@ -95,7 +95,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
 
     def get_condensation(self, view: View, agent_llm: AgentModel | None = None) -> Condensation:
         places = self._places(view)
-        if not _leaves_a_choice(view, set(self._choosable(view).values()), self.keep_first, places):
+        if not _allows_a_choice(view, set(self._choosable(view).values()), self.keep_first, places):
             return self._keeping(view, (), {})
         prompt = load_prompt("attention")
         blocks = (event_block(event, self.max_event_length) for event in view.events)
@@ -147,8 +147,8 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         return self.max_size // 2 - min(self.keep_first, len(view))
 
     def _choosable(self, view: View) -> dict[int, int]:
-        """Return the index by id of the events to choose from: all after the head but summaries of
-        forgotten ones.
+        """Return the indices, by id, of the events to choose from: all events after the head except
+        summaries of forgotten events.
         """
         return {
             event.id: index
@@ -157,7 +157,7 @@ class LLMAttentionCondenser(AmortizedForgettingCondenser, AskingCondenser):
         }
 
 
-def _leaves_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
+def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: int) -> bool:
     """Return whether every choice of this many events forgets an event. If not, the model is not
     asked.
     """
@@ -189,14 +189,14 @@ class ConversationWindowCondenser(RollingCondenser):
         windows = _windows(view, max(1, (len(view) - len(essential)) // 2))
         choices = [essential | window for window in windows]
         sent = sent_ids(view)
-        helps = (
-            each
-            for each in choices
-            if not sent.isdisjoint(event.id for event in unkept(view, each))
+        helpful = (
+            choice
+            for choice in choices
+            if not sent.isdisjoint(event.id for event in events_to_forget(view, choice))
         )
         unsent = frozenset(range(len(view))).difference(view.fit_positions)
-        # to forget what no model is sent would fulfil no request
-        kept = next(helps, choices[0] | unsent)
+        # Forgetting events that no model is sent would not make the prompt shorter.
+        kept = next(helpful, choices[0] | unsent)
         return self.without_summary(
             view, kept, f"all {len(view)} events of the View are essential or recent, or never sent"
         )
@@ -207,23 +207,23 @@ def _essentials(view: View) -> frozenset[int] | None:
     observation; None if there is no user message.
     """
     system = _first(view, lambda event: isinstance(event, SystemMessage))
-    asked = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
-    if asked is None:
+    message = _first(view, lambda event: isinstance(event, Message) and event.source == "user")
+    if message is None:
         return None
-    words = _words(view[asked])
+    queries = _words(view[message])
     recalled = None
-    recall = _first(view, lambda event: _query(event) in words, asked)
+    recall = _first(view, lambda event: _query(event) in queries, message)
     if recall is not None:
         recalled = _first(
             view,
             lambda event: isinstance(event, Observation) and event.cause == view[recall].id,
             recall,
         )
-    return frozenset(place for place in (system, asked, recall, recalled) if place is not None)
+    return frozenset(index for index in (system, message, recall, recalled) if index is not None)
 
 
 def _first(view: View, fits: Callable[[Event], bool], start: int = 0) -> int | None:
-    return next((place for place, event in enumerate(view[start:], start) if fits(event)), None)
+    return next((index for index, event in enumerate(view[start:], start) if fits(event)), None)
 
 
 def _words(event: Event) -> tuple[str, ...]:

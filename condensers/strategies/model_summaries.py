@@ -48,21 +48,21 @@ class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
 
 
 def _summary(
-    asked: Callable[..., Reply],
+    ask_model: Callable[..., Reply],
     name: str,
     events: Sequence[Event],
     limit: int | None,
     text_of: Callable[[Reply], str],
 ) -> Summary:
-    """Return the summary that a model writes if ``asked`` by a prompt. ``text_of`` takes it from
-    the reply.
+    """Send a prompt to a model with ``ask_model`` and return its summary. ``text_of`` takes the
+    text from the reply.
     """
     prompt = load_prompt(name)
     material = {
         "previous_summary": previous_summary(events, limit),
         "events": event_blocks(events, limit),
     }
-    reply = asked(prompt.messages(tool=TOOL_NAME, **material))
+    reply = ask_model(prompt.messages(tool=TOOL_NAME, **material))
     return Summary(
         fit_to_replace(reply, text_of(reply), events), made_by(reply, prompt), (report_on(reply),)
     )
@@ -117,7 +117,7 @@ REQUIRED = ("user_context", "completed_tasks", "pending_tasks")
 _State = defstruct(
     "_State", [(name, str, NODEFAULT if name in REQUIRED else "") for name in FIELDS], kw_only=True
 )
-"""Arguments of this shape."""
+"""The arguments of the tool call. The required fields have no default."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -132,9 +132,13 @@ class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
     needs = "function_calling"
 
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        asked = partial(ask, self.llm, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
+        ask_model = partial(ask, self.llm, tools=(state_summary_tool(),), tool_choice=TOOL_NAME)
         return _summary(
-            asked, "structured", events, max_event_length, lambda reply: _rendered(_state(reply))
+            ask_model,
+            "structured",
+            events,
+            max_event_length,
+            lambda reply: _rendered(_state(reply)),
         )
 
 
@@ -165,8 +169,8 @@ def _state(reply: Reply) -> dict[str, str]:
     """
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
-        called = ", ".join(call.name for call in reply.tool_calls) or "nothing"
-        raise useless(reply, f"the model was to call {TOOL_NAME} and called {called}")
+        called_names = ", ".join(call.name for call in reply.tool_calls) or "nothing"
+        raise useless(reply, f"the model was to call {TOOL_NAME} and called {called_names}")
     state: dict[str, str] = asdict(
         read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}")
     )

@@ -27,8 +27,8 @@ class PipelineCondenser(Condenser):
     """Runs condensers in order, each on the View of the one before it, up to the first that
     condenses.
 
-    If a part should condense and has nothing to forget, the next parts go on; if none of them
-    condenses, the pipeline raises the error of that part. A part whose model failed ends the step.
+    If a part should condense and has nothing to forget, the next parts go on. If none of them
+    condenses, the pipeline raises the first such error. A part whose model failed ends the step.
     Parts may be pipelines. All reports are kept.
     """
 
@@ -56,17 +56,17 @@ class PipelineCondenser(Condenser):
         return pipeline
 
     def overrun(self, view: View, agent_llm: AgentModel | None) -> Overrun | None:
-        found = (condenser.overrun(view, agent_llm) for condenser in self.condensers)
-        return next(filter(None, found), None)
+        overruns = (condenser.overrun(view, agent_llm) for condenser in self.condensers)
+        return next(filter(None, overruns), None)
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
-        whole = view
+        full_view = view
         reports: tuple[Report, ...] = ()
         unavailable: NoCondensationAvailable | None = None
         with within_s(self.timeout_s):
-            for place, condenser in enumerate(self.condensers):
+            for index, condenser in enumerate(self.condensers):
                 try:
-                    result, more = stepped(condenser, view, agent_llm)
+                    result, new_reports = stepped(condenser, view, agent_llm)
                 except NoCondensationAvailable as error:
                     error.condenser = error.condenser or condenser.type
                     unavailable = unavailable or error
@@ -76,13 +76,13 @@ class PipelineCondenser(Condenser):
                     continue
                 except Exception as error:
                     error.add_note(
-                        f"raised by the condenser {condenser.type!r}, at index {place} of a"
+                        f"raised by the condenser {condenser.type!r}, at index {index} of a"
                         " pipeline"
                     )
                     raise
-                reports += _named(condenser, more)
+                reports += _named(condenser, new_reports)
                 if isinstance(result, Condensation):
-                    return reported(_placed(result, seen=view, whole=whole), reports)
+                    return reported(_placed(result, seen=view, full_view=full_view), reports)
                 view = result
         if unavailable is not None:
             unavailable.reports = reports
@@ -100,19 +100,21 @@ def _named(part: Condenser, reports: Iterable[Report]) -> tuple[Report, ...]:
     )
 
 
-def _placed(condensation: Condensation, *, seen: View, whole: View) -> Condensation:
-    """Return the condensation that a part made of the View it saw, with its summary at the same
-    place of the whole View.
+def _placed(condensation: Condensation, *, seen: View, full_view: View) -> Condensation:
+    """Return the condensation that a part made of the View ``seen``, with its summary at the same
+    place of the full View.
 
-    Earlier parts may have hidden events that the whole View shows.
+    Earlier parts may have hidden events that the full View shows.
     """
     action = condensation.action
     if (
         action.summary_offset is None
-        or len(seen) == len(whole)
+        or len(seen) == len(full_view)
         or action.summary_offset >= len(seen)
     ):
         return condensation
     stands_before = seen[action.summary_offset].id
-    offset = next(index for index, event in enumerate(whole.events) if event.id == stands_before)
+    offset = next(
+        index for index, event in enumerate(full_view.events) if event.id == stands_before
+    )
     return Condensation(replace(action, summary_offset=offset))

@@ -1,4 +1,5 @@
-"""Show less at every step, or everything. No event is forgotten, and the log does not change.
+"""Condensers that hide or mask events at every step, or show everything. No event is forgotten, and
+the log does not change.
 
 A masked event keeps its id, its place and its call. So it is still the result of its call, can be
 forgotten by its id, and is not taken for a summary. It is marked in ``meta`` under ``MASKED``.
@@ -14,7 +15,7 @@ from msgspec.structs import replace
 
 from foldlog.condensers.base import AgentModel, Condenser, Step, setting
 from foldlog.condensers.prompts.rendering import arguments_of
-from foldlog.condensers.selection import ends, unkept
+from foldlog.condensers.selection import ends, events_to_forget
 from foldlog.eventstore import Action, Event, Observation
 from foldlog.projections import View
 from foldlog.projections.effects import in_doubt
@@ -49,14 +50,14 @@ class RecentEventsCondenser(Condenser):
         doubts = set(in_doubt(view.events))
         kept = ends(view, self.keep_first, max(0, self.max_events - self.keep_first))
         kept |= {index for index, event in enumerate(view.events) if event.id in doubts}
-        hidden = {event.id for event in unkept(view, kept, summaries=True)}
+        hidden = {event.id for event in events_to_forget(view, kept, summaries=True)}
         report: dict[str, Any] = {
             "condenser": self.type,
             "rule": asdict(self),
             "hidden": len(hidden),
         }
-        if whole := len(view) - len(hidden) - len(kept):
-            report["events_kept_whole"] = whole
+        if kept_whole := len(view) - len(hidden) - len(kept):
+            report["events_kept_whole"] = kept_whole
         if hidden:
             shown = view.with_events(event for event in view.events if event.id not in hidden)
         else:
@@ -117,7 +118,7 @@ class BrowserOutputCondenser(Condenser):
         answers = view.units.answers if older else {}
         calls = {answer: view[call] for call, answer in answers.items()}
         masks = {
-            index: ("content", f"{_where(event, calls.get(index))}\nContent omitted")
+            index: ("content", f"{_describe_output(event, calls.get(index))}\nContent omitted")
             for index, event in older
         }
         return masked(self, view, masks)
@@ -127,7 +128,7 @@ def is_browser_output(event: Event) -> TypeGuard[Observation]:
     return isinstance(event, Observation) and event.tool.partition("_")[0] in _BROWSER_TOOLS
 
 
-def _where(output: Observation, call: Event | None) -> str:
+def _describe_output(output: Observation, call: Event | None) -> str:
     """Return a line about an output: the address that it or its call names, else the tool."""
     url = output.extras.get("url") or (
         arguments_of(call).get("url") if isinstance(call, Action) else None
@@ -137,29 +138,29 @@ def _where(output: Observation, call: Event | None) -> str:
 
 def masked(condenser: Any, view: View, masks: Mapping[int, tuple[str, Any]]) -> Step:
     """Return ``view`` with another value in a field of the events at these indices, and a report
-    with the settings. A call that may have run stays as it is, with its result: a model looks there
-    before it repeats the call.
+    with the settings. ``masks`` has the name of the field and its new value by index. A call that
+    may have run stays as it is, with its result: a model looks there before it repeats the call.
     """
     doubts = frozenset(in_doubt(view.events)) if masks else frozenset()
-    by = condenser.type
+    condenser_type = condenser.type
     kept_from = view.kept_from
-    made = view.state.items.masks
-    shown: dict[int, Event] = {}
+    former_masks = view.state.items.masks
+    masked_events: dict[int, Event] = {}
     for index, (field, value) in masks.items():
         event = view.events[index]
         if (kept_from is not None and event.id >= kept_from) or event.id in doubts:
             continue
-        before = made.get((by, event.id))
-        if before is None or before[0] is not event or getattr(before[1], field) != value:
-            mask = replace(event, **{field: value}, meta={**event.meta, MASKED: by})
-            before = made[by, event.id] = event, mask
-        shown[index] = before[1]
-    if not shown:
+        former = former_masks.get((condenser_type, event.id))
+        if former is None or former[0] is not event or getattr(former[1], field) != value:
+            mask = replace(event, **{field: value}, meta={**event.meta, MASKED: condenser_type})
+            former = former_masks[condenser_type, event.id] = event, mask
+        masked_events[index] = former[1]
+    if not masked_events:
         return Step(view)
     report = {
-        "condenser": by,
+        "condenser": condenser_type,
         "rule": asdict(condenser),
-        "masked": len(shown),
-        "newest_masked": view[max(shown)].id,
+        "masked": len(masked_events),
+        "newest_masked": view[max(masked_events)].id,
     }
-    return Step(view.with_masks(shown), (report,))
+    return Step(view.with_masks(masked_events), (report,))

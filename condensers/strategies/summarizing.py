@@ -1,12 +1,11 @@
 """The common part of strategies that put a summary in the place of the forgotten events.
 
-due         more tokens than the agent's model takes; more than max_size events; or a request
-forgotten   what lies between the head and a tail that brings the View down to half of the limit
-            that was passed
-in return   one summary, at the place of what it stands for; older summaries in between are
-            summarized with the rest
-never made  a condensation that forgets too little or saves no tokens; any at all without a usable
-            summary
+due         more tokens than the agent's model takes, more than max_size events, or a request
+forgotten   the events between the head and the tail; the tail is as long as brings the View down
+            to half of the limit that it exceeds
+in return   one summary, in the place of the forgotten events; older summaries among them are
+            summarized too
+never made  a condensation that forgets too little, saves no tokens, or has no usable summary
 """
 
 from __future__ import annotations
@@ -25,11 +24,11 @@ from foldlog.condensers.reports import with_reports
 from foldlog.condensers.rolling import RollingCondenser, check_sizes, reasons_by_size
 from foldlog.condensers.selection import (
     after_system_prompt,
+    count_logged,
+    describe_unseen,
     forget,
     middle,
     next_cut,
-    real,
-    unseen_in,
 )
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
@@ -49,8 +48,8 @@ at once.
 @dataclass(frozen=True, slots=True)
 class Summary:
     """The summary of the forgotten events: a text, its metadata for the condensation, and its cost.
-    ``shorter`` returns a shorter text for one that takes too much room; None if there is none, as
-    for a model's text.
+    ``shorter`` returns a shorter text if the text takes too much room. It returns None if there is
+    no shorter text, as with a text that a model wrote.
     """
 
     text: str
@@ -63,8 +62,8 @@ class Summary:
 class SummarizingCondenser(RollingCondenser):
     """Selection, progress and the hard reset. A strategy defines ``summarize``.
 
-    Tokens are estimated, rather too high, where the agent's model is unknown or its tokens cannot
-    be counted.
+    If the agent's model is unknown or its tokens cannot be counted, tokens are estimated, rather
+    too high than too low.
     """
 
     size_by_default: ClassVar[int] = 100
@@ -108,13 +107,13 @@ class SummarizingCondenser(RollingCondenser):
 
     @abstractmethod
     def summarize(self, events: Sequence[Event], max_event_length: int | None) -> Summary:
-        """Return the summary of ``events``, older summaries among them. Raises ``ModelCallFailed``;
-        may take long.
+        """Return the summary of ``events``, which may have older summaries. Raises
+        ``ModelCallFailed``. May take minutes if a model writes it.
         """
 
     def summary(self, view: View, span: slice, max_event_length: int | None) -> Summary:
-        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``; may take
-        long.
+        """Return the summary to put in the place of ``span``. Raises ``ModelCallFailed``. May take
+        minutes if a model writes it.
         """
         return self._in_pieces(view[span], max_event_length)
 
@@ -135,13 +134,13 @@ class SummarizingCondenser(RollingCondenser):
     def hard_context_reset(
         self, view: View, agent_llm: AgentModel | None = None
     ) -> Condensation | None:
-        """Forget everything between the first system prompt and a call that waits.
+        """Forget everything between the first system prompt and the first call without a result.
 
         If the model fails, it is asked again with shorter events. Return None if no event of the
         log can be forgotten.
         """
         span = middle(view, after_system_prompt(view), 0)
-        if span is None or not real(view[span]):
+        if span is None or not count_logged(view[span]):
             return None
         failures = list[ModelCallFailed]()
         reports = list[Report]()
@@ -167,8 +166,8 @@ class SummarizingCondenser(RollingCondenser):
         self, events: Sequence[Event], limit: int | None, pieces: int = _PIECES_MAX
     ) -> Summary:
         """Summarize ``events``. If they exceed the model's context, summarize the first half, then
-        that summary with the second half; and so on with halves of halves, down to ``pieces``.
-        Raises ``ModelCallFailed``.
+        that summary together with the second half. A half that is still too long is halved again,
+        up to ``pieces`` pieces. Raises ``ModelCallFailed``.
         """
         try:
             return self.summarize(events, limit)
@@ -180,8 +179,8 @@ class SummarizingCondenser(RollingCondenser):
         try:
             first = self._in_pieces(events[:half], limit, pieces // 2)
             reports += first.reports
-            goes_before = CondensationSummary(content=first.text)
-            second = self._in_pieces((goes_before, *events[half:]), limit, pieces // 2)
+            former_summary = CondensationSummary(content=first.text)
+            second = self._in_pieces((former_summary, *events[half:]), limit, pieces // 2)
         except ModelCallFailed as error:
             error.reports = (*reports, *error.reports)
             raise
@@ -210,13 +209,13 @@ class SummarizingCondenser(RollingCondenser):
         return overrun_of(view, agent_llm, self.limits(agent_llm)[1])
 
     def _middle(self, view: View, agent_llm: AgentModel | None) -> slice:
-        """Return the span to forget: between the head and the shortest tail that any of the reasons
-        asks for.
+        """Return the span to forget: between the head and the tail. Each reason wants a tail of
+        some length; the shortest is taken.
 
         The head may be longer than ``keep_first`` events: it includes a system prompt and the rest
-        of a unit. Where a tail that fits the limit would leave too little to forget, the prompt
-        goes down to half of the limit. Raises ``NoCondensationAvailable`` where too few events of
-        the log could be forgotten.
+        of a unit. If a tail that fits the limit would leave too little to forget, the prompt is cut
+        to half of the limit. Raises ``NoCondensationAvailable`` if too few events of the log could
+        be forgotten.
         """
         over = self.overrun(view, agent_llm)
         due = self.reasons(view, agent_llm)
@@ -231,7 +230,7 @@ class SummarizingCondenser(RollingCondenser):
         forgotten = 0
         for choice in choices:
             span = middle(view, start, min(choice)) or slice(start, start)
-            forgotten = real(view[span])
+            forgotten = count_logged(view[span])
             if forgotten >= max(1, self.minimum_progress * len(view)):
                 return span
         if forgotten:
@@ -239,18 +238,18 @@ class SummarizingCondenser(RollingCondenser):
                 f"{forgotten} of {len(view)} events could be forgotten, which is less than the"
                 f" minimum progress of {self.minimum_progress:g}; set a smaller minimum_progress"
             )
-        raise NoCondensationAvailable(
+        problem = (
             f"nothing can be forgotten of a View of {len(view)} events after its first {start}"
-            + (
-                f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}"
-                if over
-                else ""
-            )
-            + (
-                unseen_in(view)
-                or "; set a smaller keep_first, raise the limit, or go on without a condensation"
-            )
         )
+        if over:
+            problem += (
+                f": they take {over.sums[start]} tokens, and the prompt may have {over.limit}"
+            )
+        advice = (
+            describe_unseen(view)
+            or "; set a smaller keep_first, raise the limit, or go on without a condensation"
+        )
+        raise NoCondensationAvailable(problem + advice)
 
     def _head(self, view: View) -> int:
         """Return the number of events at the beginning that stay: the first system prompt always
@@ -259,11 +258,11 @@ class SummarizingCondenser(RollingCondenser):
         return max(self.keep_first, after_system_prompt(view))
 
     def _tails(self, view: View, due: Set[Reason]) -> list[int]:
-        """Return for each of the reasons that count events how many may stay at the end."""
-        beside = self.keep_first + 1
-        tails = [len(view) // 2 - beside] if Reason.REQUEST in due else []
+        """Return how many events may stay at the end, for each reason that counts events."""
+        head_and_summary = self.keep_first + 1
+        tails = [len(view) // 2 - head_and_summary] if Reason.REQUEST in due else []
         if Reason.EVENTS in due or not due:
-            return [*tails, self._size // 2 - beside]
+            return [*tails, self._size // 2 - head_and_summary]
         return tails
 
     def _reset_limits(self, events: Sequence[Event]) -> Iterator[int | None]:
@@ -276,8 +275,8 @@ class SummarizingCondenser(RollingCondenser):
     def _condensation(
         self, view: View, span: slice, summary: Summary, agent_llm: AgentModel | None, outcome: str
     ) -> Condensation:
-        """Put ``summary`` in the place of ``span``. Raises ``NoCondensationAvailable`` if that
-        would save no tokens.
+        """Return the condensation that puts ``summary`` in the place of ``span``. Raises
+        ``NoCondensationAvailable`` if it would save no tokens.
         """
         forgotten = view[span]
         over = self.overrun(view, agent_llm)
@@ -292,8 +291,11 @@ class SummarizingCondenser(RollingCondenser):
                 summary.reports,
             )
         due = self.reasons(view, agent_llm)
-        after = len(view) - len(forgotten) + 1
-        metadata = {**self._metadata(view, after, due, self._size, outcome), **summary.metadata}
+        events_after = len(view) - len(forgotten) + 1
+        metadata = {
+            **self._metadata(view, events_after, due, self._size, outcome),
+            **summary.metadata,
+        }
         if over is not None:
             metadata["tokens_max"] = over.limit
         if tokens_after is not None:
@@ -312,40 +314,43 @@ class SummarizingCondenser(RollingCondenser):
         over: Overrun | None,
         tokens_before: int | None,
     ) -> tuple[str, int | None]:
-        """Return the summary, and the tokens of the prompt with it in the place of ``span``. It is
-        shortened if that prompt would not be smaller than before, or if it takes too much of a
-        prompt that was over its limit. Where even the shortest would not fit a limit, it keeps its
-        part of the limit.
+        """Return the text of the summary, and the tokens of the prompt that has it in the place of
+        ``span``. The text is shortened if that prompt would not be smaller than before, or if the
+        text takes too much of a prompt that exceeded its limit. If even the shortest text does not
+        fit a limit, the text may fill the part of the limit that is reserved for a summary.
         """
 
         def tokens_with(*texts: str) -> int | None:
-            told = [
-                CondensationSummary(id=summary_id(view.version), content=each) for each in texts
+            summaries = [
+                CondensationSummary(id=summary_id(view.version), content=text) for text in texts
             ]
             return tokens_of(
-                view.with_events((*view[: span.start], *told, *view[span.stop :])), counter
+                view.with_events((*view[: span.start], *summaries, *view[span.stop :])), counter
             )
 
+        # The sizes of the prompt to reach: if the first cannot be reached, the second is tried.
         sizes: list[float] = []
         if over is not None:
-            beside = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
+            reserved = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
             room = over.limit * (_ROOM if self.tail == "half" else 1)
-            sizes = [max(room, min(beside, over.limit)), beside]
+            sizes = [max(room, min(reserved, over.limit)), reserved]
         elif tokens_before is not None:
             sizes = [tokens_before - 1]
-        shown, tokens = whole = (summary.text, tokens_with(summary.text))
-        for most in sizes:
-            shown, tokens = whole
-            while (
-                tokens is not None
-                and tokens > most
-                and (less := summary.shorter(shown)) is not None
-            ):
-                shown = less
-                tokens = tokens_with(less)
-            if tokens is None or tokens <= most:
+        full_tokens = tokens_with(summary.text)
+        text = summary.text
+        tokens = full_tokens
+        for size in sizes:
+            text = summary.text
+            tokens = full_tokens
+            while tokens is not None and tokens > size:
+                shorter = summary.shorter(text)
+                if shorter is None:
+                    break
+                text = shorter
+                tokens = tokens_with(text)
+            if tokens is None or tokens <= size:
                 break
-        return shown, tokens
+        return text, tokens
 
 
 def limit_of(
@@ -353,12 +358,12 @@ def limit_of(
 ) -> int | None:
     """Return the most tokens that a prompt for this model may have; None if there is no limit.
 
-    The smaller of ``max_tokens``, the user's own limit, and the model's input less the room for its
-    answer less the margin, a part that stays free, because servers add tokens that only they can
-    count. The room for an answer counts as at most half of the input:
-    docs/internals/decisions/0040-room-for-the-answer.md says why. Without a model there is no
-    limit, as in the reference; a step without the agent's model passes an estimate, see
-    ``counting``.
+    It is the smaller of two limits: ``max_tokens``, which the user set, and the model's input less
+    the room for its answer and less the margin. The margin, ``margin_ratio`` of the input, stays
+    free because servers add tokens that only they can count. The room for an answer counts as at
+    most half of the input: docs/internals/decisions/0040-room-for-the-answer.md says why. Without a
+    model there is no limit, as in the reference. A step without the agent's model passes an
+    estimate, see ``counting``.
     """
     if agent_llm is None:
         return None
@@ -371,15 +376,16 @@ def limit_of(
 
 
 def overrun_of(view: View, agent_llm: AgentModel | None, limit: int | None) -> Overrun | None:
-    """Return by how much the prompt of ``view`` is over ``limit``; None if it is within it or there
-    is no limit.
+    """Return the token counts and the limit if the prompt of ``view`` exceeds ``limit``; None if it
+    does not, or if there is no limit.
     """
     if agent_llm is None or limit is None:
         return None
-    counted = token_sums_of(view, agent_llm)
-    sums, counter = (
-        (ESTIMATE.token_sums(view), ESTIMATE) if counted is None else (counted, agent_llm)
-    )
+    sums = token_sums_of(view, agent_llm)
+    counter: AgentModel = agent_llm
+    if sums is None:
+        sums = ESTIMATE.token_sums(view)
+        counter = ESTIMATE
     return Overrun(sums, limit, counter) if sums[-1] > limit else None
 
 
@@ -391,6 +397,6 @@ be shortened is shortened to it.
 
 _HALF = 1 / 2
 _BESIDE_A_SUMMARY = 7 / 8
-"""The parts of a token limit for head and tail; beside a tail that fits the rest is the summary's
-in any case.
+"""The parts of a token limit that head and tail may take. ``_BESIDE_A_SUMMARY`` is for the tail
+rule ``fits``; the rest is reserved for the summary.
 """

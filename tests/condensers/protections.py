@@ -11,7 +11,7 @@ _PLANS = "tests/condensers/test_plans.py"
 PROTECTIONS = {
     "whole-units": Protection(
         "what a rule keeps is never lost by the extension to whole units",
-        "condensers:unkept",
+        "condensers:events_to_forget",
         Instead(
             "bisect_right",
             "for unit in sorted({bisect_right(points, each) for each in kept if each in points}):",
@@ -41,7 +41,7 @@ PROTECTIONS = {
     "unasked": Protection(
         "no model is asked where every unit stays whatever is chosen",
         "condensers:LLMAttentionCondenser.get_condensation",
-        Never("_leaves_a_choice"),
+        Never("_allows_a_choice"),
         _ATTENTION,
     ),
     "delivered-twice": Protection(
@@ -70,14 +70,14 @@ PROTECTIONS = {
     ),
     "own": Protection(
         "a condenser of one's own forgets only what may go",
-        "condensers.base:_held",
+        "condensers.base:_without_kept_events",
         Always("kept_from"),
         "tests/condensers/test_unseen.py -k ones_own",
     ),
     "sent": Protection(
         "a plan holds if what stays is still sent",
         "condensers.handler:planned_before",
-        Never("held"),
+        Never("without_kept"),
         _PLANS,
     ),
     "failed-calls": Protection(

@@ -9,7 +9,7 @@ from foldlog.condensers.base import Condensation, Condenser, Step
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.models.deadline import seconds_left
 from foldlog.condensers.reports import CONDENSER_METADATA_KEY, reports_of
-from foldlog.condensers.rolling import models_are_spared
+from foldlog.condensers.rolling import spares_models
 from foldlog.condensers.strategies.digest import default_condenser
 from foldlog.condensers.strategies.forgetting import (
     AmortizedForgettingCondenser,
@@ -136,9 +136,9 @@ def test_a_pipeline_of_ones_own_stays_what_it_is_while_a_model_is_spared():
 
     condenser = Own([ObservationMaskingCondenser(1), PipelineCondenser([llm("NEW", max_size=10)])])
     view = viewed(pair(1), pair(2), messages(9))
-    spared = models_are_spared.set(True)
+    spared = spares_models.set(True)
     result, reports = condenser.step(view)
-    models_are_spared.reset(spared)
+    spares_models.reset(spared)
     assert [is_masked(event) for event in result[:4]] == [False, True, False, True]
     assert reports == ({"own": True},)
     assert isinstance(condenser.step(view).result, Condensation), (

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from foldlog.condensers.base import Condenser
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import planned_before
-from foldlog.condensers.selection import held
+from foldlog.condensers.selection import without_kept
 from foldlog.eventstore.events import (
     Annotation,
     CondensationAction,
@@ -190,7 +190,7 @@ def test_abandoned_calls_hold_no_event_of_their_response():
     )
     for gone in ([0, 1], [2, 3], [3, 4]):
         plan = condensed(*gone, summary="S", offset=gone[0])
-        assert held(view, plan) is plan
+        assert without_kept(view, plan) is plan
 
 
 def test_a_view_of_which_no_message_was_sent_may_lose_what_was_not_sent():

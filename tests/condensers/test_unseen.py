@@ -19,7 +19,7 @@ from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.handler import CondenseHandler
 from foldlog.condensers.models.estimate import ESTIMATE, event_size
 from foldlog.condensers.reports import reports_of
-from foldlog.condensers.selection import held
+from foldlog.condensers.selection import without_kept
 from foldlog.condensers.strategies.forgetting import LLMAttentionCondenser
 from foldlog.condensers.strategies.model_summaries import LLMSummarizingCondenser
 from foldlog.condensers.strategies.pipeline import PipelineCondenser
@@ -427,7 +427,7 @@ def test_an_empty_summary_is_no_message():
     said = replace(message(source="agent"), stays_with_next=True)
     view = viewed(message(), said, condensed(summary="", offset=2))
     with pytest.raises(NoCondensationAvailable, match="no message could be sent"):
-        held(view, condensed(0))
+        without_kept(view, condensed(0))
 
 
 def test_what_no_model_was_shown_stays_under_a_condenser_of_ones_own_and_the_log_says_why_once(

@@ -13,7 +13,7 @@ from collections.abc import Set
 from foldlog.condensers.base import AgentModel, Condensation, Reason
 from foldlog.condensers.errors import NoCondensationAvailable
 from foldlog.condensers.rolling import check_sizes
-from foldlog.condensers.selection import real
+from foldlog.condensers.selection import count_logged
 from foldlog.condensers.strategies.model_summaries import (
     LLMSummarizingCondenser,
     StructuredSummaryCondenser,
@@ -50,7 +50,7 @@ class V0Selection(SummarizingCondenser):
             self._middle(view, agent_llm)
         except NoCondensationAvailable:
             tail = self._size // 2 - self.keep_first - 1
-            beyond = real(view[self.keep_first : max(0, len(view) - tail)])
+            beyond = count_logged(view[self.keep_first : max(0, len(view) - tail)])
             return len(view) <= self._size // 2 or beyond < self.minimum_progress * len(view)
         return False
 
