@@ -292,10 +292,9 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
 
 
 def title(name: str, group: Mapping[str, Any]) -> str:
-    return (
-        f"{name}: {group['histories']} histories, {group['events']:,} events, {group['uses']:,}"
-        " uses"
-    )
+    count = group["histories"]
+    histories = "1 history" if count == 1 else f"{count} histories"
+    return f"{name}: {histories}, {group['events']:,} events, {group['uses']:,} later uses"
 
 
 def show(name: str, group: Mapping[str, Any]) -> None:
