@@ -1,8 +1,7 @@
 """Break the product in one way after another, and see that the simulation finds each: ``--mutations
 [NAME …]``.
 
-A mutation names a function, as the tables of ``tests/protections.py`` do, and what is to stand in
-its place. It is applied in this process, wherever that function has been imported to.
+A mutation names a function, and what is to stand in its place. It is applied in this process, wherever that function has been imported to.
 """
 
 from __future__ import annotations

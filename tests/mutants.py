@@ -1,0 +1,181 @@
+"""Seeded mutants: change one statement of the product, and see whether a test fails.
+
+    python -m tests.mutants [--seed N] [--count N] [PART ...]
+
+draws changes from all modules, or from the modules whose paths begin with a PART. Each change is
+made alone, in a copy of the project, and the tests of its module run there (see ``tests.which``).
+A mutant that survives shows that a test is missing, or that the change makes no difference. The
+exit status is 1 if more than one mutant in ten survives.
+
+Modules of adapters are left out: their tests run in the environments of the SDKs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import os
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.which import ROOT, covering, modules
+
+__all__ = ["Mutant", "drawn", "mutants_of"]
+
+SURVIVORS_MAX = 0.1
+TIMEOUT_S = 900
+SQL_TESTS = ["tests/conformance", "tests/eventstore", "tests/postgres"]
+NOT_COPIED = (".git", ".venv", ".cache", "*.egg-info", "__pycache__", ".*_cache", ".hypothesis")
+OPPOSITES: dict[type[ast.cmpop], type[ast.cmpop]] = {
+    ast.Lt: ast.LtE,
+    ast.LtE: ast.Lt,
+    ast.Gt: ast.GtE,
+    ast.GtE: ast.Gt,
+    ast.Eq: ast.NotEq,
+    ast.NotEq: ast.Eq,
+    ast.In: ast.NotIn,
+    ast.NotIn: ast.In,
+    ast.Is: ast.IsNot,
+    ast.IsNot: ast.Is,
+}
+
+
+class Mutant(NamedTuple):
+    """A file, and its text from ``begin`` to ``end`` (in bytes) replaced by ``code``."""
+
+    path: Path
+    line: int
+    begin: int
+    end: int
+    code: str
+
+    def text(self) -> str:
+        source = self.path.read_bytes()
+        return (source[: self.begin] + self.code.encode() + source[self.end :]).decode()
+
+    def __str__(self) -> str:
+        before = self.path.read_bytes()[self.begin : self.end].decode()
+        change = " -> ".join(" ".join(code.split()) for code in (before, self.code))
+        return f"{self.path.relative_to(ROOT)}:{self.line}: {change}"
+
+
+def mutants_of(path: Path) -> list[Mutant]:
+    """Return all changes of a module, or of a file of SQL."""
+    if path.suffix == ".sql":
+        return list(_of_sql(path))
+    source = path.read_bytes()
+    starts = [0]
+    for line in source.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    mutants = []
+    for function in ast.walk(ast.parse(source)):
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+            for statement in function.body:
+                for node, code in _changes(statement):
+                    begin = starts[node.lineno - 1] + node.col_offset
+                    end = starts[(node.end_lineno or 0) - 1] + (node.end_col_offset or 0)
+                    mutants.append(Mutant(path, node.lineno, begin, end, code))
+    return sorted(set(mutants))
+
+
+def _changes(statement: ast.stmt) -> Iterator[tuple[ast.stmt | ast.expr, str]]:
+    for node in ast.walk(statement):
+        match node:
+            case ast.Expr(value=ast.Call()) | ast.AugAssign() | ast.Raise() | ast.Delete():
+                yield node, "pass"
+            case ast.If(test=test) | ast.While(test=test) | ast.IfExp(test=test):
+                yield test, f"(not ({ast.unparse(test)}))"
+            case ast.Compare(left=left, ops=[operator], comparators=[right]):
+                opposite = ast.Compare(left, [OPPOSITES[type(operator)]()], [right])
+                yield node, f"({ast.unparse(opposite)})"
+            case ast.BoolOp(op=operator, values=values):
+                other = ast.Or() if isinstance(operator, ast.And) else ast.And()
+                yield node, f"({ast.unparse(ast.BoolOp(other, values))})"
+            case _:
+                pass
+
+
+def _of_sql(path: Path) -> Iterator[Mutant]:
+    """Leave out a condition of a query: a line that begins with AND."""
+    begin = 0
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        if line.lstrip().startswith(b"AND ") and not line.rstrip().endswith(b";"):
+            yield Mutant(path, number, begin, begin + len(line), "\n")
+        begin += len(line)
+
+
+def drawn(seed: int, count: int, parts: Sequence[str] = ()) -> list[Mutant]:
+    """Draw mutants: first a file, long ones more often, then one of its changes."""
+    paths = [*modules(), *sorted((ROOT / "eventstore").rglob("*.sql"))]
+    names = {path: path.relative_to(ROOT).as_posix() for path in paths}
+    chosen = [
+        path
+        for path in paths
+        if names[path].startswith(tuple(parts) or "")
+        and not names[path].startswith("foldlog/adapters/")
+    ]
+    sizes = [path.stat().st_size for path in chosen]
+    chance = random.Random(seed)
+    mutants: set[Mutant] = set()
+    for path in chance.choices(chosen, sizes, k=3 * count):
+        changes = mutants_of(path)
+        if changes and len(mutants) < count:
+            mutants.add(chance.choice(changes))
+    return sorted(mutants)
+
+
+def failing_test(mutant: Mutant, project: Path) -> str | None:
+    """Return the first test that fails, or how the run ended; None if every test passes."""
+    tests = SQL_TESTS if mutant.path.suffix == ".sql" else covering(str(mutant.path))
+    if not tests:
+        return None
+    changed = project / mutant.path.relative_to(ROOT)
+    changed.write_text(mutant.text())
+    try:
+        pytest = subprocess.run(
+            [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-n2", *tests],
+            cwd=project,
+            env={**os.environ, "PYTHONPATH": str(project)},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=TIMEOUT_S,
+        )
+    except subprocess.TimeoutExpired:
+        return f"not ended after {TIMEOUT_S} s"
+    finally:
+        shutil.copyfile(mutant.path, changed)
+    if pytest.returncode == 0:
+        return None
+    failed = [line for line in pytest.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return failed[0].split(" - ")[0] if failed else f"pytest ended with {pytest.returncode}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seed", type=int, default=int(time.time()) // 86_400)
+    parser.add_argument("--count", type=int, default=40)
+    parser.add_argument("part", nargs="*", help="how the path of a module begins")
+    options = parser.parse_args()
+    mutants = drawn(options.seed, options.count, options.part)
+    survivors = 0
+    with tempfile.TemporaryDirectory(prefix="foldlog-mutants-") as folder:
+        project = Path(folder) / "project"
+        shutil.copytree(ROOT, project, symlinks=True, ignore=shutil.ignore_patterns(*NOT_COPIED))
+        for mutant in mutants:
+            failed = failing_test(mutant, project)
+            survivors += failed is None
+            print(f"{mutant}\n    {failed or 'SURVIVED'}", flush=True)
+    print(f"seed {options.seed}: {survivors} of {len(mutants)} mutants survived")
+    return int(survivors > SURVIVORS_MAX * len(mutants))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""The seeded mutants that run each week: see ``tests.mutants``."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests import mutants
+from tests.mutants import drawn, failing_test, mutants_of
+
+SOURCE = '''
+def positive(number, seen):
+    """Say whether a number is positive."""
+    if number > 0 and seen is not None:
+        seen.add(number)
+    return number > 0
+'''
+QUERY = "SELECT id FROM events\n WHERE conversation = :key\n   AND id >= :first\n ORDER BY id;\n"
+
+
+def codes(folder: Path, name: str, text: str) -> list[str]:
+    path = folder / name
+    path.write_text(text)
+    return [mutant.code for mutant in mutants_of(path)]
+
+
+def test_each_change_is_of_one_place(tmp_path: Path):
+    assert sorted(codes(tmp_path, "numbers.py", SOURCE)) == [
+        "(not (number > 0 and seen is not None))",
+        "(number > 0 or seen is not None)",
+        "(number >= 0)",
+        "(number >= 0)",
+        "(seen is None)",
+        "pass",
+    ]
+
+
+def test_a_condition_of_a_query_is_left_out(tmp_path: Path):
+    assert codes(tmp_path, "queries.sql", QUERY) == ["\n"]
+    (mutant,) = mutants_of(tmp_path / "queries.sql")
+    assert mutant.text() == QUERY.replace("   AND id >= :first\n", "\n")
+
+
+def test_a_seed_draws_the_same_mutants_and_each_is_python():
+    some = drawn(7, 6, ["projections/"])
+    assert some == drawn(7, 6, ["projections/"]) != drawn(8, 6, ["projections/"])
+    for mutant in some:
+        changed = mutant.text()
+        assert changed != mutant.path.read_text()
+        if mutant.path.suffix == ".py":
+            ast.parse(changed)
+
+
+def test_a_mutant_that_no_test_notices_survives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A project of one module and one test, which looks at positive numbers alone."""
+    (tmp_path / "numbers.py").write_text(SOURCE)
+    (tmp_path / "test_it.py").write_text(
+        "from numbers_ import positive\n\ndef test_it():\n    assert positive(1, None)\n"
+    )
+    (tmp_path / "copy").mkdir()
+    (tmp_path / "copy" / "test_it.py").write_text((tmp_path / "test_it.py").read_text())
+    (tmp_path / "numbers.py").rename(tmp_path / "numbers_.py")
+    monkeypatch.setattr(mutants, "ROOT", tmp_path)
+    monkeypatch.setattr(mutants, "covering", lambda path: ["test_it.py"])
+    either, at_least = (
+        mutant
+        for mutant in mutants_of(tmp_path / "numbers_.py")
+        if (mutant.line, mutant.code)
+        in {(4, "(number > 0 or seen is not None)"), (6, "(number >= 0)")}
+    )
+    assert failing_test(at_least, tmp_path / "copy") is None
+    assert failing_test(either, tmp_path / "copy") == "FAILED test_it.py::test_it"
