@@ -561,8 +561,8 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
     """Events of the conversation lost their content, because they were redacted in the store that
-    they come from. The receipt comes with its own conversation: for a fork, that may be the one
-    that it comes from.
+    they come from. This entry is the receipt as long as the event that is the receipt there is not
+    copied too: for a fork, that may be an event of the conversation that it comes from.
 
     ``event_ids``  the events
     """

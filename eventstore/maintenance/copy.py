@@ -32,7 +32,7 @@ from foldlog.eventstore.errors import (
     StoreDamaged,
     VersionConflict,
 )
-from foldlog.eventstore.events import VIEWS, Event, RedactionCopied
+from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import find_again, tombstones_before
 from foldlog.eventstore.log.importing import CHUNK, StagedWriter, chunked, stored_rows
@@ -56,7 +56,13 @@ from foldlog.eventstore.maintenance.unfinished import check_finished, on_finishe
 from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
-from foldlog.eventstore.sources.moving import copy_source, made_of, note_made, of_whole_records
+from foldlog.eventstore.sources.moving import (
+    copy_source,
+    is_same_source,
+    made_of,
+    note_made,
+    of_whole_records,
+)
 from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
 from foldlog.eventstore.store import Store
 
@@ -152,6 +158,9 @@ def compare_stores(
             behind = is_same and (there.version < found.version or there.end == found.end)
             problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
             yield UnequalConversation(found.id, problem, behind=behind)
+        elif not is_same_source(source.database, target.database, found, there):
+            problem = "its source has other records in the target, or other ones are redacted there"
+            yield UnequalConversation(found.id, problem, behind=True)
 
 
 def _move(
@@ -165,8 +174,12 @@ def _move(
         return Moved(found.id or "", 0, 0, found.problem)
     there = _find(target, found.id)
     version = 0 if there is None else there.end[0]
-    is_same = there is not None and _state(found) == _state(there)
-    if is_same and there is not None and found.pending == there.pending == 0:
+    if (
+        there is not None
+        and _state(found) == _state(there)
+        and found.pending == there.pending == 0
+        and is_same_source(source, target, found, there)
+    ):
         return Moved(found.id, 0, version)
     try:
         return copy_conversation(source, target, found.id, stopped, damaged=damaged)
@@ -239,7 +252,7 @@ def copy_conversation(
     if found.erasure is not None:
         return Moved(found.id, 0, found.end[0], tombstones=tombstones)
     if not found.version:  # it is a source whose events were not made
-        records = copy_source(source, target, found)
+        records = copy_source(source, target, found, 0)
         return Moved(found.id, 0, 0, tombstones=tombstones, records=records)
     source.data_key(found)  # its key is given, or the error comes before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
@@ -275,7 +288,7 @@ def copy_conversation(
         )
         origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
         writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
-    records = copy_source(source, target, found, writer.end.version if damage else None)
+    records = copy_source(source, target, found, writer.end.version)
     moved = Moved(
         found.id, writer.added, writer.end.version, tombstones=tombstones, records=records
     )
@@ -374,6 +387,8 @@ class CopyWriter(StagedWriter):
             0, new.id, new.created_at, new.salt, parent_version=new.parent_version, seed=new.seed
         )
         super().__init__(target, self.end, there, replaces=replaces)
+        self._without_receipt: frozenset[int] = frozenset()
+        """The copied events that are redacted, while their receipts are not copied."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield plain rows that follow the last one, with the right counts. Raises ``CorruptEvent``
@@ -399,8 +414,19 @@ class CopyWriter(StagedWriter):
         are the events of the records in ``made``. Raises ``VersionConflict`` if another writer
         appends to the conversation during the copy.
         """
-        self.add(rows, partial(note_made, made=made, version=rows[-1].id + 1))
+        redacted = {row.id for row in rows if is_redacted(row.proof)}
+        without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
+
+        def beside(writing: WriteTransaction) -> None:
+            note_made(writing, made, rows[-1].id + 1)
+            if redacted:
+                writing.count_redactions(len(redacted))
+            if self._is_published:
+                _enter_redactions(writing, without_receipt)
+
+        self.add(rows, beside)
         self.end = self.end.grown(rows[-1])
+        self._without_receipt = frozenset() if self._is_published else without_receipt
 
     def finish(
         self,
@@ -429,7 +455,32 @@ class CopyWriter(StagedWriter):
                     views=[each for each in views if each[0] <= version],
                 )
             )
-        self.publish(version, partial(WriteTransaction.enter_origins, origins=origins))
+
+        def enter_all(writing: WriteTransaction) -> None:
+            writing.enter_origins(origins)
+            _enter_redactions(writing, self._without_receipt)
+
+        self.publish(version, enter_all)
+
+
+def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
+    """Return the ids of the events that are redacted according to the receipts among the rows."""
+    events = (stored_event_of(conversation, row) for row in rows if row.kind == "redaction")
+    return {
+        event_id for event in events if isinstance(event, Redaction) for event_id in event.event_ids
+    }
+
+
+def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
+    """Enter that events came without their content. The entry is their receipt, in case the copy
+    of the event that is the receipt in the source never comes.
+    """
+    copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
+    if copied.event_ids:
+        found = writing.found
+        enter(
+            writing.transaction, found, copied, max(writing.database.now(), found.updated_at or 0)
+        )
 
 
 def _write_beside(
@@ -540,7 +591,4 @@ def _redact_too(
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
         redact_rows(transaction, writing, has_content)
-        copied = RedactionCopied(event_ids=tuple(event.id for event, _ in has_content))
-        enter(
-            transaction, writing.found, copied, max(database.now(), writing.found.updated_at or 0)
-        )
+        _enter_redactions(writing, [event.id for event, _ in has_content])

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import partial
+from functools import cached_property, partial
 from operator import attrgetter, itemgetter
 from typing import NamedTuple, TypeVar
 
@@ -22,13 +22,13 @@ from foldlog.eventstore.errors import (
     KeyUnavailable,
     StoreDamaged,
 )
-from foldlog.eventstore.events import Redaction
+from foldlog.eventstore.events import Redaction, RedactionCopied
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.finding import tombstones_before
 from foldlog.eventstore.log.importing import BACKUP
 from foldlog.eventstore.log.past import past_of
 from foldlog.eventstore.log.redacted import can_be_redacted, without_content
-from foldlog.eventstore.log.row import first_head, is_redacted, link_of
+from foldlog.eventstore.log.row import first_head, is_redacted, link_of, stored_event_of
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader, Recorder
 from foldlog.eventstore.recorders.sqlite.replacing import is_abandoned
@@ -536,7 +536,20 @@ class Check:
             for each, its_hash in self._redacted.items()
             if copied <= each < self._stop
         )
-        return [each for each, its_hash in redacted if its_hash not in self._receipts.get(each, ())]
+        left = [each for each, its_hash in redacted if its_hash not in self._receipts.get(each, ())]
+        return [each for each in left if each not in self._redacted_by_copies]
+
+    @cached_property
+    def _redacted_by_copies(self) -> frozenset[int]:
+        """The events that a copy from another store redacted, as the ledger says."""
+        found = self._found
+        entries = (
+            stored_event_of(found.id, row)
+            for row in _entries(self._database, found.key, found.id)
+            if row.kind == "redaction_copied" and row.encoding != DAMAGED
+        )
+        copied = (entry for entry in entries if isinstance(entry, RedactionCopied))
+        return frozenset(event_id for entry in copied for event_id in entry.event_ids)
 
     def _match_receipts(self) -> None:
         """Find redacted events without a receipt, and receipts without a redacted event."""
@@ -641,16 +654,21 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
     """Yield findings in the ledger of a conversation, or in that of the store, which has the key
     0.
     """
+    for row in _entries(database, key, conversation):
+        if row.encoding == DAMAGED:
+            problem = (
+                f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
+                f" {row.body.decode()}"
+            )
+            yield of_all(problem, sound=True)
+
+
+def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
+    """Yield the rows of a ledger, plain; see ``RowCodec.decoded``."""
     number = 0
     codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
-        for row in codec.decoded(page):
-            if row.encoding == DAMAGED:
-                problem = (
-                    f"the entry of its ledger {row.kind!r}, number {row.id}, is damaged:"
-                    f" {row.body.decode()}"
-                )
-                yield of_all(problem, sound=True)
+        yield from codec.decoded(page)
         number = page[-1].id + 1
 
 

@@ -10,6 +10,7 @@ from typing import Final
 from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.keys import DataKey
+from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.log.writing import EVERY, WriteTransaction, begin_new
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, Row
@@ -20,16 +21,32 @@ _TOGETHER: Final = 64
 """The number of blocks in one transaction: some megabytes."""
 
 
-def copy_source(
-    source: Database, target: Database, found: Conversation, stop: int | None = None
-) -> int:
-    """Copy the source of a conversation, after its events: its own records, or all where the target
-    lacks what it shares. Of a damaged one only the events before ``stop`` were copied: later ones
-    are made again.
+def is_same_source(
+    source: Database, target: Database, found: Conversation, there: Conversation
+) -> bool:
+    """Return whether both conversations have the same source, redacted in the same places, or none.
+    Cost: one row of each.
+    """
+    ours, theirs = (
+        database.recorder.query(partial(_known_of, database, key))
+        for database, key in ((source, found.key), (target, there.key))
+    )
+    return ours == theirs
 
-    Return how many records it got that are no events yet. A conversation that has no others begins
-    here. Raises ``HistoryDiverged`` where the target has other records. Cost: nothing where both
-    are the same; else its blocks.
+
+def _known_of(database: Database, key: int, reader: Reader) -> object:
+    known = Sources(database, reader).of_key(key, has_texts=False)
+    return None if known is None else (known.head, known.redacted, known.made)
+
+
+def copy_source(source: Database, target: Database, found: Conversation, version: int) -> int:
+    """Copy the source of a conversation, after its events: its own records, or all where the target
+    lacks what it shares. The target has the events before ``version``: it makes later ones itself.
+
+    Each transaction leaves a source that is sound, and shorter than this one until the last. Return
+    how many records it got that are no events yet. A conversation that has no others begins here.
+    Raises ``HistoryDiverged`` where the target has other records, ``ConversationErased`` where it
+    erased them. Cost: nothing where both are the same; else its blocks.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
@@ -43,10 +60,12 @@ def copy_source(
     own, parent, root, places = source.recorder.query(read)
     if own is None:
         return 0
-    key, there = target.recorder.transact(lambda transaction: _begin(transaction, target, found))
-    shared = target.recorder.query(
-        lambda reader: _key_of(target, reader, parent) if parent else None
+    there = target.recorder.query(partial(_source_there, target, found))
+    shared, root_key = (
+        target.recorder.query(partial(_key_of, target, name)) for name in (parent, root)
     )
+    if there is not None and there.parent is None:
+        shared = None  # it has a copy of what this one shares
     is_alone = own.parent is not None and shared is None
     if is_alone:
         gone = source.recorder.query(partial(_redacted_in, source, own))
@@ -57,50 +76,114 @@ def copy_source(
         own.made,
     ):
         return 0
-    _check_same(source, own, there, found)
+    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(own))
+    if there is not None and there.head != chained(GENESIS, hashes[: HASH_BYTES * there.records]):
+        raise HistoryDiverged(found.id, 0, found.version)
     start = 0 if is_alone else own.from_record
+    made = {
+        number: (first, events)
+        for number, (first, events) in made_of(source, found).items()
+        if first + events <= version
+    }
+    copied = own._replace(
+        root=root_key or 0,
+        parent=shared,
+        from_record=start,
+        made=min(own.made, max(made, default=-1) + 1),
+    )
+    refused = source.recorder.query(partial(_refused_by, source, {found.key, own.root}))
+    head = chained(GENESIS, hashes[: HASH_BYTES * start])
     for blocks in _pages(source, own, start):
-        target.recorder.transact(partial(_put, target=target, key=key, blocks=blocks))
-    made = made_of(source, found)
-    if stop is not None:
-        made = {
-            number: (first, events)
-            for number, (first, events) in made.items()
-            if first + events <= stop
-        }
-        own = own._replace(made=min(own.made, max(made, default=-1) + 1))
-
-    def of_family(reader: Reader) -> list[bytes]:
-        sources = Sources(source, reader)
-        return [each for key in {found.key, own.root} for each in sources.refused_of(key)]
-
-    refused = source.recorder.query(of_family)
+        head = chained(head, b"".join(block.hashes for block in blocks))
+        part = copied._replace(records=blocks[-1].stop, head=head, sums=b"")
+        put = partial(_put, target=target, found=found, part=part, blocks=blocks, made=made)
+        target.recorder.transact(put)
 
     def finish(transaction: Transaction) -> None:
-        now = target.find_key(transaction, key)
-        if now is None:
-            return
-        writing = WriteTransaction(transaction, now, target)
-        sources = SourcesToWrite.beside(writing)
-        root_key = _key_of(target, transaction, root)
-        copy = own._replace(
-            conversation=key,
-            root=key if root_key is None else root_key,
-            parent=shared,
-            from_record=start,
-        )
-        sources.put(copy)
-        sources.refuse(key, refused)
-        sources.clear_made(copy)
-        sources.put_made(copy, {number: place for number, place in made.items() if number >= start})
+        writing, sources = _opened(transaction, target, found)
+        whole = copied._replace(conversation=writing.key, root=copied.root or writing.key)
+        sources.put(whole)
+        sources.refuse(writing.key, refused)
+        sources.clear_made(whole)
+        sources.put_made(whole, {number: made[number] for number in made if number >= start})
         for place, seen in places:
-            sources.put_place(place, seen._replace(conversation=key))
-        writing.set_pending(copy.records - copy.made)
+            sources.put_place(place, seen._replace(conversation=writing.key))
+        writing.set_pending(whole.records - whole.made)
         writing.end()
 
     target.recorder.transact(finish)
     before = 0 if there is None else there.records
-    return max(0, own.records - max(own.made, before))
+    return max(0, copied.records - max(copied.made, before))
+
+
+def _put(
+    transaction: Transaction,
+    target: Database,
+    found: Conversation,
+    part: Source,
+    blocks: list[Block],
+    made: Made,
+) -> None:
+    """Write blocks, and what they became. The source is ``part`` then, the records up to the end of
+    these blocks; or what is there, if that is longer.
+    """
+    writing, sources = _opened(transaction, target, found)
+    there = sources.of_key(writing.key)
+    for first in sources.firsts(writing.key, blocks[0].first, blocks[-1].stop):
+        sources.delete_block(writing.key, first)
+    redacted = {number for number in part.redacted if number < part.records}
+    done = part.from_record
+    part = part._replace(
+        conversation=writing.key,
+        root=part.root or writing.key,
+        made=min(part.made, part.records),
+    )
+    if there is not None:
+        done = max(done, there.made)
+        redacted.update(there.redacted)
+        part = part._replace(made=max(part.made, there.made))
+        if there.records > part.records:
+            part = part._replace(records=there.records, head=there.head)
+    part = part._replace(redacted=tuple(sorted(redacted)))
+    sources.put_blocks(part, blocks)
+    sources.put(part)
+    new = {number: made[number] for number in made if done <= number < blocks[-1].stop}
+    sources.put_made(part, new)
+    writing.set_pending(part.records - part.made)
+    writing.end()
+
+
+def _refused_by(database: Database, conversations: Iterable[int], reader: Reader) -> list[bytes]:
+    sources = Sources(database, reader)
+    return [each for key in conversations for each in sources.refused_of(key)]
+
+
+def _source_there(target: Database, found: Conversation, reader: Reader) -> Source | None:
+    """Return the source of a conversation in the target. Raises ``ConversationErased``, and
+    ``HistoryDiverged`` where a conversation with the same id is another one.
+    """
+    there = not_erased(target.find(reader, found.id, pending=True))
+    if there is None:
+        return None
+    known = Sources(target, reader).of_key(there.key)
+    if known is None and there.created_at != found.created_at:
+        raise HistoryDiverged(found.id, 0, there.version)
+    return known
+
+
+def _opened(
+    transaction: Transaction, target: Database, found: Conversation
+) -> tuple[WriteTransaction, SourcesToWrite]:
+    """Return the conversation in the target, and its source. One without events begins."""
+    there = not_erased(target.find(transaction, found.id, pending=True))
+    if there is not None:
+        writing = WriteTransaction(transaction, there, target)
+        return writing, SourcesToWrite.beside(writing)
+    new = Conversation(0, found.id, found.created_at, found.salt)
+    writing = WriteTransaction(transaction, begin_new(transaction, target, new), target)
+    writing.begin()
+    writing.list_as(0, [EVERY])
+    return writing, SourcesToWrite.beside(writing)
 
 
 def made_of(source: Database, found: Conversation) -> Made:
@@ -219,42 +302,13 @@ def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
         )
 
 
-def _begin(
-    transaction: Transaction, target: Database, found: Conversation
-) -> tuple[int, Source | None]:
-    """Return the key of the conversation in the target, and its source there; a conversation
-    without events begins.
-    """
-    there = target.find(transaction, found.id, pending=True)
-    sources = SourcesToWrite(target, transaction)
-    if there is not None:
-        return there.key, sources.of_key(there.key)
-    begun = begin_new(transaction, target, Conversation(0, found.id, found.created_at, found.salt))
-    writing = WriteTransaction(transaction, begun, target)
-    writing.begin()
-    writing.list_as(0, [EVERY])
-    # until its records are here: without any it would be one that lost its events
-    writing.set_pending(1)
-    writing.end()
-    return writing.key, None
-
-
-def _check_same(source: Database, own: Source, there: Source | None, found: Conversation) -> None:
-    """Raise ``HistoryDiverged`` where the target's records are not the first ones of the source."""
-    if there is None:
-        return
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(own))
-    if chained(GENESIS, hashes[: HASH_BYTES * there.records]) != there.head:
-        raise HistoryDiverged(found.id, 0, found.version)
-
-
-def _key_of(database: Database, reader: Reader, conversation: str) -> int | None:
+def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
     """Return the key of a conversation that has a source."""
     found = database.find(reader, conversation, pending=True)
     if found is None or found.erasure is not None:
         known = None
     else:
-        known = Sources(database, reader).of_key(found.key)
+        known = Sources(database, reader).of_key(found.key, has_texts=False)
     return None if known is None else known.conversation
 
 
@@ -267,18 +321,16 @@ def _pages(database: Database, source: Source, start: int) -> Iterator[list[Bloc
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:
-            found = Sources(database, reader).blocks(source, start)
-            return list(islice(found, _TOGETHER))
+            found = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
+            # it may have grown since it was read
+            own = (block for block in found if block.first < source.records)
+            return [
+                block if block.stop <= source.records else block.before(source.records)
+                for block in own
+            ]
 
         blocks = database.recorder.query(read)
         if not blocks:
             return
         yield blocks
         start = blocks[-1].stop
-
-
-def _put(transaction: Transaction, target: Database, key: int, blocks: list[Block]) -> None:
-    sources = SourcesToWrite(target, transaction)
-    for first in sources.firsts(key, blocks[0].first, blocks[-1].stop):
-        sources.delete_block(key, first)
-    sources.put_blocks(Source(key, key, None, 0, 0, 0, "", 0, b"", b""), blocks)

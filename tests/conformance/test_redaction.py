@@ -5,6 +5,8 @@ readers learn of it.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
+from itertools import count
 from typing import Any
 
 import pytest
@@ -31,6 +33,7 @@ from foldlog.eventstore import (
     Store,
 )
 from foldlog.eventstore.documents.changes import Documents
+from foldlog.eventstore.log import importing
 from foldlog.eventstore.log.keys import KeyRing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.seal import WriteSettings
@@ -42,6 +45,7 @@ from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.base import Reader
 from foldlog.eventstore.recorders.types import as_rows
 from foldlog.projections import Views, well_formed
+from tests.between import Killed, killing, meeting
 from tests.conformance.conftest import OpenRecorder
 
 KEYS = KeyRing([SecretStr("5c" * 32)])
@@ -242,6 +246,45 @@ def test_a_copy_loses_what_its_source_has_redacted_since(store: Store, open_reco
         ] * (name != "f")
     assert problems(there) == []
     assert {moved.added for moved in copy_store(store, there)} == {0}
+
+
+def test_a_copy_that_is_killed_anywhere_leaves_no_redaction_without_receipt(
+    store: Store, open_recorder: OpenRecorder, monkeypatch: pytest.MonkeyPatch
+):
+    """Its source may be erased before it is copied again, so nothing may be left to a repetition."""
+    monkeypatch.setattr(importing, "CHUNK", 2)
+    there = Store(open_recorder(), store.database.settings)
+
+    def copy_after_kills() -> None:
+        for transactions in count(1):
+            stopped = Store(killing(there.database.recorder, transactions), there.database.settings)
+            with suppress(Killed):
+                assert {moved.problem for moved in copy_store(store, stopped, jobs=1)} == {None}
+                return
+            assert problems(there) == []
+
+    copy_after_kills()
+    store.append("c", [TURN[0]] * 3, expected_version=4)  # one of them comes before its receipt
+    for event_id in (0, 1, 4):
+        redact(store, "c", event_id, reason="asked to", by="me", complete=False)
+    copy_after_kills()
+    assert b"SECRET" in stored(there)
+    assert list(compare_stores(store, there)) == []
+    assert problems(there) == []
+
+
+def test_a_redaction_during_a_copy_has_its_receipt(store: Store, open_recorder: OpenRecorder):
+    there = Store(open_recorder(), store.database.settings)
+
+    def redact_now() -> None:
+        redact(store, "c", 3, reason="asked to", by="me", complete=False)
+
+    between = meeting(store.database.recorder, 2, redact_now, "query")  # before rows are read
+    read = Store(between, store.database.settings)
+    assert [moved.problem for moved in copy_store(read, there, "c")] == [None]
+    assert [event.redacted is not None for event in there.events("c")] == [False] * 3 + [True]
+    assert problems(there) == []
+    assert b"harmless" not in stored(there)
 
 
 def test_summaries_that_stand_for_it_are_named_and_redacted_when_asked(store: Store):

@@ -7,7 +7,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +31,10 @@ from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import verify
 from foldlog.eventstore.recorders.errors import NOTHING_WRITTEN
+from foldlog.eventstore.sources import moving
 from foldlog.eventstore.sources.reading import about
 from foldlog.formats import SourceRefused
+from tests.between import Killed, killing
 from tests.foldlog.archive.imports import (
     bytes_of,
     events_of,
@@ -318,3 +321,54 @@ def test_the_secret_of_salts_goes_when_all_events_are_made(tmp_path: Path):
 def head_of(store: Store, conversation: str) -> bytes | None:
     found = store.database.recorder.query(lambda reader: store.database.find(reader, conversation))
     return None if found is None else found.head
+
+
+@USES
+def test_a_copy_that_is_killed_anywhere_leaves_a_sound_source_and_goes_on(
+    use: Use, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(moving, "_TOGETHER", 1)
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    with new_store() as store, new_store() as target:
+
+        def copy_after_kills() -> None:
+            recorder, settings = target.database.recorder, target.database.settings
+            for transactions in count(1):
+                with suppress(Killed):
+                    stopped = Store(killing(recorder, transactions), settings)
+                    assert [each.problem for each in copy_store(store, stopped, jobs=1)] == [None]
+                    return
+                assert findings_in(target) == []
+
+        for stop in (6, len(lines)):
+            path.write_bytes(b"".join(lines[:stop]))
+            name = imported(store, path).conversation
+            copy_after_kills()
+            use(store, name)
+            last = max(event.id for event in events_of(store, name) if has_content(event))
+            Histories(store)[name].redact(last, reason="asked for", by="me")
+            copy_after_kills()
+            ours, theirs = (source_of(each, name) for each in (store, target))
+            assert ours.redacted == theirs.redacted != ()
+            assert bytes_of(target, name) == bytes_of(store, name)
+            assert (findings_in(target), [*compare_stores(store, target)]) == ([], [])
+        assert events_of(target, name) == events_of(store, name)
+
+
+def test_a_fork_that_was_copied_alone_keeps_its_copy_of_what_it_shares(tmp_path: Path):
+    path = session(tmp_path)
+    lines = path.read_bytes().splitlines(keepends=True)
+    changed = lines[-1].replace(b"timestamp", b"timestamq")
+    with new_store() as store, new_store() as target:
+        parent = imported(store, path).conversation
+        path.write_bytes(b"".join([*lines[:-1], changed]))
+        fork = imported(store, path).conversation
+        assert fork != parent
+        assert [each.problem for each in copy_store(store, target, fork)] == [None]
+        assert [each.problem for each in copy_store(store, target, parent)] == [None]
+        path.write_bytes(b"".join([*lines[:-1], changed, *lines[-1:]]))
+        assert imported(store, path).conversation == fork
+        assert [each.problem for each in copy_store(store, target, fork)] == [None]
+        assert bytes_of(target, fork) == bytes_of(store, fork) == path.read_bytes()
+        assert findings_in(target) == []
