@@ -1,7 +1,7 @@
-"""Run the tool of a call at most once, or under the same key, and record what became of it.
+"""Run the tool of a call at most once, or under the same key, and record its outcome.
 
-The state of each call is a fold of the log: ``foldlog.projections.effects``. Here the lease fences
-each beginning, and no outcome is refused: it is a fact, also where another worker has the lease by
+The state of each call is a fold of the log: ``foldlog.projections.effects``. A tool begins only
+under the lease. Its outcome is a fact and is never refused, even if another worker has the lease by
 then.
 """
 
@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Literal
 
-from foldlog._history.lease import LeaseTaken, token_of
+from foldlog._history.lease import LeaseTaken, block_of, token_of
 from foldlog.eventstore import (
     ANY_VERSION,
     Action,
@@ -41,7 +41,7 @@ from foldlog.projections.effects import (
     key_of,
     key_of_intent,
     key_of_mark,
-    trace,
+    trace as trace_calls,
 )
 from foldlog.projections.tool_results import UNKNOWN_OUTCOME, answer_to, refused
 
@@ -70,19 +70,22 @@ class EffectRule:
                 f"repeat is {self.repeat!r}; use {', '.join(map(repr, _REPEATS))}"
             )
         if self.check is not None and not callable(self.check):
-            raise TypeError(f"check is a function of the key and the call, not {self.check!r:.60}")
+            raise TypeError(
+                f"check must be a function of the key and the call, not {self.check!r:.60}"
+            )
 
 
 def rule_for(
     tool: Callable[..., Any], repeat: Repeat | None, check: Check | None
 ) -> tuple[Callable[..., Any], EffectRule]:
-    """Return the tool without its mark, and the rule for one run: that of the caller, else the
-    mark, else ``never``.
+    """Return the tool without its mark, and the rule for one run: the arguments of the caller come
+    before the mark, and without either the rule is ``never``.
     """
-    marked = getattr(tool, RULE, None)
-    if not isinstance(marked, EffectRule):
+    marked_rule = getattr(tool, RULE, None)
+    if not isinstance(marked_rule, EffectRule):
         return tool, EffectRule(repeat or "never", check)
-    return vars(tool)["__wrapped__"], EffectRule(repeat or marked.repeat, check or marked.check)
+    rule = EffectRule(repeat or marked_rule.repeat, check or marked_rule.check)
+    return vars(tool)["__wrapped__"], rule
 
 
 def run(
@@ -93,17 +96,17 @@ def run(
     by: str | None,
     reason: str,
 ) -> Recorded:
-    """Do what ``History.run`` says."""
+    """See ``History.run``."""
     if inspect.iscoroutinefunction(tool) or inspect.iscoroutinefunction(rule.check):
         raise TypeError(f"{tool!r} or its check is async; run it with the history of foldlog.aio")
     with alone(history, call):
         attempt = Attempt(history, call, tool, rule, by, reason)
-        ended = attempt.ended_before()
-        if ended is None and rule.check is not None and attempt.is_in_doubt:
-            ended = attempt.checked(rule.check(attempt.key, call))
-        ended = ended or attempt.begin()
-        if ended is not None:
-            return ended
+        recorded = attempt.ended_before()
+        if recorded is None and rule.check is not None and attempt.is_in_doubt:
+            recorded = attempt.checked(rule.check(attempt.key, call))
+        recorded = recorded or attempt.begin()
+        if recorded is not None:
+            return recorded
         try:
             content = tool(**attempt.arguments)
         except Exception as error:  # noqa: BLE001 - whatever it is, it is how the call ended
@@ -120,11 +123,12 @@ def run(
 
 @contextmanager
 def alone(history: History, call: Action) -> Iterator[None]:
-    """Run one call in one thread at a time: a lease keeps out other workers, and not the threads of
-    this one.
+    """Let one thread at a time run this call. A lease keeps out other workers, but not the threads
+    of this one.
     """
     if not isinstance(call, Action):
-        raise TypeError(f"run takes a call, as history.open_calls() has it, not {call!r:.60}")
+        raise TypeError(f"run takes a call of history.open_calls(), not {call!r:.60}")
+    # setdefault of a dictionary lets one of two threads win, without a lock.
     running: dict[int, object] = vars(history).setdefault("_running", {})
     thread = object()
     if running.setdefault(call.id, thread) is not thread:
@@ -139,9 +143,12 @@ def alone(history: History, call: Action) -> Iterator[None]:
 
 
 class Attempt:
-    """One attempt to run the tool of an open call: ``ended_before``, then where it ``is_in_doubt``
-    a check, then ``begin``, the tool, and ``end`` or ``failed``. Making it reads the events since
-    the call, and raises ``InvalidEvent`` where the call is not open.
+    """One attempt to run the tool of an open call.
+
+    The caller asks ``ended_before``, then ``checked`` if the call ``is_in_doubt`` and its rule has
+    a check, then ``begin``. Each of them returns the recorded outcome if the tool must not run.
+    Otherwise the caller runs the tool, and calls ``end`` or ``failed``. The constructor reads the
+    events since the call, and raises ``InvalidEvent`` if the call is not open.
     """
 
     def __init__(
@@ -163,7 +170,7 @@ class Attempt:
                 f"{tool!r} takes no argument 'key', so it cannot hand the key to the outside system"
             )
         self._approval = {name: value for name, value in (("by", by), ("reason", reason)) if value}
-        if all(call.id != each.id for each in history.open_calls()):
+        if all(call.id != open_call.id for open_call in history.open_calls()):
             raise InvalidEvent(refused(history.id, call, history.view()))
         traces, keys = read_traces(history, _start_of(history, call))
         self._trace = traces[call.id]
@@ -173,17 +180,18 @@ class Attempt:
 
     @property
     def is_in_doubt(self) -> bool:
-        """Whether it may have run before. A fork cannot know what others did with a call that it
-        shares.
+        """Whether the tool may have run before. A fork shares a call with the history that it
+        forked, and cannot know what became of the call there.
         """
         return bool(self._trace.marks) or self._is_shared
 
     def ended_before(self) -> Recorded | None:
-        """Record its outcome where it must not run: it is known, or it is in doubt and must never
-        be repeated.
+        """Record the outcome if the tool must not run: the log has the outcome already, or the tool
+        may have run and must never be repeated.
         """
         state = self._trace.state(None)
-        # taken back, and happened all the same
+        # An open call can have an outcome in the log: a retraction took the result out of the View,
+        # but not what the tool did. A failure without a mark never began, and may run now.
         if state == "done" or (state == "failed" and self._trace.marks):
             return self.end(self._trace.outcome, is_error=state == "failed")
         if self.is_in_doubt and self._rule == EffectRule("never"):
@@ -191,23 +199,25 @@ class Attempt:
         return None
 
     def checked(self, outcome: Any) -> Recorded | None:
-        """Record the outcome that a look outside found; None stands for: it has not run."""
+        """Record the outcome that the check found in the outside system; None if it found that the
+        tool has not run.
+        """
         return None if outcome is None else self.end(outcome)
 
     def begin(self) -> Recorded | None:
-        """Record that the tool begins now; return None. Return the outcome where it cannot run with
-        its arguments.
+        """Record that the tool begins now, and return None. If its arguments do not fit the tool,
+        record that it did not begin, and return this outcome.
 
-        Raises ``LeaseTaken`` where the lease is over, and ``InvalidArgument`` outside of
+        Raises ``LeaseTaken`` if the lease is over, and ``InvalidArgument`` outside of
         ``history.lease()``.
         """
         try:
-            self.arguments = self._bound()
+            self.arguments = self._bind_arguments()
         except (TypeError, ValueError) as error:
             return self._observe(f"not begun: {error}", {})
         if self._rule.repeat == "safe":
             return None
-        block = vars(self._history).get("_lease_block")
+        block = block_of(self._history)
         if block is None:
             raise InvalidArgument(
                 f"conversation {self._history.id!r}: no lease is held, and an effect begins under"
@@ -215,10 +225,15 @@ class Attempt:
                 " that only reads"
             )
         attempt = len(self._trace.marks) + 1
-        data = {"attempt": attempt, "run": secrets.token_hex(8), "worker": block.lease.worker}
-        mark = Annotation(
-            name=MARK, data={**data, "lease": block.token, **self._approval}, cause=self.call.id
-        )
+        data = {
+            "attempt": attempt,
+            "run": secrets.token_hex(8),
+            "worker": block.lease.worker,
+            "lease": block.token,
+            **self._approval,
+        }
+        mark = Annotation(name=MARK, data=data, cause=self.call.id)
+        # The key of the attempt lets only one of two workers begin it.
         self._history.append(mark, idempotency_key=key_of_mark(self.key, attempt))
         if not block.lease.held:
             block.check_held(
@@ -227,35 +242,35 @@ class Attempt:
         return None
 
     def end(self, content: Any, *, is_error: bool = False) -> Recorded:
-        """Record the outcome, also where the lease is over by now: a call that was closed gets it
-        as a late outcome. Raises ``LeaseTaken`` then, after it is recorded.
+        """Record the outcome. If the call was closed in the meantime, it is recorded as a late
+        outcome. If the lease is over by now, raise ``LeaseTaken`` after the outcome is recorded.
         """
-        block = vars(self._history).get("_lease_block")
+        block = block_of(self._history)
         recorded = record_outcome(self._history, self.call, self.key, _storable(content), is_error)
         if block is not None and not block.lease.held:
             block.check_held(_RECORDED)
         return recorded
 
     def failed(self, error: Exception) -> Recorded:
-        """Record that the tool raised. A timeout does not say whether it ran."""
+        """Record that the tool raised. A timeout does not say whether the tool did its work."""
         problem = f"{type(error).__name__}: {_storable(error)}"
         if isinstance(error, TimeoutError):
             return self._observe(*_doubt(self.key, problem))
         return self.end(f"{problem} (key {self.key})", is_error=True)
 
-    def _bound(self) -> dict[str, Any]:
-        """Return the arguments for the tool, with its key where it takes one."""
-        given = self.call.arguments
-        if isinstance(given, str):
+    def _bind_arguments(self) -> dict[str, Any]:
+        """Return the arguments for the tool, with the key if the tool has such an argument."""
+        if isinstance(self.call.arguments, str):
             raise ValueError("the arguments are not a JSON object")  # noqa: TRY004 - of the model, not of the caller
-        arguments = dict(given or {})
+        arguments = dict(self.call.arguments or {})
+        # A tool that runs under the rule "never" may have an argument 'key' of its own.
         if self._hands_key_on and (self._rule != EffectRule("never") or "key" not in arguments):
             arguments["key"] = self.key
         inspect.signature(self._tool).bind(**arguments)
         return arguments
 
-    def _observe(self, content: str, said: dict[str, Any]) -> Recorded:
-        extras = {MARK: {"key": self.key, **said}}
+    def _observe(self, content: str, fields: dict[str, Any]) -> Recorded:
+        extras = {MARK: {"key": self.key, **fields}}
         return self._history.append_tool_result(self.call, content, is_error=True, extras=extras)
 
 
@@ -265,25 +280,26 @@ def record_outcome(
     key: str,
     content: Any,
     is_error: bool,
-    said: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
     extras: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Record the outcome of a call: as its observation while it is open, else beside it, in one
-    line that the model is shown. No lease is asked for.
+    """Record the outcome of a call. While the call is open, the outcome is its observation;
+    otherwise it is a message of one line that the model is shown. The lease is not checked.
     """
-    extras = {**(extras or {}), MARK: {"key": key, **(said or {})}}
+    extras = {**(extras or {}), MARK: {"key": key, **(fields or {})}}
     generation = _unfenced(history)
     try:
         return history._append_result(call, content, is_error, extras, None, generation)
-    except InvalidArgument:  # a list that only looks like the parts of a message
+    except InvalidArgument:
+        # The tool returned a list that only looks like the parts of a message: store its JSON.
         if isinstance(content, str):
             raise
-        return record_outcome(history, call, key, as_json(content), is_error, said, extras)
+        return record_outcome(history, call, key, as_json(content), is_error, fields, extras)
     except InvalidEvent as error:
-        # what it says cannot be stored
-        if any(call.id == each.id for each in history.open_calls()):
-            lost = f"the tool returned, and its result cannot be stored: {error}"
-            return history._append_result(call, lost, is_error, extras, None, generation)
+        # Either the call is closed by now, or this content cannot be stored.
+        if any(call.id == open_call.id for open_call in history.open_calls()):
+            problem = f"the tool returned, and its result cannot be stored: {error}"
+            return history._append_result(call, problem, is_error, extras, None, generation)
     text = as_json(content)
     ended = "failed" if is_error else "ended"
     line = f"Late outcome: {_quoted(call)} (event {call.id}, key {key}) {ended}: {text}"
@@ -303,10 +319,10 @@ def record_overtaken(
     is_error: bool,
     extras: Mapping[str, Any] | None,
 ) -> None:
-    """Record the result of a call, and raise ``LeaseTaken``, where the lease of this history was
-    lost. Do nothing where it was not, or where no call has this id.
+    """If the lease of this history was lost, record the result of a call and raise ``LeaseTaken``.
+    Do nothing if the lease is still held, or if no call has this id.
     """
-    block = vars(history).get("_lease_block")
+    block = block_of(history)
     if block is None:
         return
     try:
@@ -314,54 +330,64 @@ def record_overtaken(
     except LeaseTaken:
         traces, keys = read_traces(history)
         wanted = call_id.id if isinstance(call_id, Action) else call_id
-        for number, one in reversed(traces.items()):
-            if wanted in (number, one.call.call_id):
-                record_outcome(history, one.call, keys[number], content, is_error, extras=extras)
+        for event_id, call_trace in reversed(traces.items()):
+            if wanted in (event_id, call_trace.call.call_id):
+                record_outcome(
+                    history, call_trace.call, keys[event_id], content, is_error, extras=extras
+                )
                 raise
 
 
 def settle(
     history: History, key: str, outcome: Any, is_error: bool, by: str | None, reason: str
 ) -> Recorded:
-    """Do what ``History.settle`` says."""
+    """See ``History.settle``."""
     traces, keys = read_traces(history)
-    found = next((one for number, one in traces.items() if keys[number] == key), None)
-    if found is None:
+    call = next((trace.call for trace in _each_once(traces) if keys[trace.call.id] == key), None)
+    if call is None:
         raise InvalidArgument(
             f"conversation {history.id!r} has no effect with key {key!r}; history.effects() has"
             " them all"
         )
-    said = {name: value for name, value in (("by", by), ("reason", reason)) if value}
-    return record_outcome(history, found.call, key, outcome, is_error, said)
+    fields = {name: value for name, value in (("by", by), ("reason", reason)) if value}
+    return record_outcome(history, call, key, outcome, is_error, fields)
 
 
 def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
-    """Do what ``History.effects`` says."""
+    """See ``History.effects``."""
     if state is not None and state not in STATES:
         raise InvalidArgument(
-            f"the state of an effect is {', '.join(sorted(STATES))}, not {state!r:.60}"
+            f"the state of an effect must be {', '.join(sorted(STATES))}, not {state!r:.60}"
         )
     traces, keys = read_traces(history)
-    living = token_of(history._store, history.id)
-    found = (
-        Effect(one.call, keys[number], one.state(living), len(one.marks), one.outcome)
-        for number, one in traces.items()
-        if number == one.call.id
+    lease_token = token_of(history._store, history.id)
+    all_effects = (
+        Effect(
+            trace.call,
+            keys[trace.call.id],
+            trace.state(lease_token),
+            len(trace.marks),
+            trace.outcome,
+        )
+        for trace in _each_once(traces)
     )
-    return tuple(one for one in found if state in (None, one.state))
+    return tuple(effect for effect in all_effects if state in (None, effect.state))
 
 
 def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Observation]:
-    """Return the observations that close open calls: what the log says of each."""
+    """Return observations that close these open calls. They say what the log knows of each: that it
+    may have run, that it was not begun, or only that it was interrupted.
+    """
     traces, keys = read_traces(history, min(_start_of(history, call) for call in calls))
-    marked = {one.call.tool for one in traces.values() if one.marks}
+    tools_with_marks = {call_trace.call.tool for call_trace in traces.values() if call_trace.marks}
     observations = []
     for call in calls:
         extras: dict[str, Any] = {}
         if traces[call.id].marks:
             content, extras = _doubt(keys[call.id], reason)
             extras = {MARK: {"key": keys[call.id], **extras}}
-        elif call.tool in marked:
+        elif call.tool in tools_with_marks:
+            # Its runtime marks each beginning, so a call without a mark did not begin.
             content = f"not begun: {reason or 'the program stopped before it ran'}"
         else:
             content = f"interrupted: {reason or UNKNOWN_OUTCOME}"
@@ -370,27 +396,37 @@ def closing(history: History, reason: str, calls: Sequence[Action]) -> list[Obse
 
 
 def taken_back(history: History, version: int) -> Message | None:
-    """Return what the model is told of the effects that a retraction takes back and that happened;
-    None without any.
+    """Return a message that tells the model which effects happened although a retraction to
+    ``version`` takes their events back; None if there are no such effects.
     """
     lines = []
-    named = []
+    keys_taken_back = []
     traces, keys = read_traces(history, version)
-    for number, one in traces.items():
-        state = one.state(None)
-        if not one.marks or state not in ("done", "unknown") or one.call.id != number:
+    for trace in _each_once(traces):
+        state = trace.state(None)
+        if not trace.marks or state not in ("done", "unknown"):
             continue
-        named.append(keys[number])
+        key = keys[trace.call.id]
+        keys_taken_back.append(key)
         what = "it had run" if state == "done" else "it may have run"
-        outcome = as_json(one.outcome)[:_QUOTED_MAX]
-        lines.append(f"Taken back, but {what}: {_quoted(one.call)} (key {keys[number]}): {outcome}")
-    meta = {MARK: {"taken_back": named}}
-    return Message(source="environment", content="\n".join(lines), meta=meta) if lines else None
+        outcome = as_json(trace.outcome)[:_QUOTED_MAX]
+        lines.append(f"Taken back, but {what}: {_quoted(trace.call)} (key {key}): {outcome}")
+    if not lines:
+        return None
+    meta = {MARK: {"taken_back": keys_taken_back}}
+    return Message(source="environment", content="\n".join(lines), meta=meta)
+
+
+def _each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
+    """Yield each trace once. A runtime may store an intent before the call itself: then the two
+    events have one trace, under both ids, and the call of the trace is the intent.
+    """
+    return (trace for event_id, trace in traces.items() if event_id == trace.call.id)
 
 
 def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace], dict[int, str]]:
-    """Return the traces of the calls from ``start`` on, and their keys, by the ids of the actions.
-    Cost: these events.
+    """Return the traces of the calls from ``start`` on, and their keys. Both are by the ids of the
+    actions, and of the intents that a runtime stored before them. Cost: these events.
     """
     keys = dict[int, str]()
 
@@ -410,30 +446,31 @@ def read_traces(history: History, start: int = 0) -> tuple[dict[int, CallTrace],
                 keys[event.id] = key_of(head)
             yield event
 
-    traces = trace(events())
-    for number, one in traces.items():
-        keys[number] = keys[one.call.id]
+    traces = trace_calls(events())
+    for event_id, call_trace in traces.items():
+        keys[event_id] = keys[call_trace.call.id]
     return traces, keys
 
 
 def _start_of(history: History, call: Action) -> int:
-    """Return the id of the first event that concerns a call: a runtime may store its intent before
-    it.
+    """Return the id of the first event that concerns a call: its intent, if a runtime stored one
+    before the call.
     """
-    intent = () if call.call_id is None else history.recorded(key_of_intent(call.call_id))
-    return min(call.id, intent[0].id) if intent else call.id
+    if call.call_id is None:
+        return call.id
+    intents = history.recorded(key_of_intent(call.call_id))
+    return min(call.id, intents[0].id) if intents else call.id
 
 
 def _storable(content: Any) -> Any:
-    """Return what a tool returned if it has a form as JSON, else its text: the tool has run,
-    whatever it returned.
+    """Return the value that a tool returned if it can be stored as JSON, otherwise its text.
+    Nothing raises here: the tool has run, whatever it returned.
     """
     if content is None or isinstance(content, str | int | float | Mapping | list | tuple):
-        # such as keys of a map that JSON has not: then its text is stored
-        with suppress(Exception):
+        with suppress(Exception):  # for example the keys of a map may not be texts
             as_json(content)
             return content
-    with suppress(Exception):  # it comes from the code of the tool
+    with suppress(Exception):  # __str__ is code of the tool
         return str(content)
     return f"a {type(content).__name__} that has no text"
 
@@ -443,15 +480,17 @@ def _unfenced(history: History) -> Generation:
 
 
 def _doubt(key: str, problem: str = "") -> tuple[str, dict[str, Any]]:
-    """Return what the model is told of a call that may have run, and the extras of its
+    """Return the text for the model about a call that may have run, and the extras of its
     observation.
     """
-    told = f"unknown: this call may have run, key {key}: look before you repeat it"
-    return f"{told} ({problem})" if problem else told, {"state": "unknown"}
+    text = f"unknown: this call may have run, key {key}: look before you repeat it"
+    if problem:
+        text += f" ({problem})"
+    return text, {"state": "unknown"}
 
 
 def in_doubt_words(call: Action, key: str) -> str:
-    """Return what a model is told, in the place of a result, of a call that may have run before."""
+    """Return the text that a model is shown instead of a result if the call may have run before."""
     return f"unknown: {_quoted(call)} may have run, key {key}: look before you repeat it"
 
 

@@ -1,9 +1,9 @@
-"""At most one worker drives a conversation: a lease is a row beside the events, which appends of
-its holder check.
+"""At most one worker drives a conversation. Its lease is a row beside the events, and every append
+of this worker checks the row.
 
-The row has a token that no other lease has, and a time by the clock of the database. Each append of
-the holder looks for its token in its own transaction, so clocks decide only when another worker may
-take a lease over, never whether an append is valid. See
+The row has a random token and the time when the lease ends, by the clock of the database. Each
+append compares the token in its own transaction. So clocks decide only when another worker may take
+a lease over, never whether an append is valid. See
 ``docs/internals/decisions/0095-leases.md``.
 """
 
@@ -49,41 +49,45 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _OF_THE_STORE: Final = 0
+"""Leases are records of the store, under the key that no conversation has: one statement reads all
+of them, and they exist before the first event of their conversation.
+"""
 _CODEC: Final = RowCodec("")
 _CODE: Final = 1
 _PAUSE_S = 0.005
 _PAUSE_MAX_S = 0.1
 _RENEWALS: Final = 3
 """How often a lease is renewed within its time to live."""
+_BLOCK: Final = "_lease_block"
+"""The attribute of a ``History`` that holds the block which it is in."""
 
 
 class LeaseTaken(EventStoreError):
     """Another worker has the lease of the conversation. Nothing was appended: end this work, and
-    begin it again in another ``history.lease()``. ``worker`` has it until ``until``; both are None
-    where it is free again.
+    begin it again in another ``history.lease()``. ``worker`` has the lease until ``until``; both
+    are None if the lease is free again.
     """
 
-    def __init__(self, conversation: str, problem: str, standing: _Row | None, remedy: str) -> None:
-        if standing is None:
-            by = ""
-        else:
-            by = f": {standing.worker!r} has it until {standing.ends:%Y-%m-%d %H:%M:%S} UTC"
-        if standing is not None and standing.worker == _this_process():
-            by += " (this process, with another History object, to which the lease is bound)"
-        super().__init__(f"conversation {conversation!r}: {problem}{by}; {remedy}")
+    def __init__(self, conversation: str, problem: str, row: _Row | None, remedy: str) -> None:
+        holder = ""
+        if row is not None:
+            holder = f": {row.worker!r} has it until {row.ends:%Y-%m-%d %H:%M:%S} UTC"
+            if row.worker == _this_process():
+                holder += " (this process, in another History object, to which the lease is bound)"
+        super().__init__(f"conversation {conversation!r}: {problem}{holder}; {remedy}")
         self.conversation = conversation
-        self.worker = None if standing is None else standing.worker
-        self.until = None if standing is None else standing.ends
+        self.worker = None if row is None else row.worker
+        self.until = None if row is None else row.ends
 
 
 def _this_process() -> str:
-    """Return the name of a worker that is given none."""
+    """Return the name of a worker whose program does not name it."""
     return f"{socket.gethostname()}:{os.getpid()}"
 
 
 class Lease:
-    """Who works on a conversation. ``worker`` is the name that was given; ``until`` is when its
-    time to live ends by the clock of the database, if it is not renewed before.
+    """Who works on a conversation. ``worker`` is its name. ``until`` is the end of its time to live
+    by the clock of the database, unless the lease is renewed before.
     """
 
     def __init__(self, worker: str) -> None:
@@ -93,9 +97,9 @@ class Lease:
 
     @property
     def held(self) -> bool:
-        """Whether the worker still has the lease, as this process knows: it counts the time to live
-        from before it asked, by its own clock. Look at it before an effect outside of the store,
-        which cannot check a token.
+        """Whether the worker still has the lease, as far as this process knows. It counts the time
+        to live by its own clock, from before it asked the database. Check this before an effect
+        outside the store: an outside system cannot check a token.
         """
         return time.monotonic() < self._ends
 
@@ -104,7 +108,7 @@ class Lease:
 
 
 class _Row(msgspec.Struct, frozen=True):
-    """A lease as stored; times in microseconds, ``until`` by the clock of the database."""
+    """A lease as stored. Times are in microseconds; ``until`` is by the clock of the database."""
 
     token: int
     worker: str
@@ -119,148 +123,150 @@ class _Row(msgspec.Struct, frozen=True):
 _read: Final = msgspec.json.Decoder(_Row).decode
 
 
-def _name_of(conversation: str, generation: int) -> str:
-    """Return the name of the record that holds the lease of one conversation of an id, which may be
-    longer than an entry of an index. ``generation``: how many erased ones had the id before.
+def record_name(conversation: str, generation: int) -> str:
+    """Return the name of the record that holds the lease of a conversation. ``generation`` counts
+    the erased conversations that had this id before.
     """
+    # A hash, since an id may be longer than an entry of an index.
     return f"lease {sha256(utf8(f'{generation} {conversation}')).hexdigest()}"
 
 
-def _name_in(database: Database, reader: Reader, conversation: str) -> str:
-    """Return the name of that record. Raises where a ``History`` means another conversation of this
-    id.
+def _find_record_name(database: Database, reader: Reader, conversation: str) -> str:
+    """Return the name of the record for the conversation that has this id now. Raises
+    ``ConversationErased`` or ``ConversationNotFound`` if the ``History`` that asks is bound to an
+    earlier conversation with this id.
     """
     found = database.find(reader, conversation)
-    return _name_of(conversation, 0 if found is None else len(tombstones_before(reader, found)))
+    generation = 0 if found is None else len(tombstones_before(reader, found))
+    return record_name(conversation, generation)
 
 
-def _decoded(name: str, stored: Record) -> _Row | None:
+def _decode_row(name: str, stored: Record) -> _Row | None:
     record = _CODEC.decoded_record(name, stored)
     return None if record is None else _read(record.body)
 
 
-def _standing(reader: Reader, name: str) -> _Row | None:
-    """Return the lease that is stored. A damaged row counts as none: its holder is refused, the
+def _read_row(reader: Reader, name: str) -> _Row | None:
+    """Return the lease that is stored. A damaged row counts as none: its holder is refused, and the
     next worker begins.
     """
-    return next(
-        (_decoded(name, stored) for stored in reader.records(_OF_THE_STORE, name, 0, 1)), None
-    )
+    for record in reader.records(_OF_THE_STORE, name, 0, 1):
+        return _decode_row(name, record)
+    return None
 
 
 def _now(database: Database, reader: Reader) -> int:
     return int(reader.value("now") or database.now())
 
 
-def _living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
-    """Return the lease whose time has not ended, and the time that it has left: its time to live at
-    most, however the clock was changed.
-    """
-    row = _standing(reader, _name_in(database, reader, conversation))
+def _find_living(database: Database, conversation: str, reader: Reader) -> tuple[_Row, int] | None:
+    """Return the lease if it has not ended, and for how many more microseconds it is valid."""
+    row = _read_row(reader, _find_record_name(database, reader, conversation))
     if row is None:
-        left = 0
-    else:
-        left = min(row.until - _now(database, reader), row.ttl)
-    return None if row is None or left <= 0 else (row, left)
+        return None
+    # At most its time to live: somebody may have set the clock of the database back.
+    remaining = min(row.until - _now(database, reader), row.ttl)
+    return (row, remaining) if remaining > 0 else None
 
 
 def lease_of(store: Store, conversation: str) -> Lease | None:
-    """Return the lease of a worker that has one now."""
-    asked = time.monotonic()
-    database = store.database
-    found = database.recorder.query(partial(_living, database, conversation))
-    if found is None:
+    """Return the lease of the worker that drives the conversation now; None if no worker does."""
+    asked_at = time.monotonic()
+    living = _query_living(store, conversation)
+    if living is None:
         return None
-    row, left = found
+    row, remaining = living
     lease = Lease(row.worker)
     lease.until = row.ends
-    lease._ends = asked + left / 1e6
+    lease._ends = asked_at + remaining / 1e6
     return lease
 
 
 def token_of(store: Store, conversation: str) -> str | None:
-    """Return what names the lease of a worker that has one now, and no other lease; None where no
-    worker has one.
+    """Return the public token of the lease that a worker has now; None if no worker has one."""
+    living = _query_living(store, conversation)
+    return None if living is None else _public_token(living[0].token)
+
+
+def _query_living(store: Store, conversation: str) -> tuple[_Row, int] | None:
+    return store.database.recorder.query(partial(_find_living, store.database, conversation))
+
+
+def _public_token(token: int) -> str:
+    """Return the text that names a lease in events. It is a hash, since whoever knows the token
+    itself could append under the lease.
     """
-    found = store.database.recorder.query(partial(_living, store.database, conversation))
-    return None if found is None else _named(found[0].token)
-
-
-def _named(token: int) -> str:
     return sha256(b"%d" % token).hexdigest()[:16]
 
 
 def check_free(database: Database, conversation: str, reader: Reader) -> None:
-    """Raise ``LeaseTaken`` where a worker has the lease now."""
-    if (found := _living(database, conversation, reader)) is not None:
-        raise LeaseTaken(
-            conversation,
-            "a worker drives it",
-            found[0],
-            "nothing was appended; leave its calls to it",
-        )
+    """Raise ``LeaseTaken`` if a worker has the lease now."""
+    living = _find_living(database, conversation, reader)
+    if living is not None:
+        remedy = "nothing was appended; leave its calls to it"
+        raise LeaseTaken(conversation, "a worker drives it", living[0], remedy)
 
 
 def lease_that_keeps(store: Store, conversation: str) -> LeaseTaken | None:
-    """Return why a conversation is not erased for its age: a worker has its lease now. None where
-    no worker has.
+    """Return why a conversation that is old enough is not erased: a worker has its lease now. None
+    if no worker has.
     """
-    found = store.database.recorder.query(partial(_living, store.database, conversation))
-    if found is None:
+    living = _query_living(store, conversation)
+    if living is None:
         return None
-    return LeaseTaken(
-        conversation, "a worker drives it", found[0], "it stays; erase it once the lease has ended"
-    )
+    remedy = "it stays; erase it once the lease has ended"
+    return LeaseTaken(conversation, "a worker drives it", living[0], remedy)
 
 
-def _leases(database: Database, reader: Reader) -> dict[str, datetime | None]:
-    """Return when each lease that stands ends, None where its time is over, by the names of their
-    records. Cost: these leases.
+def _read_ends(database: Database, reader: Reader) -> dict[str, datetime | None]:
+    """Return when each lease of the store ends, by the names of their records. None stands for a
+    lease whose time is over and that was not given back. Cost: the leases of the store.
     """
     now = _now(database, reader)
-    found = {}
+    ends: dict[str, datetime | None] = {}
     for record in reader.records(_OF_THE_STORE, None, 0, sys.maxsize):
-        if (
-            record.projection.startswith("lease ")
-            and (row := _decoded(record.projection, record)) is not None
-        ):
-            found[record.projection] = row.ends if row.until > now else None
-    return found
+        if not record.projection.startswith("lease "):
+            continue
+        row = _decode_row(record.projection, record)
+        if row is not None:
+            ends[record.projection] = row.ends if row.until > now else None
+    return ends
 
 
 def ends_of_leases(store: Store) -> list[datetime]:
-    """Return when the leases end that workers have now, the first one first. Cost: the leases of
-    the store.
+    """Return when the leases end that workers have now, the earliest first. Cost: the leases of the
+    store.
     """
-    return sorted(
-        filter(None, store.database.recorder.query(partial(_leases, store.database)).values())
-    )
+    ends = store.database.recorder.query(partial(_read_ends, store.database))
+    return sorted(end for end in ends.values() if end is not None)
 
 
 def to_resume(
     store: Store, views: Views, rows: Iterable[ConversationRow], unread: Callable[..., object]
 ) -> Iterator[ConversationRow]:
     """Yield the conversations that no worker drives and that have open calls, or a lease that was
-    not given back. One that cannot be read is left out, and ``unread`` is told why. How many calls
-    are open is kept beside the conversations.
+    not given back. A conversation that cannot be read is left out, and ``unread`` is called with
+    the problem. The number of open calls is cached beside each conversation.
     """
-    ahead = iter(rows)
-    with KeptBeside(store, "open_calls", _CODE) as kept:
-        while page := list(islice(ahead, PAGE)):
-            known = kept.load(page)
-            leases = store.database.recorder.query(partial(_leases, store.database))
+    remaining_rows = iter(rows)
+    with KeptBeside(store, "open_calls", _CODE) as cache:
+        while page := list(islice(remaining_rows, PAGE)):
+            open_calls = cache.load(page)
+            lease_ends = store.database.recorder.query(partial(_read_ends, store.database))
             for row in page:
-                name = _name_of(row.id, row.generation)
-                if row.erased_at is not None or leases.get(name):
+                name = record_name(row.id, row.generation)
+                if row.erased_at is not None or lease_ends.get(name):
                     continue
+                was_left = name in lease_ends
                 try:
-                    if name not in leases and row.id not in known:
-                        known[row.id] = sum(map(has_content, views.current(row.id).open_calls))
-                        kept.keep(row, known[row.id])
-                    if name in leases or known[row.id]:
+                    if not was_left and row.id not in open_calls:
+                        calls = views.current(row.id).open_calls
+                        open_calls[row.id] = sum(map(has_content, calls))
+                        cache.keep(row, open_calls[row.id])
+                    if was_left or open_calls[row.id]:
                         yield row
                 except (ConversationErased, ConversationNotFound):
-                    continue  # since it was listed
+                    continue  # it was erased after it was listed
                 except EventStoreError as error:
                     unread(conversation=row.id, problem=str(error))
 
@@ -275,9 +281,14 @@ class _Driven(Protocol):
     def _met(self) -> int | None: ...
 
 
+def block_of(history: object) -> LeaseBlock | None:
+    """Return the block of ``history.lease()`` that this ``History`` object is in."""
+    return vars(history).get(_BLOCK)
+
+
 class LeaseBlock:
-    """One block of ``History.lease``: ``attempt`` until it takes the lease, and ``leave`` at the
-    end.
+    """One block of ``History.lease``: call ``attempt`` until it takes the lease, and ``leave`` at
+    the end.
     """
 
     def __init__(self, history: _Driven, ttl_s: float, wait_s: float, worker: str | None) -> None:
@@ -287,11 +298,16 @@ class LeaseBlock:
         self._ttl_s = _seconds("ttl_s", ttl_s, 0.01)
         self._give_up_at = time.monotonic() + _seconds("wait_s", wait_s, 0)
         self.lease = Lease(_this_process() if worker is None else check_text("worker", worker))
-        self._name, self._token, self._pid = "", secrets.randbits(62) + 1, os.getpid()
+        self._name = ""
+        self._token = secrets.randbits(62) + 1
+        self._pid = os.getpid()
         self._pause_s = _PAUSE_S
         self._seen: tuple[_Row | None, float] = None, 0.0
+        """The lease of the other worker, and since when it stands unchanged by our clock."""
         self._former: _Row | None = None
+        """The lease that this one took over, until that is reported."""
         self._may_have_it = False
+        """Whether a write that would take the lease was begun: it may have succeeded and raised."""
         self._left = threading.Event()
         self._renewing = threading.Thread(
             target=self._keep_renewing, name="foldlog-lease", daemon=True
@@ -299,11 +315,11 @@ class LeaseBlock:
 
     @property
     def token(self) -> str:
-        """What names this lease, and no other one: see ``token_of``."""
-        return _named(self._token)
+        """The public token of this lease: see ``token_of``."""
+        return _public_token(self._token)
 
     def check_held(self, remedy: str) -> None:
-        """Raise ``LeaseTaken``, which says the remedy, where the lease that is stored is not
+        """Raise ``LeaseTaken``, whose text ends with the remedy, if the stored lease is not
         ours.
         """
         self._database.recorder.query(partial(self._fence, remedy=remedy))
@@ -321,47 +337,53 @@ class LeaseBlock:
         self.leave()
 
     def attempt(self) -> float | None:
-        """Take the lease, and return None; or return after how many seconds to try again. Raises
-        ``LeaseTaken`` where another worker has had it for ``wait_s``.
+        """Take the lease and return None, or return after how many seconds to try again. Raises
+        ``LeaseTaken`` if another worker still has the lease after ``wait_s``.
         """
-        first: LeaseBlock = vars(self._history).setdefault("_lease_block", self)
-        if first is not self:
+        # setdefault of a dictionary lets one of two threads win, without a lock.
+        block_of_history: LeaseBlock = vars(self._history).setdefault(_BLOCK, self)
+        if block_of_history is not self:
             raise InvalidArgument(
                 f"this History of {self._id!r} is in a lease() block already; another worker needs"
                 f" its own: histories[{self._id!r}]"
             )
         self._history._met()
         started = time.monotonic()
-        standing = self._database.recorder.query(self._other)
-        if standing is None:
+        # Reading first costs other writers nothing while this one waits.
+        other = self._database.recorder.query(self._other)
+        if other is None:
             self._may_have_it = True
-            standing = self._transact(self._take)
-        if standing is None:
+            other = self._transact(self._take)
+        if other is None:
             self._begin(started)
-            if self._former is not None:
-                former = self._former.worker
-                self._former = None
-                tell(
-                    "foldlog.lease.taken_over",
-                    conversation=self._id,
-                    worker=self.lease.worker,
-                    former=former,
-                )
+            self._report_takeover()
             return None
         self._may_have_it = False
-        if self._seen[0] != standing:
-            self._seen = standing, time.monotonic()
-        left_s = self._give_up_at - started
-        if left_s <= 0:
+        if self._seen[0] != other:
+            self._seen = other, time.monotonic()
+        remaining_s = self._give_up_at - started
+        if remaining_s <= 0:
             remedy = "wait longer (wait_s), also if that worker was killed, or say that it is busy"
-            raise LeaseTaken(self._id, "a worker drives it", standing, remedy)
+            raise LeaseTaken(self._id, "a worker drives it", other, remedy)
         self._pause_s = min(2 * self._pause_s, _PAUSE_MAX_S)
-        return min(self._pause_s, left_s)
+        return min(self._pause_s, remaining_s)
+
+    def _report_takeover(self) -> None:
+        if self._former is None:
+            return
+        former = self._former.worker
+        self._former = None
+        tell(
+            "foldlog.lease.taken_over",
+            conversation=self._id,
+            worker=self.lease.worker,
+            former=former,
+        )
 
     def leave(self) -> None:
-        """Give the lease back. Where that cannot be written, it ends with its time."""
+        """Give the lease back. If that cannot be written, the lease ends with its time to live."""
         history = self._history
-        if vars(history).get("_lease_block") is not self or os.getpid() != self._pid:
+        if block_of(history) is not self or os.getpid() != self._pid:
             return
         self._left.set()
         try:
@@ -374,7 +396,7 @@ class LeaseBlock:
         finally:
             self.lease._ends = 0.0
             history._generation = replace(history._generation, fence=None)
-            del vars(history)["_lease_block"]
+            del vars(history)[_BLOCK]
 
     # -- in transactions
     # ----------------------------------------------------------------------------------------------
@@ -383,40 +405,46 @@ class LeaseBlock:
         return self._database.recorder.transact(work, any_thread=True)
 
     def _take(self, transaction: Transaction) -> _Row | None:
-        """Take the lease; return that of another worker, if it has not ended."""
-        # it locks the id
-        find_meant(self._database, transaction, self._id, self._history._generation)
-        self._name, other = (
-            _name_in(self._database, transaction, self._id),
-            self._other(transaction),
-        )
-        if other is None:
-            former = _standing(transaction, self._name)
-            if former is None or former.token == self._token:
-                self._former = None
-            else:
-                self._former = former
-            self._keep(transaction)
-        return other
+        """Take the lease and return None, or return the lease of another worker that has not
+        ended.
+        """
+        self._lock_conversation(transaction)
+        self._name = _find_record_name(self._database, transaction, self._id)
+        other = self._other(transaction)
+        if other is not None:
+            return other
+        former = _read_row(transaction, self._name)
+        is_ours = former is not None and former.token == self._token
+        self._former = None if is_ours else former
+        self._write(transaction)
+        return None
 
     def _other(self, reader: Reader) -> _Row | None:
-        """Return the lease of another worker, unless it has ended: by the clock of the database, or
-        since it stood unchanged for its time to live by our own, whatever became of that clock.
+        """Return the lease of another worker, unless it has ended. It ends by the clock of the
+        database. It also ends if it stood unchanged for its time to live by our own clock: then
+        somebody has set the clock of the database back.
         """
-        found = _living(self._database, self._id, reader)
-        if found is None or found[0].token == self._token:
+        living = _find_living(self._database, self._id, reader)
+        if living is None or living[0].token == self._token:
             return None
-        seen, at = self._seen
-        if seen == found[0] and time.monotonic() - at > seen.ttl / 1e6:
+        row = living[0]
+        seen, seen_at = self._seen
+        if seen == row and time.monotonic() - seen_at > row.ttl / 1e6:
             return None
-        return found[0]
+        return row
 
     def _again(self, transaction: Transaction) -> None:
-        # it locks the id, and asks _fence
-        find_meant(self._database, transaction, self._id, self._history._generation)
-        self._keep(transaction)
+        """Renew the lease. Locking the conversation calls ``_fence``, which raises if the lease was
+        taken over.
+        """
+        self._lock_conversation(transaction)
+        self._write(transaction)
 
-    def _keep(self, transaction: Transaction) -> None:
+    def _lock_conversation(self, transaction: Transaction) -> None:
+        # A transaction locks the id that it looks for, also before the first event.
+        find_meant(self._database, transaction, self._id, self._history._generation)
+
+    def _write(self, transaction: Transaction) -> None:
         ttl = int(self._ttl_s * 1e6)
         row = _Row(self._token, self.lease.worker, _now(self._database, transaction) + ttl, ttl)
         record = _CODEC.encoded_record(self._name, Record(1, _CODE, msgspec.json.encode(row)))
@@ -424,20 +452,26 @@ class LeaseBlock:
         self.lease.until = row.ends
 
     def _give_back(self, transaction: Transaction) -> None:
-        transaction.conversation(self._id)  # it locks the id
-        row = _standing(transaction, self._name)
+        # This locks the id, and unlike _lock_conversation it does not call the fence.
+        transaction.conversation(self._id)
+        row = _read_row(transaction, self._name)
         if row is not None and row.token == self._token:
             transaction.put_records(_OF_THE_STORE, self._name, (), replace_all=True)
 
     def _fence(
         self, reader: Reader, remedy: str = "nothing was appended; begin again with history.lease()"
     ) -> None:
-        """Raise ``LeaseTaken`` where the lease that is stored is not ours. A child that was forked
-        has none.
+        """Raise ``LeaseTaken`` if the stored lease is not ours. A forked child process has no
+        lease.
         """
-        # else this append may meet the next conversation of the id
-        met = self._history._generation.key is not None
-        row = _standing(reader, self._name if met else _name_in(self._database, reader, self._id))
+        if self._history._generation.key is None:
+            # The History has not read its conversation yet. If the one that ``_name`` stands for
+            # was erased since, this append begins the next conversation with the id, and that one
+            # has a lease of its own.
+            name = _find_record_name(self._database, reader, self._id)
+        else:
+            name = self._name
+        row = _read_row(reader, name)
         if row is None or row.token != self._token or os.getpid() != self._pid:
             problem = f"the lease of {self.lease.worker!r} has ended"
             raise LeaseTaken(self._id, problem, row, remedy)
@@ -455,8 +489,8 @@ class LeaseBlock:
             pass
 
     def renew(self) -> bool:
-        """Renew the lease. Return False where it was taken over, where the conversation was erased,
-        or where the store is closed.
+        """Renew the lease. Return False if it was taken over, if the conversation was erased, or if
+        the store is closed.
         """
         started = time.monotonic()
         try:
@@ -471,9 +505,9 @@ class LeaseBlock:
         return True
 
 
-def _seconds(name: str, value: object, least: float) -> float:
+def _seconds(name: str, value: object, minimum: float) -> float:
     if not isinstance(value, int | float) or isinstance(value, bool):
-        raise TypeError(f"{name} is a number of seconds, not {value!r:.60}")
-    if not least <= value < 1e9:
-        raise InvalidArgument(f"{name} is {value}; use a number of seconds from {least} to 1e9")
+        raise TypeError(f"{name} must be a number of seconds, not {value!r:.60}")
+    if not minimum <= value < 1e9:
+        raise InvalidArgument(f"{name} is {value}; use a number of seconds from {minimum} to 1e9")
     return float(value)

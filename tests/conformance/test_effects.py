@@ -347,7 +347,7 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: H
         history.run(call, bank.pay)
         with pytest.raises(InvalidEvent, match="has its result already"):
             history.run(call, bank.pay)
-    with pytest.raises(InvalidArgument, match="the state of an effect is"):
+    with pytest.raises(InvalidArgument, match="the state of an effect must be"):
         history.effects("lost")
     assert bank.paid == [("ann", None)]
 

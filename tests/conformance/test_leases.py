@@ -27,7 +27,7 @@ from foldlog import (
     Store,
 )
 from foldlog._aio import PendingAppend
-from foldlog._history.lease import LeaseBlock, _name_of
+from foldlog._history.lease import LeaseBlock, record_name
 from foldlog.errors import InvalidArgument, InvalidEvent, StoreUnusable
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.backup import restore
@@ -65,7 +65,7 @@ def standing_still(history: History, **more: Any) -> Iterator[foldlog.Lease]:
 
 def test_a_worker_without_a_name_is_said_to_be_of_this_process(workers):
     one, two = workers(), workers()
-    said = r"UTC \(this process, with another History object, to which the lease is bound\); wait"
+    said = r"UTC \(this process, in another History object, to which the lease is bound\); wait"
     with one.lease(), pytest.raises(LeaseTaken, match=said):
         two.lease(wait_s=0).__enter__()
 
@@ -323,7 +323,7 @@ def test_a_damaged_lease_is_none(workers, recorder):
     with one.lease():
         recorder.transact(
             lambda transaction: transaction.put_records(
-                0, _name_of("c", 0), [damaged], replace_all=True
+                0, record_name("c", 0), [damaged], replace_all=True
             )
         )
         with pytest.raises(LeaseTaken):

@@ -314,7 +314,7 @@ def _by_its_time(was: Any) -> Any:
 
 def _whoever(was: Any) -> Any:
     def again(self: Any, transaction: Any) -> bool:
-        self._keep(transaction)
+        self._write(transaction)
         return True
 
     return again
@@ -322,7 +322,7 @@ def _whoever(was: Any) -> Any:
 
 def _gives_back_any(was: Any) -> Any:
     def give_back(self: Any, transaction: Any) -> None:
-        self._token = getattr(leases._standing(transaction, self._name), "token", 0)
+        self._token = getattr(leases._read_row(transaction, self._name), "token", 0)
         was(self, transaction)
 
     return give_back
