@@ -104,7 +104,7 @@ class Recording:
         """Keep a recorder after the append of what it decoded, if that was stored."""
         if recorder.committed():
             with self._lock:
-                self._recorders[history.id, recorder.format] = recorder, history._met()
+                self._recorders[history.id, recorder.format] = recorder, history._conversation_key()
 
     def recorder(
         self, history: History, format: Format, version: int | None = None
@@ -115,7 +115,7 @@ class Recording:
         with self._lock:
             recorder, key = self._recorders.pop((history.id, format.name), (None, None))
         version = history.version() if version is None else version
-        if recorder is None or key != history._met() or version < recorder.version:
+        if recorder is None or key != history._conversation_key() or version < recorder.version:
             return HistoryRecorder(history._store, history.id, format, version)
         recorder.go_to(version)
         return recorder

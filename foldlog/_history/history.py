@@ -75,13 +75,13 @@ Appended: TypeAlias = (
 
 
 class History:
-    """One conversation: append to it, and read what the model is shown. Of its own it holds only
-    the version that ``step`` returned last, for ``append_reply``.
+    """One conversation: append to it, and read what the model is shown. The object itself holds
+    only the version that ``step`` returned last, for ``append_reply``.
 
-    A history that has no events yet is empty, in every method: its View, its events and its tail
+    In every method, a history that has no events yet is empty: its View, its events and its tail
     are empty, and its version is 0. Its first append makes the conversation. Every method raises
-    ``ConversationErased`` where the conversation was erased; once this object read or wrote it,
-    also where another conversation has the id now.
+    ``ConversationErased`` if the conversation was erased. An object that has read or written the
+    conversation stays bound to it, even if another conversation has the id later.
     """
 
     def __init__(self, histories: Histories, conversation: str) -> None:
@@ -89,7 +89,9 @@ class History:
         self.id = conversation
         self._bound, self._store = bound_store(histories.store, conversation)
         self._asked_at: int | None = None
+        """The version of the View that ``step`` returned last, until a reply to it is appended."""
         self._shown_at: int | None = None
+        """The same version, until any event that follows this View is appended."""
 
     @cached_property
     def _views(self) -> Views:
@@ -115,11 +117,11 @@ class History:
         return True
 
     def view(self) -> View:
-        """Return the View now; empty before the first event. It is what the model is shown, unless
-        a condenser hides or masks a part of it: see ``sent``.
+        """Return the View now; it is empty before the first event. The View is what the model is
+        shown, unless a condenser hides or masks a part of it: see ``sent``.
 
-        Cost: the events since the last call; the first call of a program reads the events that it
-        shows. For the last events of the log alone, call ``tail``.
+        Cost: the events since the last call. The first call of a program reads the events that the
+        View shows. If you need only the last events of the log, call ``tail``.
         """
         try:
             return self._views.current(self.id)
@@ -140,13 +142,14 @@ class History:
             raise NoSuchVersion(self.id, version, 0) from None
 
     def sent(self, version: int | None = None) -> View:
-        """Return the View as a model is sent it, now or at a version: without the events that
-        ``recent`` hides, with the masks of ``observation_masking`` and the like, and with texts
-        that ``max_tokens`` shortened.
+        """Return the View as it is sent to a model, now or at a version: without the events that
+        ``recent`` hides, with the masks of ``observation_masking`` and similar condensers, and with
+        texts that ``max_tokens`` shortened.
 
-        The steps record these rules in the log. What a condenser of your own hides cannot be
-        applied again: the result has it, and ``why`` says that what a model was sent is not known.
-        Raises what ``at`` raises. Cost: the View, and the last 100 events.
+        The steps record these rules in the log. The rules of a condenser of your own cannot be
+        applied again: the result contains the events that it hides, and ``why`` says that it is not
+        known what the model was sent. Raises what ``at`` raises. Cost: the View, and the last 100
+        events.
         """
         from foldlog._reports.as_sent import sent
 
@@ -173,19 +176,19 @@ class History:
         view: bool = False,
         notes: Callable[[str], None] | None = None,
     ) -> Iterator[Any]:
-        """Yield the records of the history in a format: by default that of its source, and
-        ``openhands-v1`` for one that was not imported. Imported records are as they were; other
-        events are written as records of the format. Forgotten events are written, retracted ones
-        are not.
+        """Yield the records of the history in a format. The default is the format of its source,
+        and ``openhands-v1`` for a history that was not imported. Imported records come out as they
+        came in; other events are written as records of the format. Forgotten events are written,
+        retracted events are not.
 
-        With ``view``, the records are what a model would be sent now, as ``sent`` returns it; by
-        default as ``openai-chat``, which has its messages, as ``anthropic-messages`` and
-        ``openai-responses`` do.
+        With ``view``, the records are what a model would be sent now: the View that ``sent``
+        returns, by default as ``openai-chat``. ``anthropic-messages`` and ``openai-responses`` can
+        hold it too.
 
-        ``notes`` is called with what was left out, and of a history that lacks records of its
-        source that the export does not say so. Any history can be written as ``openai-chat``.
-        Raises ``formats.UnknownFormat``, also where the history was imported from another format.
-        Cost: its events; with ``view`` those of the View.
+        ``notes`` is called with a text for each kind of thing that the export leaves out, and for a
+        history that lacks records of its source. Any history can be written as ``openai-chat``.
+        Raises ``formats.UnknownFormat``, also if the format can only be written for histories that
+        were imported from it. Cost: the events of the history, or with ``view`` of its View.
         """
         from foldlog._formats.conversion import (
             ANY_HISTORY,
@@ -205,14 +208,14 @@ class History:
         if view:
             return encode_view(self.sent(), format or ANY_HISTORY, notes)
 
-        def known(read: ReadTransaction) -> tuple[int, list[Retraction]]:
+        def read_version_and_retractions(read: ReadTransaction) -> tuple[int, list[Retraction]]:
             return read.version, [
                 each for each in read.structural_events() if isinstance(each, Retraction)
             ]
 
         if not self.version():
             return iter(())
-        version, retractions = self._store.query(self.id, known)
+        version, retractions = self._store.query(self.id, read_version_and_retractions)
         chosen = format or format_of_history(self._store, self.id)
         stored = self._stored_records()
         return encode_standing(self.events(0, version), version, retractions, chosen, notes, stored)
@@ -226,7 +229,7 @@ class History:
         return HistoryRecords(self._store, self.id, start)
 
     def _stored_records(self, query: Query | None = None) -> Records:
-        """Return the records of the source of this history, by the events that they became: see
+        """Return the source records of this history by the events that were made of them: see
         ``Records``.
         """
         from foldlog._archive.stored import Records
@@ -234,10 +237,10 @@ class History:
         return Records(self._store, self.id, query)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events of the log, forgotten ones too, in order; all, where
+        """Return the last ``count`` events of the log in order, forgotten ones too; all events if
         there are fewer.
 
-        ``history.view().tail(count)`` are the last events that the model is shown. Raises
+        For the last events that the model is shown, use ``history.view().tail(count)``. Raises
         ``InvalidArgument`` for a negative number. Cost: these events.
         """
         return _or_empty(lambda: self._store.query(self.id, lambda read: read.tail(count)), ())
@@ -259,20 +262,22 @@ class History:
 
         ``expected_version`` is the version on which the decision was made, 0 for a new history, or
         ``ANY_VERSION``. A repeated ``idempotency_key`` with the same events appends nothing and
-        returns the recorded events. ``documents`` are new values of documents by name, JSON and
-        bytes, or ``DELETED``, in the same transaction as the events. With them, the events may be
-        empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves out imported
-        events whose source id the history already has: see ``foldlog.eventstore.Store.append``. If
-        others appended since the last ``prepare`` or ``step`` of this object, the ``meta`` of a
-        model's reply notes which View it answers, so that no condenser forgets what came while the
-        model answered. Where another event follows that View, its ``meta`` notes the View: what it
-        showed may be forgotten, although no reply followed.
+        returns the recorded events. ``documents`` are new values of documents by name: JSON, bytes
+        or ``DELETED``. They are written in the same transaction as the events, and with them the
+        events may be empty: see ``foldlog.eventstore.Documents.append``. ``dedupe="origin"`` leaves
+        out imported events whose source id the history already has: see
+        ``foldlog.eventstore.Store.append``.
+
+        If other programs appended since the last ``prepare`` or ``step`` of this object, the
+        ``meta`` of a model's reply notes which View it answers, so that no condenser forgets an
+        event that came while the model answered. If another event follows that View first, the
+        ``meta`` of this event notes the View, so that the View counts as shown without a reply.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (the message says
         which rule is broken), ``IdempotencyConflict`` (the key stands for other events),
         ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` for an argument of a wrong type.
-        Durability: on disk when it returns. Cost: the events appended, for any length of the
-        history; for a chat message with calls or results also that of ``view``.
+        Durability: on disk when it returns. Cost: the events appended, whatever the length of the
+        history; for a chat message with calls or results also the cost of ``view``.
         """
         appended = self._appendable(events, idempotency_key)
         how: dict[str, Any] = {
@@ -292,8 +297,8 @@ class History:
         documents: Mapping[str, Any] | None = None,
         dedupe: Literal["origin"] | None = None,
     ) -> tuple[Recorded, ...]:
-        """Append events as ``append`` does, with the records that ``recorder`` made some of them
-        of.
+        """Append events as ``append`` does, together with the records from which ``recorder`` made
+        some of them.
         """
         how: dict[str, Any] = {
             "generation": self._generation,
@@ -306,8 +311,8 @@ class History:
         return recorded
 
     def _recorder(self, format: str, version: int | None = None) -> HistoryRecorder:
-        """Return the decoder of the next records, at a version, by default that of the history now.
-        Raises ``ConversationErased``.
+        """Return the decoder of the next records at a version, by default the present one. Raises
+        ``ConversationErased``.
         """
         from foldlog._formats.registry import format_named
 
@@ -320,7 +325,7 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events; a reply to a View that is not the newest notes which View it answers."""
+        """Append events. Note in them which View they follow: see ``append``."""
 
         def append(
             events: Event | Sequence[Event], version: ExpectedVersion
@@ -332,37 +337,35 @@ class History:
             )
 
         asked_at = self._asked_at
-        given = [appended] if isinstance(appended, Event) else appended
-        if asked_at is None or not any(map(begins_reply, given)):
-            if self._shown_at is None:
-                noted = None
-            else:
-                noted = _noting(given, self._shown_at)
-            if noted is None:
+        events = [appended] if isinstance(appended, Event) else appended
+        if asked_at is None or not any(map(begins_reply, events)):
+            noted_events = None
+            if self._shown_at is not None:
+                noted_events = _note_shown_view(events, self._shown_at)
+            if noted_events is None:
                 return append(appended, expected_version)
-            recorded = append(noted, expected_version)
+            recorded = append(noted_events, expected_version)
             self._shown_at = None
             return recorded
-        if expected_version is ANY_VERSION:
-            version = asked_at
-        else:
-            version = expected_version
+        # First try to append right behind the View that was answered: then nothing is to be noted.
+        version = asked_at if expected_version is ANY_VERSION else expected_version
         try:
-            recorded = append(_answering(given, asked_at, version), version)
+            recorded = append(_note_answered_view(events, asked_at, version), version)
         except VersionConflict:
             if expected_version is not ANY_VERSION:
                 raise
-            recorded = append(_answering(given, asked_at, None), ANY_VERSION)
-        self._asked_at = self._shown_at = None
+            recorded = append(_note_answered_view(events, asked_at, None), ANY_VERSION)
+        self._asked_at = None
+        self._shown_at = None
         return recorded
 
     def _appendable(self, events: Appended, idempotency_key: str | None) -> Event | list[Event]:
-        """Return the events to append: for a ``Condensation`` its action, for chat messages their
-        events. Raises ``TypeError`` for another object.
+        """Return the events to append: the action of a ``Condensation``, and the events of chat
+        messages. Raises ``TypeError`` for another object.
         """
         if isinstance(events, Event):
             return events
-        # condensers is imported only if a program condenses
+        # The class Condensation is not imported here: most programs that append do not condense.
         action = getattr(events, "action", None)
         if isinstance(action, CondensationAction):
             return action
@@ -370,23 +373,25 @@ class History:
             events = (events,)
         if isinstance(events, str | bytes | type | Mapping) or not isinstance(events, Iterable):
             raise _not_appended(events)
-        appended: list[Event] = []
-        one: Any  # whatever a caller gives
-        for one in events:
-            if isinstance(one, Event):
-                appended.append(one)
-            elif isinstance(one, Mapping) and "role" in one:
-                appended += self._apart(_of_chat(one), appended, idempotency_key)
+        result: list[Event] = []
+        item: Any  # a caller may pass anything
+        for item in events:
+            if isinstance(item, Event):
+                result.append(item)
+            elif isinstance(item, Mapping) and "role" in item:
+                result += self._set_reply_apart(_chat_events(item), result, idempotency_key)
             else:
-                raise _not_appended(one)
-        return appended
+                raise _not_appended(item)
+        return result
 
-    def _apart(
+    def _set_reply_apart(
         self, reply: tuple[Event, ...], before: Sequence[Event], key: str | None
     ) -> tuple[Event, ...]:
-        """Return the events of a chat message to append behind the View and ``before``; a reply
-        under a response id of its own: ``set_apart``. Under a repeated key the View is that of the
-        first time. Raises ``InvalidEvent`` for the result of a call that no event made.
+        """Return the events of a chat message to append after the View and the events ``before``.
+
+        Results get the calls that they answer, and a reply gets a response id of its own if its
+        server repeats one: see ``set_apart``. Raises ``InvalidEvent`` for the result of a call that
+        no event made.
         """
         from foldlog._history.replies import (
             answered,
@@ -399,7 +404,7 @@ class History:
         is_compacted = any(map(compacts, reply))
         if not is_compacted and not any(isinstance(event, Action | Observation) for event in reply):
             return reply
-        view = self._behind(key)
+        view = self._view_before(key)
         if is_compacted:
             reply = behind_compaction(view, before, reply)
         reply = answered(view, before, reply)
@@ -418,10 +423,10 @@ class History:
             if isinstance(event, Action) and event.call_id is not None:
                 calls.setdefault(event.call_id, event)
         if results - calls.keys():
-            missing = "a call without tool_call_id, and no such call of the newest reply is open"
+            without_id = "a call without tool_call_id, and no such call of the newest reply is open"
             named = " and ".join(
-                missing if call is None else f"{call!r}, a call that no reply made"
-                for call in results - calls.keys()
+                without_id if call_id is None else f"{call_id!r}, a call that no reply made"
+                for call_id in results - calls.keys()
             )
             raise InvalidEvent(
                 f"conversation {self.id!r}: this is the result of {named}; nothing was appended."
@@ -434,17 +439,18 @@ class History:
             return reply
         return set_apart(reply, newest_first, view.version + len(before))
 
-    def _behind(self, key: str | None) -> View:
-        """Return the View behind which an append under this idempotency key goes: now, or when it
-        was appended.
+    def _view_before(self, key: str | None) -> View:
+        """Return the View that an append under this idempotency key follows: the View now, or if
+        the key was used before, the View at that time. So a repeated append makes the same events.
         """
+        # The View is read before the key is looked up, since another writer may append under it
+        # in between.
         view = self.view()
-        recalled = None
-        # asked after the View is read: another writer may append under this key
-        if isinstance(key, str):
-            recalled = _or_empty(
-                lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None
-            )
+        if not isinstance(key, str):
+            return view
+        recalled = _or_empty(
+            lambda: self._store.query(self.id, lambda reading: reading.recall(key)), None
+        )
         return view if recalled is None else self.at(recalled.first_id)
 
     def append_records(
@@ -458,19 +464,19 @@ class History:
         """Append ``records`` of a format as events, all or none, as an import would. Return the
         events as recorded.
 
-        The records are stored with them, and ``export`` gives them back. With ``dedupe="origin"``
-        records whose source id the history has already are left out; those without an id are
-        appended. Other writers, also those of other processes, may append at the same time.
+        The records are stored with the events, and ``export`` returns them. With
+        ``dedupe="origin"``, records whose source id the history already has are left out; records
+        without an id are appended. Other writers and other processes may append at the same time.
 
         Raises ``formats.UnknownFormat``; ``InvalidEvent`` if a record is not one of the format; and
-        what ``append`` raises. Durability: on disk when it returns. Cost: the records; at the first
-        call of a process all records that are there, at some 40 MB a second.
+        what ``append`` raises. Durability: on disk when it returns. Cost: the records. The first
+        call of a process also reads all earlier records, about 40 MB a second.
         """
         return self._histories._recording.append(self, records, format, expected_version, dedupe)
 
     def document(self, name: str, default: Any = None, *, version: int | None = None) -> Any:
-        """Return a document, now or when the history had ``version`` events; ``default`` where
-        there is none.
+        """Return a document, now or when the history had ``version`` events; ``default`` if there
+        is none.
 
         Raises what ``foldlog.eventstore.Documents.get`` raises, except ``ConversationNotFound``.
         Cost: one event and at most 64 differences.
@@ -480,15 +486,15 @@ class History:
         )
 
     def documents(self, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, now or when the history had ``version`` events. Cost: as
-        ``document``, each.
+        """Return all documents by name, now or when the history had ``version`` events. Cost: the
+        cost of ``document`` for each.
         """
         return _or_empty(partial(Documents(self._store).all, self.id, version=version), {})
 
     def attributes(self) -> dict[str, Any]:
-        """Return the attributes of the history, which may be none: see ``Histories.create``. An
-        imported one has also ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of its
-        source, as far as this says them. Cost: two events.
+        """Return the attributes of the history; the dictionary may be empty: see
+        ``Histories.create``. An imported history also has ``program``, ``cwd``, ``branch``,
+        ``model`` and ``title``, as far as its source contains them. Cost: two events.
         """
         from foldlog._figures.places import place_of
 
@@ -517,9 +523,9 @@ class History:
                 continue
             return attributes
 
-    def _met(self) -> int | None:
-        """Return the key of the conversation that this object means, which it reads first if it
-        means none yet; None before the first append.
+    def _conversation_key(self) -> int | None:
+        """Return the key of the conversation that this object is bound to. Bind it first if it is
+        not bound yet. None before the first append.
         """
         if self._generation.key is None:
             self.version()
@@ -528,25 +534,25 @@ class History:
     def open_calls(self) -> tuple[Action, ...]:
         """Return the actions that wait for their observation, in order: see ``View.open_calls``.
         After a crash these are the calls whose outcome is unknown; ``docs/RESUMING.md`` says what
-        to do. A redacted call is left out: it has no arguments to run with, and
-        ``close_open_calls`` closes it. Cost: that of ``view``.
+        to do. A redacted call is left out, since it has no arguments to run with;
+        ``close_open_calls`` closes it. Cost: the cost of ``view``.
         """
         return tuple(filter(has_content, self.view().open_calls))
 
     def close_open_calls(
         self, reason: str = "", *, older_than: timedelta | None = None
     ) -> tuple[Recorded, ...]:
-        """Append an observation with the reason for each open call: for all of them or none. Return
+        """Append an observation with the reason for every open call, or for none of them. Return
         these observations in the order of the calls; an empty tuple if no call is open.
 
-        It says "unknown: this call may have run" and the key of a call that ``run`` began; "not
-        begun" where ``run`` began other calls of the same tool since, but not this one; and else
-        "interrupted".
+        The observation of a call that ``run`` began says "unknown: this call may have run", with
+        the key of the call. It says "not begun" if ``run`` has begun other calls of this tool, but
+        not this one. Otherwise it says "interrupted".
 
-        Call it when no program works on these calls any more: a later result belongs to no open
-        call. ``older_than`` leaves out calls that were made since. Other writers may append at the
-        same time. Raises ``LeaseTaken`` while another worker drives the history (``lease``), and
-        what ``append`` raises. Durability: on disk when it returns. Cost: that of ``view``, and the
+        Close calls only when no program works on them any more: a later result belongs to no open
+        call. ``older_than`` leaves out younger calls. Other writers may append at the same time.
+        Raises ``LeaseTaken`` while another worker drives the history (``lease``), and what
+        ``append`` raises. Durability: on disk when it returns. Cost: the cost of ``view``, and the
         open calls.
         """
         from foldlog._history.effects import closing
@@ -557,22 +563,21 @@ class History:
         if generation.fence is None:
             generation = replace(generation, fence=partial(check_free, database, self.id))
         if not isinstance(older_than, timedelta | None):
-            raise TypeError(f"older_than is a datetime.timedelta, not {older_than!r:.60}")
-        if older_than is not None and older_than < timedelta():
-            raise InvalidArgument(
-                f"older_than is {older_than}; give a timedelta that is not negative"
-            )
-        if older_than is None:
-            before = None
-        else:
-            before = from_microseconds(database.now()) - older_than
+            raise TypeError(f"older_than must be a datetime.timedelta, not {older_than!r:.60}")
+        made_before = None
+        if older_than is not None:
+            if older_than < timedelta():
+                raise InvalidArgument(
+                    f"older_than is {older_than}; give a timedelta that is not negative"
+                )
+            made_before = from_microseconds(database.now()) - older_than
         answers = partial(closing, self, check_text("reason", reason).strip())
         work = partial(
-            close_open_calls, self._store, self._views, self.id, answers, generation, before
+            close_open_calls, self._store, self._views, self.id, answers, generation, made_before
         )
-        closed: tuple[Recorded, ...] = _or_empty(work, ())
+        recorded: tuple[Recorded, ...] = _or_empty(work, ())
         self._generation.key = self._generation.key or generation.key
-        return closed
+        return recorded
 
     def lease(
         self, *, ttl_s: float = 30.0, wait_s: float = 60.0, worker: str | None = None
@@ -581,27 +586,27 @@ class History:
         lease``.
 
         The block waits for the lease up to ``wait_s`` seconds; with 0 it refuses at once. Waiting
-        has no order: a worker that takes the lease again at once keeps others out, so pause between
-        turns. The lease is renewed while the block runs. Where that stops for ``ttl_s`` seconds,
-        because the process died or stood still, another worker takes it over. From then on
-        everything that this ``History`` appends in the block is refused with ``LeaseTaken``; a
-        redaction and the outcome of a tool are not. Programs without a lease may still append, such
-        as messages of the user. ``worker`` is the name that others are told, by default the machine
-        and the number of the process; it is stored as plain text.
+        workers have no order: a worker that takes the lease again at once keeps others out, so
+        pause between turns. The lease is renewed while the block runs. If nothing renews it for
+        ``ttl_s`` seconds, because the process died or stood still, another worker takes it over.
+        From then on every append of this ``History`` in the block is refused with ``LeaseTaken``,
+        except redactions and outcomes of tools. Programs without a lease may still append, for
+        example messages of the user. ``worker`` is the name that other workers see, by default the
+        machine and the number of the process. It is stored as plain text.
 
-        Raises ``LeaseTaken`` where another worker has the lease, ``InvalidArgument`` inside another
+        Raises ``LeaseTaken`` if another worker has the lease, ``InvalidArgument`` inside another
         block of the same ``History``, ``ConversationErased``, ``StoreUnavailable``. No connection
-        and no lock is held. Cost: a commit to take it, one to give it back and three within
-        ``ttl_s``; each append of the block reads a row.
+        and no lock is held. Cost: one commit to take the lease, one to give it back and three
+        within ``ttl_s``; each append of the block reads a row.
         """
         from foldlog._history.lease import LeaseBlock
 
         return LeaseBlock(self, ttl_s, wait_s, worker)
 
     def current_lease(self) -> Lease | None:
-        """Return the lease of the worker that drives this history now (``lease``); None where there
-        is none. An erased history has one until its worker leaves; another one with its id has its
-        own.
+        """Return the lease of the worker that drives this history now (``lease``); None if no
+        worker does. An erased history keeps its lease until the worker leaves; a new history with
+        the same id has its own lease.
         """
         from foldlog._history.lease import lease_of
 
@@ -619,17 +624,17 @@ class History:
     ) -> tuple[Recorded, ...]:
         """Append the reply of a model: a chat completion, a response of OpenAI, an Anthropic
         message, or one of their messages. Return the events as recorded: the ``Action`` of each
-        tool call, or the agent's ``Message``; before them the condensation that they bring where
-        the provider compacted the context.
+        tool call, or the agent's ``Message``. If the provider compacted the context, a condensation
+        comes before them.
 
-        ``cost`` is what the call cost in US dollars; a reply of litellm tells it itself. ``meta``
-        is kept with the first of the events beside model, usage and cost, and prevails;
-        ``timestamp`` is when they happened.
+        ``cost`` is the cost of the call in US dollars; a reply of litellm contains it. ``meta`` is
+        stored with the first of the events, and overrides the model, usage and cost of the reply.
+        ``timestamp`` is when the events happened.
 
-        A user's message that another program appended while the model answered stands before the
-        reply, and the next prompt ends with the assistant. With ``view.version`` as
-        ``expected_version`` this raises ``VersionConflict`` instead: prepare, and ask again. Where
-        each program takes the lease to append, such a message comes later.
+        If another program appended a user's message while the model answered, this message stands
+        before the reply, and the next prompt ends with the assistant. With ``view.version`` as
+        ``expected_version`` this raises ``VersionConflict`` instead: prepare, and ask again. If
+        every program takes the lease before it appends, such a message comes after the reply.
 
         See ``foldlog.from_openai`` for the conversion. Raises ``InvalidEvent`` for a reply with
         neither a text nor a call, and for a message of the user or the system, ``InvalidArgument``
@@ -637,10 +642,10 @@ class History:
         """
         from foldlog._history.replies import events_of_reply
 
-        events = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
-        events = self._apart(events, (), idempotency_key)
+        converted = events_of_reply(self.id, reply, cost, check_map("meta", meta or {}), timestamp)
+        converted = self._set_reply_apart(converted, (), idempotency_key)
         return self.append(
-            events, expected_version=expected_version, idempotency_key=idempotency_key
+            converted, expected_version=expected_version, idempotency_key=idempotency_key
         )
 
     def append_tool_result(
@@ -652,25 +657,26 @@ class History:
         extras: dict[str, Any] | None = None,
         idempotency_key: str | None = None,
     ) -> Recorded:
-        """Append the observation of the open call with this id; of several such calls, the first of
-        the newest reply. ``call_id`` may be the call itself, as ``open_calls`` has it.
+        """Append the observation of the open call with this id. If several open calls have the id,
+        it belongs to the first one of the newest reply. ``call_id`` may also be a call of
+        ``open_calls``.
 
-        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON, which is
-        shown as its text, NaN and infinities in it as texts. ``extras`` are kept and not shown. A
-        repeated key with the same result appends nothing, and returns the event.
+        ``content`` is a text, parts in OpenAI's form (each has a ``type``), or other JSON. JSON is
+        shown as text, with NaN and infinities as texts. ``extras`` are stored and not shown. A
+        repeated key with the same result appends nothing, and returns the recorded event.
 
-        Raises ``InvalidEvent`` if no action opened a call with this id, or if it already has its
-        result (``append`` accepts such an observation, as imports do), ``InvalidArgument`` for a
-        part that is a text without its text, and what ``append`` raises. Where the lease of this
-        history was lost, the result is recorded all the same, beside that of the other worker where
-        there is one, and then ``LeaseTaken`` is raised. Durability: on disk when it returns. Cost:
-        that of ``view``, and the open calls; after a lost lease the events.
+        Raises ``InvalidEvent`` if no action opened a call with this id, or if the call already has
+        its result (``append`` accepts such an observation, as imports do); ``InvalidArgument`` for
+        a part of type text without a text; and what ``append`` raises. If the lease of this history
+        was lost, the result is still recorded, beside a result of the other worker, and then
+        ``LeaseTaken`` is raised. Durability: on disk when it returns. Cost: the cost of ``view``,
+        and the open calls; after a lost lease all events.
         """
         try:
             return self._append_result(
                 call_id, content, is_error, extras, idempotency_key, self._generation
             )
-        except EventStoreError:  # the lease was lost, or who took it over has closed the call
+        except EventStoreError:  # perhaps another worker has the lease, and has closed the call
             from foldlog._history.effects import record_overtaken
 
             record_overtaken(self, call_id, content, is_error, extras)
@@ -686,14 +692,15 @@ class History:
         generation: Generation,
     ) -> Recorded:
         if isinstance(content, list | tuple) and all(
-            isinstance(each, Mapping) and "type" in each for each in content
+            isinstance(part, Mapping) and "type" in part for part in content
         ):
-            _of_chat({"role": "tool", "content": [*content]})
+            # Raises InvalidArgument if the parts are not as they should be.
+            _chat_events({"role": "tool", "content": [*content]})
         elif content is None or isinstance(content, Mapping | list | tuple | int | float):
             content = as_json(content)
         return append_tool_result(
             self._store,
-            lambda: self._behind(idempotency_key),
+            lambda: self._view_before(idempotency_key),
             self.id,
             call_id,
             content,
@@ -713,29 +720,31 @@ class History:
         by: str | None = None,
         reason: str = "",
     ) -> Recorded:
-        """Run the tool of an open call with the call's arguments, and record how it ends. Return
-        the outcome as it is recorded: an observation, or a late outcome where the call was closed
-        before it ended.
+        """Run the tool of an open call with the call's arguments, and record the outcome. Return
+        the outcome as recorded: an observation, or a late outcome if the call was closed before the
+        tool ended.
 
-        Before the tool, an event marks that it begins, under the lease of this history. ``repeat``
-        says what to do where an earlier worker began it and recorded no outcome:
+        Before the tool runs, an event marks that it begins, under the lease of this history.
+        ``repeat`` decides what happens if an earlier worker began the tool and recorded no outcome:
 
-        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. At
-          most once, always.
-        - ``"same key"``: it runs again with the same ``key``, an argument of the tool that it hands
-          to the outside system. Once, if that system keeps keys longer than you retry.
-        - ``"safe"``: it runs again, without a mark and without a lease: for tools that only read.
+        - ``"never"``, the default: the tool does not run, and the call is closed as unknown. The
+          tool runs at most once, always.
+        - ``"same key"``: the tool runs again with the same ``key``, an argument that it passes to
+          the outside system. It takes effect once, if that system keeps keys longer than you retry.
+        - ``"safe"``: the tool runs again, without a mark and without a lease: for tools that only
+          read.
 
-        ``check(key, call)`` asks the outside system first: it returns the outcome, or None where
-        the key is not known there and the tool runs. Once, if the former worker is dead. Where it
-        raises, nothing is recorded. ``@foldlog.effect`` marks a tool with both. ``by`` and
-        ``reason`` say who approved this attempt, and are stored with its mark.
+        ``check(key, call)`` asks the outside system first. It returns the outcome, or None if that
+        system does not know the key; then the tool runs. The tool takes effect once, if the former
+        worker is dead. If ``check`` raises, nothing is recorded. ``@foldlog.effect`` marks a tool
+        with both. ``by`` and ``reason`` say who approved this attempt, and are stored with its
+        mark.
 
-        A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. Of a
-        fork, a call that its parent made too counts as begun. An outcome is recorded also where the
-        lease was lost: ``LeaseTaken`` comes after that. Raises ``InvalidEvent`` where the call is
-        not open, ``InvalidArgument`` outside of ``history.lease()``, and what ``append`` raises.
-        Durability: the mark is on disk before the tool runs. Cost: one more append than
+        A tool that raises has failed; after a ``TimeoutError`` it is unknown whether it ran. In a
+        fork, a call that the parent history also has counts as begun. An outcome is recorded even
+        if the lease was lost; ``LeaseTaken`` is raised after that. Raises ``InvalidEvent`` if the
+        call is not open, ``InvalidArgument`` outside of ``history.lease()``, and what ``append``
+        raises. Durability: the mark is on disk before the tool runs. Cost: one more append than
         ``append_tool_result``, the View, and the events since the call.
         """
         from foldlog._history import effects
@@ -745,8 +754,9 @@ class History:
     def effects(
         self, state: Literal["intended", "begun", "done", "failed", "unknown"] | None = None
     ) -> tuple[Effect, ...]:
-        """Return each call of the log with the state of its effect, in order: those that were
-        forgotten or taken back too; with ``state`` only these, such as ``"unknown"``.
+        """Return each call of the log with the state of its effect, in order, also calls that were
+        forgotten or taken back. With ``state``, such as ``"unknown"``, only the calls in this
+        state.
 
         The states are ``intended`` (not begun), ``begun`` (it runs now), ``done``, ``failed`` and
         ``unknown`` (it began, and its outcome was never recorded). Cost: the events.
@@ -764,38 +774,40 @@ class History:
         by: str | None = None,
         reason: str = "",
     ) -> Recorded:
-        """Record the outcome of an effect by its key: what the outside system or a person knows of
+        """Record the outcome of the effect with this key, as the outside system or a person knows
         it.
 
-        An open call gets it as its observation. Else it stands beside the observation, in one line
-        that the model is shown. It needs no lease. Raises ``InvalidArgument`` where no call has
-        this key, and what ``append`` raises. Durability: on disk when it returns. Cost: the events.
+        If the call is open, the outcome becomes its observation. Otherwise it becomes a message of
+        one line that the model is shown. No lease is needed. Raises ``InvalidArgument`` if no call
+        has this key, and what ``append`` raises. Durability: on disk when it returns. Cost: the
+        events.
         """
         from foldlog._history import effects
 
         return effects.settle(self, key, outcome, is_error, by, reason)
 
     def recorded(self, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple where there
+        """Return the events that were appended under an idempotency key; an empty tuple if there
         are none. Cost: these events.
         """
         return _or_empty(lambda: self._store.recorded(self.id, idempotency_key), ())
 
     def once(self, idempotency_key: str, work: Callable[[], Any]) -> tuple[Recorded, ...]:
-        """Return what is recorded under the key; else do ``work``, append what it returns under the
-        key, and return that. ``work`` returns the reply of a model, or events to append.
+        """Return the events that are recorded under the key. If there are none, do ``work``, append
+        its result under the key, and return these events. ``work`` returns the reply of a model, or
+        events to append.
 
-        A step of a durable engine that runs again finds what it recorded, also where the model
-        would now answer otherwise. ``work`` may be done again after a crash before the append, or
-        by two workers at once: one of the results is recorded, and both get it. Raises what
-        ``work``, ``append`` and ``append_reply`` raise. Cost: that of ``append``.
+        So a step of a durable engine that runs again gets the recorded events, even if the model
+        would answer differently now. ``work`` may be done again after a crash before the append, or
+        by two workers at once; one of the results is recorded, and both get it. Raises what
+        ``work``, ``append`` and ``append_reply`` raise. Cost: the cost of ``append``.
         """
         from foldlog._history.once import append_once
 
         return self.recorded(idempotency_key) or append_once(self, idempotency_key, work())
 
     def recall_tool(self, *, max_tokens: int = 2_000) -> RecallTool:
-        """Return a tool with which the agent reads what was forgotten: ``recall(query | ids |
+        """Return a tool with which the agent reads forgotten events: ``recall(query | ids |
         path)``.
 
         Offer ``tool.schema()`` to the model, and answer a call with ``append_tool_result(call,
@@ -811,17 +823,17 @@ class History:
         """Take steps until a View can be sent, and return it. Condensations that are due are made
         and appended.
 
-        ``llm`` is the model that is sent the View, if it is not ``agent_llm`` of the store: the
-        View is within its limit, under any condenser, and in its dialect. A request for a
-        condensation that is impossible is declined in the log, and the View is returned. Where the
-        agent requests one again without a turn in between, its prompt is too long, and
-        ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly that error, if a
-        condensation is required and impossible. Cost: the View, and the condenser's work, perhaps a
-        call of a model.
+        ``llm`` is the model to which the View is sent, if it is not ``agent_llm`` of the store: the
+        View is within the limit of this model, under any condenser, and in its dialect. If a
+        requested condensation is impossible, the request is declined in the log, and the View is
+        returned. If the agent then requests one again without a turn in between, its prompt is too
+        long, and ``NoCondensationAvailable`` is raised. Raises what ``step`` raises, mainly this
+        error, if a condensation is required and impossible. Cost: the View, and the condenser's
+        work, perhaps a call of a model.
         """
         from foldlog.condensers import NoCondensationAvailable
 
-        with span("foldlog.prepare", conversation=self.id) as more:
+        with span("foldlog.prepare", conversation=self.id) as attributes:
             while True:
                 try:
                     prepared = self.step(llm)
@@ -830,30 +842,33 @@ class History:
                         raise
                 else:
                     if isinstance(prepared, View):
-                        more["view"] = prepared
+                        attributes["view"] = prepared
                         return prepared
 
     def step(self, llm: AgentModel | None = None) -> View | Condensation:
         """Prepare the call of the agent's model: return the View to go on with, or a condensation
-        that was due and has been appended; then step again.
+        that was due and has been appended. After a condensation, step again.
 
         Any number of threads may step while others append: see
         ``foldlog.condensers.CondenseHandler.handle``, also for its errors; mainly
-        ``NoCondensationAvailable``, if a condensation is required and impossible. ``llm`` is that
-        of ``prepare``. Cost: the View, and the condenser's work, which may be a call of a model.
+        ``NoCondensationAvailable``, if a condensation is required and impossible. ``llm`` is as in
+        ``prepare``. Cost: the View, and the condenser's work, which may be a call of a model.
         """
         handler = self._histories._handler.reading(self._store, self._views)
         try:
-            made = (handler if llm is None else handler.with_agent(llm)).handle(
+            prepared = (handler if llm is None else handler.with_agent(llm)).handle(
                 self.id, self._generation
             )
         except ConversationNotFound:
-            made = View.from_events(())
-        self._asked_at = self._shown_at = made.version if isinstance(made, View) else None
-        if llm is None or not isinstance(made, View):
-            return made
+            prepared = View.from_events(())
+        self._asked_at = self._shown_at = prepared.version if isinstance(prepared, View) else None
+        if llm is None or not isinstance(prepared, View):
+            return prepared
         return View(
-            made.state, made.condensations, getattr(llm, "dialect", "litellm"), made.kept_from
+            prepared.state,
+            prepared.condensations,
+            getattr(llm, "dialect", "litellm"),
+            prepared.kept_from,
         )
 
     def request_condensation(self, reason: str = "") -> Recorded:
@@ -883,53 +898,52 @@ class History:
     def retract(
         self, version: int, reason: str = "", *, expected_version: ExpectedVersion = ANY_VERSION
     ) -> Recorded:
-        """Take back all events since ``version``: the View is again that of ``version``. The log
-        keeps the events.
+        """Take back all events since ``version``: the View is again as it was at ``version``. The
+        log keeps the events.
 
-        Of effects among them that happened, or may have, the model is told in one line each, behind
-        the retraction. Documents and attributes stay as they are; a fork at ``version`` has those
-        of then. ``history.retract(recorded.id)`` reverses a retraction. A requested condensation
-        stays requested. Raises ``InvalidEvent`` if there are no events since ``version``, and what
-        ``append`` raises. Durability: on disk when it returns. Cost: the events that it takes back,
-        and copying the View in memory; where none is, or ``version`` is before a condensation,
-        reading the View now and that at ``version``.
+        If effects among them happened, or may have happened, a message after the retraction tells
+        the model so, with one line for each effect. Documents and attributes stay as they are; a
+        fork at ``version`` has the documents and attributes of that version.
+        ``history.retract(recorded.id)`` reverses a retraction. A requested condensation stays
+        requested. Raises ``InvalidEvent`` if there are no events since ``version``, and what
+        ``append`` raises. Durability: on disk when it returns. Cost: the events that are taken
+        back, and a copy of the View in memory. If no View is in memory, or if ``version`` is before
+        a condensation, the View is read twice: as it is now, and as it was at ``version``.
         """
         from foldlog._history.effects import taken_back
 
-        taken: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
+        events: list[Event] = [Retraction(version=version, reason=check_text("reason", reason))]
         while True:
             stop = self.version()
-            told = taken_back(self, version) if version < stop else None
-            if told is None:
-                return self.append(taken, expected_version=expected_version)[0]
+            notice = taken_back(self, version) if version < stop else None
+            if notice is None:
+                return self.append(events, expected_version=expected_version)[0]
+            # The notice is about the events up to ``stop``, so no other event may come before it.
+            expected = stop if expected_version is ANY_VERSION else expected_version
             try:
-                if expected_version is ANY_VERSION:
-                    at = stop
-                else:
-                    at = expected_version
-                return self.append([*taken, told], expected_version=at)[0]
+                return self.append([*events, notice], expected_version=expected)[0]
             except VersionConflict:
                 if expected_version is not ANY_VERSION:
                     raise
 
     def pop(self, count: int = 1, reason: str = "") -> tuple[Event, ...]:
-        """Take back the newest ``count`` events that the View shows. Return them, in order.
+        """Take back the newest ``count`` events that the View shows. Return them in order.
 
-        It is a retraction: the View is again what it was before the first of them, so a later
-        condensation is taken back too; the log keeps all events. Fewer events are taken back if the
-        View has fewer or if a summary stands before them; none if the View is empty. Raises
+        It is a retraction: the View is again as it was before the first of these events. So a later
+        condensation is taken back too. The log keeps all events. If the View has fewer events, or
+        if a summary stands among them, only the events after the summary are taken back. Raises
         ``InvalidArgument`` for a negative number, and what ``append`` raises. Durability: on disk
-        when it returns. Cost: that of ``view`` and ``retract``.
+        when it returns. Cost: the cost of ``view`` and ``retract``.
         """
         while True:
             view = self.view()
             events = view.tail(count)
-            summaries = [
-                place
-                for place, event in enumerate(events)
+            summary_indexes = [
+                index
+                for index, event in enumerate(events)
                 if isinstance(event, CondensationSummary)
             ]
-            popped = events[summaries[-1] + 1 :] if summaries else events
+            popped = events[summary_indexes[-1] + 1 :] if summary_indexes else events
             if not popped:
                 return ()
             try:
@@ -947,36 +961,39 @@ class History:
         with_summaries: bool = False,
         complete: bool = True,
     ) -> RedactionReceipt:
-        """Erase the content of one event for good, or of several, all or none. Each is given
-        by its id or itself. Return the receipt.
+        """Erase the content of one or several events for good, all or none. ``event`` is an event
+        or its id, or several of them. Return the receipt.
 
-        Its id, kind, place, times, size and head stay: published heads still verify. Readers and
-        the model see ``[redacted]``. The receipt is the next event of the history. It names the
-        condensations whose summaries may quote the event; ``with_summaries`` redacts these too. It
-        also names copies of the content in companions of the conversation, which are redacted with
-        it. ``by`` says who does it, by default the user of the operating system. In a SQLite file
-        the bytes stay until ``maintenance.vacuum`` (``bytes_pending``): call it once for many
-        redactions. On PostgreSQL the call vacuums all tables, unless ``complete`` is False. Calling
-        it again finishes an interrupted redaction. Of an event that set attributes, all attributes
-        go, of one that set a document its newest value: set ``documents_lost`` again.
+        The id, kind, position, times, size and head of the event stay: published heads still
+        verify. Readers and the model see ``[redacted]``. The receipt is the next event of the
+        history. It names the condensations whose summaries may quote the event; ``with_summaries``
+        redacts these too. It also names copies of the content in companions of the conversation;
+        the copies are redacted too. ``by`` is the name of the person who redacts, by default the
+        user of the operating system.
 
-        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` where the history
-        has no such event of its own, ``ConversationNotFound``, and ``StoreUnavailable`` where, on
-        PostgreSQL, a transaction that began before does not end. Cost: the condensations and the
-        idempotency keys of the history, its companions; of an imported event, all events, those of
-        its forks too: records that repeat its content go with it. One that cannot be read is named
-        in ``unconfirmed``. What others append during the call, before the events are redacted, is
-        redacted as if it were there before.
+        In a SQLite file the bytes stay until ``maintenance.vacuum`` (``bytes_pending``): call it
+        once for many redactions. On PostgreSQL the call vacuums all tables, unless ``complete`` is
+        False. Calling it again finishes an interrupted redaction. Redacting an event that set
+        attributes removes all attributes. Redacting an event that set a document removes its newest
+        value: set ``documents_lost`` again.
+
+        Raises ``CannotRedact`` for a receipt of a redaction, ``InvalidArgument`` if the history has
+        no such event of its own, ``ConversationNotFound``, and on PostgreSQL ``StoreUnavailable``
+        if an earlier transaction does not end. Events that other programs append during the call
+        are searched as well. Cost: the condensations, the idempotency keys and the companions of
+        the history. For an imported event, all events of the history and its forks: source records
+        that repeat the content are redacted too, and a record that cannot be read is named in
+        ``unconfirmed``.
         """
         from foldlog._maintenance import cleared
         from foldlog._redacting import redacted
 
-        given = [event] if isinstance(event, int | Event) else event
+        items = [event] if isinstance(event, int | Event) else event
         event_ids = [
-            each.id if isinstance(each, Event) else check_whole("event", each) for each in given
+            item.id if isinstance(item, Event) else check_whole("event", item) for item in items
         ]
         if not event_ids:
-            raise InvalidArgument("there is no event to redact: name one or several")
+            raise InvalidArgument("there is no event to redact: name at least one")
         options: Any = {"reason": reason, "by": by, "with_summaries": with_summaries}
         receipt = redacted(self._store, self.id, event_ids, **options)
         if complete:
@@ -984,8 +1001,8 @@ class History:
         return receipt
 
     def why(self, event_id: int, at: int | None = None) -> Why:
-        """Return why the View, now or at a version, shows an event, or the summary with this id, or
-        does not; and whether a model is sent it, by ``sent``. Raises ``NoSuchEvent``, and what
+        """Return why the View, now or at a version, shows the event or summary with this id or does
+        not show it, and whether a model is sent it (see ``sent``). Raises ``NoSuchEvent``, and what
         ``at`` raises.
         """
         from foldlog._reports.as_sent import why_sent
@@ -1003,13 +1020,13 @@ class History:
             raise NoSuchEvent(self.id, event_id, 0) from None
 
     def fact(self, words: str, at: int | None = None) -> Fact:
-        """Return whether the agent knows some words, now or at a version: by which event or summary
-        that a model is sent; or since when it does not, what forgot them, and whether the summary
-        has them.
+        """Return whether the agent knows some words, now or at a version. If it does, the result
+        names the event or summary that a model is sent. If it does not, the result says since when,
+        what forgot the words, and whether the summary has them.
 
-        Words are searched for as ``Histories.search`` does: all of them, in one event. Raises
-        ``InvalidArgument`` where there is no word, ``ConversationNotFound``, and what ``at``
-        raises. Cost: the View, and the stored bytes.
+        The search is as in ``Histories.search``: one event must contain all the words. Raises
+        ``InvalidArgument`` if there is no word, ``ConversationNotFound``, and what ``at`` raises.
+        Cost: the View, and the stored bytes.
         """
         from foldlog._history.facts import fact
 
@@ -1018,12 +1035,12 @@ class History:
         )
 
     def dropped(self, condensation: int | None = None) -> Dropped | None:
-        """Return what a condensation took out of the View: events, their estimated tokens, the
-        terms that no shown event has any more, and which of these the agent wrote again later, with
-        the event.
+        """Return what a condensation took out of the View: the events, their estimated tokens, the
+        terms that no shown event contains any more, and the terms among them that the agent wrote
+        again later, each with the event.
 
-        Without an id it is the newest condensation; None if there is none. Raises
-        ``InvalidArgument`` for the id of another event. Cost: two Views, and the events after the
+        The default is the newest condensation; None if there is none. Raises ``InvalidArgument`` if
+        the event with this id is not a condensation. Cost: two Views, and the events after the
         condensation.
         """
         from foldlog._reports.dropped import dropped_by
@@ -1035,12 +1052,12 @@ class History:
 
     def stats(self, *, prices: str | os.PathLike[str] | None = None) -> Stats:
         """Return the figures of this history: events by kind and tool, errors, tokens and cost by
-        model and day, condensations by strategy. Cost: the events, once; the structural ones once
-        more.
+        model and day, condensations by strategy. Cost: all events once, and the structural events
+        once more.
 
-        A call that does not tell its cost is counted at the prices of a file, else of litellm or
-        genai-prices where one is installed: ``docs/COMMAND.md`` says how the file looks. Raises
-        ``InvalidArgument`` for one that cannot be read.
+        If a call has no cost of its own, its cost comes from the file ``prices``, or without a file
+        from litellm or genai-prices if one is installed. ``docs/COMMAND.md`` describes the file.
+        Raises ``InvalidArgument`` for a file that cannot be read.
         """
         from foldlog._figures.prices import Prices
         from foldlog._figures.shown import collect_stats
@@ -1052,7 +1069,7 @@ class History:
 
     def lifetimes(self) -> Lifetimes:
         """Return for each event and summary at which versions the View shows it, when a model is
-        sent it, why it left, and its estimated tokens. Cost: the events, once.
+        sent it, why it left the View, and its estimated tokens. Cost: all events, once.
         """
         from foldlog._figures.sizes import event_tokens
         from foldlog.projections import Lifetimes
@@ -1067,18 +1084,18 @@ class History:
         """Begin a history that shares the events of this one up to version ``at``, by default the
         present one.
 
-        ``id`` names it; by default it is the name of this one with a random ending. ``at_source``
-        names the version by an id of the imported source instead, such as a ``uuid`` of Claude
-        Code: the fork begins after this record, also if it ends a branch that the source left.
-        Later events of one history are not in the other.
+        ``id`` is the name of the fork; the default is the name of this history with a random
+        ending. ``at_source`` names the version by an id of the imported source instead, such as a
+        ``uuid`` of Claude Code: the fork begins after this record, even if the record ends a branch
+        that the source left. Later events of one history are not in the other.
 
-        Raises ``InvalidArgument`` where this history does not have that version or that source id,
-        ``VersionConflict`` where ``id`` exists, and ``ConversationNotFound`` where this history has
-        no events. Durability: on disk when it returns. Cost: one row; with ``at_source`` also the
-        events from that one to the end. The fork of an import that lacks records begins with an
-        event that says so, and so is at version ``at + 1``.
+        Raises ``InvalidArgument`` if this history does not have that version or that source id,
+        ``VersionConflict`` if ``id`` exists, and ``ConversationNotFound`` if this history has no
+        events. Durability: on disk when it returns. Cost: one row; with ``at_source`` also the
+        events from that record to the end. If the history is an import that lacks records, the fork
+        begins with an event that says so, and is at version ``at + 1``.
         """
-        self._met()
+        self._conversation_key()
         if at is not None and at_source is not None:
             raise InvalidArgument(
                 "a fork begins at a version or after a source id: give 'at' or 'at_source', not"
@@ -1091,15 +1108,15 @@ class History:
         else:
             version = self._store.version(self.id) if at is None else at
         if id is None:
-            name = f"{self.id}@{version}-{secrets.token_hex(4)}"
+            fork_id = f"{self.id}@{version}-{secrets.token_hex(4)}"
         else:
-            name = id
-        begin_fork(self._store, self.id, version, name)
-        return self._histories[name]
+            fork_id = id
+        begin_fork(self._store, self.id, version, fork_id)
+        return self._histories[fork_id]
 
     def difference(self, before: int, after: int) -> Difference:
-        """Return what entered the View and what left it between two versions, and what was
-        summarized. Raises ``NoSuchVersion``.
+        """Return the events that entered and left the View between two versions, and the events
+        that were summarized. Raises ``NoSuchVersion``.
         """
         try:
             return self._views.difference(
@@ -1127,7 +1144,7 @@ show_as_table(History, _table)
 
 
 def _or_empty(read: Callable[[], T], empty: T) -> T:
-    """Return what ``read`` returns; ``empty`` where the history has no events yet."""
+    """Return the result of ``read``; ``empty`` if the history has no events yet."""
     try:
         return read()
     except ConversationNotFound:
@@ -1136,18 +1153,18 @@ def _or_empty(read: Callable[[], T], empty: T) -> T:
 
 def _not_appended(value: object) -> TypeError:
     if isinstance(value, Mapping):
-        given = "a dict without a role"
+        description = "a dict without a role"
     else:
-        given = described(value)
+        description = described(value)
     return TypeError(
-        f"append takes one event or chat message, or several, not {given}; write for example"
+        f"append takes one event or chat message, or several, not {description}; write for example"
         " history.append(Message(source='user', content='hi')) or history.append({'role': 'user',"
         " 'content': 'hi'}); a model's reply goes to append_reply, and messages of other forms to"
         " foldlog.from_openai or append_records"
     )
 
 
-def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
+def _chat_events(message: Mapping[str, Any]) -> tuple[Event, ...]:
     from foldlog._history.replies import from_openai
 
     if not (events := from_openai(message)):
@@ -1155,28 +1172,32 @@ def _of_chat(message: Mapping[str, Any]) -> tuple[Event, ...]:
     return events
 
 
-def _noting(events: Sequence[Event], shown_at: int) -> list[Event] | None:
-    """Return events of which the first shown one notes the View that a step returned before them;
-    None without one. An unknown event is stored as its writer wrote it.
+def _note_shown_view(events: Sequence[Event], shown_at: int) -> list[Event] | None:
+    """Return these events; the first one that is shown notes the version of the View that a step
+    returned before them. None if there is no event to note it in. An unknown event is stored as its
+    writer wrote it, so it notes nothing.
     """
-    for place, event in enumerate(events):
+    for index, event in enumerate(events):
         if event.shown and not isinstance(event, UnknownEvent):
-            noted = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
-            return [*events[:place], noted, *events[place + 1 :]]
+            noted_event = structs.replace(event, meta={**event.meta, SHOWN: shown_at})
+            return [*events[:index], noted_event, *events[index + 1 :]]
     return None
 
 
-def _answering(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
-    """Return events to append at a version. Replies of a model note which View they answer, if it
-    is not the one at this version: the model was not shown what others appended since.
+def _note_answered_view(events: Sequence[Event], asked_at: int, version: int | None) -> list[Event]:
+    """Return these events to append at a version. Replies of a model note which View they answer,
+    if it is not the View at this version: the model was not shown the events in between.
     """
-    noted = [*events]
-    said = None
-    for place, event in enumerate(events if asked_at != version else ()):
-        if begins_reply(event, said):
-            noted[place] = structs.replace(event, meta={**event.meta, SHOWN: asked_at})
-        said = event if begins_reply(event) else said
-    return noted
+    noted_events = [*events]
+    if asked_at == version:
+        return noted_events
+    previous_reply = None
+    for index, event in enumerate(events):
+        if begins_reply(event, previous_reply):
+            noted_events[index] = structs.replace(event, meta={**event.meta, SHOWN: asked_at})
+        if begins_reply(event):
+            previous_reply = event
+    return noted_events
 
 
 def described(value: object) -> str:

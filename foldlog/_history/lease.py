@@ -278,7 +278,7 @@ class _Driven(Protocol):
     _store: Store
     _generation: Generation
 
-    def _met(self) -> int | None: ...
+    def _conversation_key(self) -> int | None: ...
 
 
 def block_of(history: object) -> LeaseBlock | None:
@@ -347,7 +347,7 @@ class LeaseBlock:
                 f"this History of {self._id!r} is in a lease() block already; another worker needs"
                 f" its own: histories[{self._id!r}]"
             )
-        self._history._met()
+        self._history._conversation_key()
         started = time.monotonic()
         # Reading first costs other writers nothing while this one waits.
         other = self._database.recorder.query(self._other)
