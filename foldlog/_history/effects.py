@@ -343,7 +343,7 @@ def settle(
 ) -> Recorded:
     """See ``History.settle``."""
     traces, keys = read_traces(history)
-    call = next((trace.call for trace in _each_once(traces) if keys[trace.call.id] == key), None)
+    call = next((trace.call for trace in each_once(traces) if keys[trace.call.id] == key), None)
     if call is None:
         raise InvalidArgument(
             f"conversation {history.id!r} has no effect with key {key!r}; history.effects() has"
@@ -369,7 +369,7 @@ def effects(history: History, state: EffectState | None) -> tuple[Effect, ...]:
             len(trace.marks),
             trace.outcome,
         )
-        for trace in _each_once(traces)
+        for trace in each_once(traces)
     )
     return tuple(effect for effect in all_effects if state in (None, effect.state))
 
@@ -402,7 +402,7 @@ def taken_back(history: History, version: int) -> Message | None:
     lines = []
     keys_taken_back = []
     traces, keys = read_traces(history, version)
-    for trace in _each_once(traces):
+    for trace in each_once(traces):
         state = trace.state(None)
         if not trace.marks or state not in ("done", "unknown"):
             continue
@@ -417,7 +417,7 @@ def taken_back(history: History, version: int) -> Message | None:
     return Message(source="environment", content="\n".join(lines), meta=meta)
 
 
-def _each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
+def each_once(traces: Mapping[int, CallTrace]) -> Iterator[CallTrace]:
     """Yield each trace once. A runtime may store an intent before the call itself: then the two
     events have one trace, under both ids, and the call of the trace is the intent.
     """

@@ -1,5 +1,5 @@
-"""Whether the agent knows a fact: some words that the events and summaries that a model is sent
-have, or have not.
+"""Whether the agent knows a fact: whether the events and summaries that a model is sent contain
+some words.
 """
 
 from __future__ import annotations
@@ -24,16 +24,15 @@ class Fact:
     """Whether ``words`` are known at ``version``: an event or a summary that a model is sent has
     all of them.
 
-    ``known_by``      these events, by id; the id of a summary is below -1
-    ``events``        all events and summaries with the words that were shown once, without those
-                      that were taken back
-    ``others``        other events with the words: taken back, or never shown to a model
-    ``unknown_from``  the version from which on the words were last unknown; None if they never
-                      were, once they had come
-    ``by``            what made them unknown then: a condensation, for some imported histories a
-                      request; or where only
-                      events that were taken back have them, the last retraction
-    ``reason``        the answer in words, for people
+    ``known_by``      the ids of these events; the id of a summary is below -1
+    ``events``        the ids of all events and summaries with the words that were ever shown,
+                      except events that were taken back
+    ``others``        the ids of other events with the words: taken back, or never shown to a model
+    ``unknown_from``  the version at which the words were last forgotten; None if they never were
+    ``by``            the event that made them unknown then: a condensation, in some imported
+                      histories a request; or the last retraction, if only events that were taken
+                      back contain the words
+    ``reason``        the answer as a sentence for people
     """
 
     words: str
@@ -69,35 +68,37 @@ class _Span:
 
 def fact(store: Store, views: Views, conversation: str, words: str, at: int | None = None) -> Fact:
     """Return whether the words are known now, or at a version. See ``foldlog.History.fact``."""
-    wanted = SearchTerms(words)
-    if at is None:
-        view = views.current(conversation)
-    else:
-        view = views.at(conversation, at)
+    terms = SearchTerms(words)
+    view = views.current(conversation) if at is None else views.at(conversation, at)
     prompt = sent(store, conversation, view)
-    unread = list[str]()
+    unread_problems = list[str]()
     with_words = [
-        e for e in events_with(store, conversation, wanted, unread) if e.id < view.version
+        event
+        for event in events_with(store, conversation, terms, unread_problems)
+        if event.id < view.version
     ]
     structural = store.query(
         conversation, lambda reading: [*reading.structural_events(0, view.version)]
     )
-    kept = intervals_kept(structural, view.version)
-    standing = [
+    kept_intervals = intervals_kept(structural, view.version)
+    candidates = [
         event
         for event in map(_as_shown, with_words)
-        if event is not None and contains(kept, _came(event.id) - 1)
+        if event is not None and contains(kept_intervals, _first_version(event.id) - 1)
     ]
-    shown = {event.id for event in view}
-    spans = _spans(standing, shown, [event for event in structural if contains(kept, event.id)])
+    spans = _spans(
+        candidates,
+        shown_ids={event.id for event in view},
+        structural=[event for event in structural if contains(kept_intervals, event.id)],
+    )
     sent_events = [prompt.sent[position] for position in prompt.sent.fit_positions]
-    ids = {span.event.id for span in spans}
+    span_ids = {span.event.id for span in spans}
     known_by = [
-        event.id for event in sent_events if event.id in ids and wanted.stand_in(text_of(event))
+        event.id for event in sent_events if event.id in span_ids and terms.stand_in(text_of(event))
     ]
     gap = _last_gap(spans)
     by = None if gap is None else gap.by
-    if not standing and with_words:
+    if not candidates and with_words:
         by = next((event for event in reversed(structural) if isinstance(event, Retraction)), None)
     quoted = repr(words[:_WORDS_MAX])
     reason = _reason(quoted, known_by, spans, gap, prompt)
@@ -106,8 +107,8 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
             f"{quoted} is not known: only events that were taken back have it, the last by"
             f" retraction {by.id}"
         )
-    if unread:
-        reason += f"; {len(unread)} events could not be read: {unread[0]}"
+    if unread_problems:
+        reason += f"; {len(unread_problems)} events could not be read: {unread_problems[0]}"
     return Fact(
         words,
         view.version,
@@ -116,7 +117,7 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
         tuple(
             event.id
             for event in with_words
-            if event.id not in ids and not isinstance(event, CondensationAction)
+            if event.id not in span_ids and not isinstance(event, CondensationAction)
         ),
         None if gap is None else gap.stop,
         by,
@@ -125,40 +126,41 @@ def fact(store: Store, views: Views, conversation: str, words: str, at: int | No
 
 
 def _as_shown(event: Event) -> Event | None:
-    """Return the event as a View shows it: the summary of a condensation. None for what no View
-    shows.
+    """Return the event as a View shows it; a View shows the summary of a condensation. None for an
+    event that no View shows.
     """
     if isinstance(event, CondensationAction):
         return None if event.summary is None else summary_event(event)
     return None if is_structural(event) or not event.shown else event
 
 
-def _came(event_id: int) -> int:
+def _first_version(event_id: int) -> int:
     """Return the first version whose View may show the event or the summary with this id."""
     return 1 + (event_id if event_id >= 0 else summary_of(event_id))
 
 
-def _spans(events: Iterable[Event], shown: set[int], structural: Sequence[Event]) -> list[_Span]:
-    """Return when each event was shown; without those that never were, since an import had
-    forgotten them before.
+def _spans(
+    events: Iterable[Event], shown_ids: set[int], structural: Sequence[Event]
+) -> list[_Span]:
+    """Return when each event was shown. Events that were never shown are left out: in an import,
+    the source had forgotten them before.
     """
-    forgets = [(one, forgetting(one)) for one in structural]
+    forgetting_events = [(event, forgetting(event)) for event in structural]
     spans = []
     for event in events:
-        start = _came(event.id)
-        if event.id in shown:
+        start = _first_version(event.id)
+        if event.id in shown_ids:
             spans.append(_Span(event, start))
             continue
-        by = next(
-            (one for one, is_forgotten in forgets if one.id >= start and is_forgotten(event)), None
-        )
-        if by is not None:
-            spans.append(_Span(event, start, by.id + 1, by))
+        for by, is_forgotten in forgetting_events:
+            if by.id >= start and is_forgotten(event):
+                spans.append(_Span(event, start, by.id + 1, by))
+                break
     return spans
 
 
 def _last_gap(spans: Sequence[_Span]) -> _Span | None:
-    """Return the span with the last end at which no other span goes on."""
+    """Return the span that ended last, among the ends at which no other span covers the version."""
     ended = [span for span in spans if span.stop is not None]
     ends = sorted(ended, key=lambda span: (span.stop or 0, span.event.id), reverse=True)
     return next(
@@ -171,27 +173,30 @@ def _reason(
 ) -> str:
     if not spans:
         return f"no event that was ever shown has {quoted}"
-    until = "" if gap is None else _forgotten(gap)
+    forgetting_text = "" if gap is None else _describe_forgetting(gap)
     if known_by:
-        more = f" and {len(known_by) - 1} more" if len(known_by) > 1 else ""
-        return f"{quoted} is known, by {_named(known_by[0])}{more}" + (
-            f"; before that it {until}" if until else ""
-        )
-    unsent = [span.event.id for span in spans if span.stop is None]
-    if unsent:
+        reason = f"{quoted} is known, by {_name_event(known_by[0])}"
+        if len(known_by) > 1:
+            reason += f" and {len(known_by) - 1} more"
+        if forgetting_text:
+            reason += f"; before that it {forgetting_text}"
+        return reason
+    unsent_ids = [span.event.id for span in spans if span.stop is None]
+    if unsent_ids:
         if prompt.rules:
             rules = f": {prompt.rules}"
         else:
             rules = ", since its call or its result is missing"
         return (
-            f"{quoted} is not known: the View has it in {_named(unsent[-1])}, but no model is sent"
-            f" that{rules}"
+            f"{quoted} is not known: the View has it in {_name_event(unsent_ids[-1])}, but no model"
+            f" is sent that{rules}"
         )
-    return f"{quoted} is not known: it {until}; {_named(spans[-1].event.id)} had it last"
+    last_holder = _name_event(spans[-1].event.id)
+    return f"{quoted} is not known: it {forgetting_text}; {last_holder} had it last"
 
 
-def _forgotten(gap: _Span) -> str:
-    """Return until when a fact was known, and what forgot it."""
+def _describe_forgetting(gap: _Span) -> str:
+    """Return a text that says until when a fact was known, and what forgot it."""
     assert gap.by is not None
     if not isinstance(gap.by, CondensationAction):
         return f"was known until version {gap.by.id}, request {gap.by.id} forgot it"
@@ -202,7 +207,7 @@ def _forgotten(gap: _Span) -> str:
     return f"was known until version {gap.by.id}, condensation {gap.by.id} forgot it; {instead}"
 
 
-def _named(event_id: int) -> str:
+def _name_event(event_id: int) -> str:
     if event_id >= 0:
         return f"event {event_id}"
-    return f"the summary of condensation {_came(event_id) - 1}"
+    return f"the summary of condensation {_first_version(event_id) - 1}"

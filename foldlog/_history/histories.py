@@ -1,5 +1,5 @@
-"""The face of a store of histories for the author of a runtime; one history is in ``history.py``.
-No rule of the domain is here.
+"""A store of histories, as the author of a runtime uses it; one history is in ``history.py``. No
+rule of the domain is here.
 """
 
 from __future__ import annotations
@@ -61,28 +61,27 @@ def open(
                     ``sqlite:///history.db``, ``postgresql://user@host/database``, ``memory:``
     ``condenser``   decides what is forgotten, ``agent_llm`` is the model whose limit a View must
                     fit: see ``Histories``
-    ``durability``  ``"full"``: what ``append`` returned is on disk. ``"relaxed"``: a power cut may
-                    lose the newest
-                    commits, whole ones
-    ``clock``       gives the present time, aware; for tests
-    ``keys``        encrypt new events under the first of these keys; ``compression`` is ``"zstd"``,
-                    ``"zlib"`` or
-                    ``"none"``. Where they are not given, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
-                    ``FOLDLOG_COMPRESSION`` of the environment count
+    ``durability``  ``"full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power
+                    cut may lose the newest commits, each as a whole
+    ``clock``       returns the present time with its time zone; for tests
+    ``keys``        the first of these keys encrypts new events, the others only decrypt
+    ``compression`` ``"zstd"``, ``"zlib"`` or ``"none"``. The defaults of ``keys`` and
+                    ``compression`` are ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE`` and
+                    ``FOLDLOG_COMPRESSION`` of the environment
     ``event_bytes_max``  the largest event that may be appended
 
-    Close it, or use ``with``. Raises ``InvalidCondenser`` where the condenser's description is
-    wrong and ``InvalidOption`` where another argument is, before anything is opened;
-    ``StoreUnavailable`` where the store cannot be opened now, and ``KeyUnavailable`` where a key is
+    Close it, or use ``with``. Raises ``InvalidCondenser`` if the condenser's description is wrong,
+    and ``InvalidOption`` if another argument is wrong, before anything is opened;
+    ``StoreUnavailable`` if the store cannot be opened now, and ``KeyUnavailable`` if a key is
     missing or malformed.
     """
-    chosen = None if condenser is None else _made(condenser)
+    made_condenser = None if condenser is None else _make_condenser(condenser)
     if agent_llm is not None:
         from foldlog.condensers.models.estimate import counting
 
         counting(agent_llm)  # refuse an object that is not a model before the store is opened
-    if chosen is not None:
-        chosen.for_agent(agent_llm)  # refuse a condenser that lacks a model, too
+    if made_condenser is not None:
+        made_condenser.for_agent(agent_llm)  # refuse a condenser that lacks a model, too
     store = open_store(
         url,
         durability=durability,
@@ -91,7 +90,7 @@ def open(
         compression=compression,
         event_bytes_max=event_bytes_max,
     )
-    return Histories(store, condenser=chosen, agent_llm=agent_llm)
+    return Histories(store, condenser=made_condenser, agent_llm=agent_llm)
 
 
 class Histories:
@@ -101,13 +100,12 @@ class Histories:
     ``in`` and iteration include only histories with events. Any number of threads may use it.
 
     ``condenser``   decides what is forgotten when a history takes a step: the name of a strategy
-                    (``"digest"``), the
-                    path of a TOML file, which ends in ``.toml``, a table, or a ``Condenser``. None
-                    is the one that needs no model: a digest, by size and on request
-    ``agent_llm``   the model whose room a View must fit, such as ``foldlog.condensers.LLM``;
-                    without it events are
-                    counted, and tokens estimated where the condenser has a limit for them. Its
-                    ``dialect``, where it has one, is the form of ``view.to_messages()``
+                    (``"digest"``), the path of a TOML file, which ends in ``.toml``, a table, or a
+                    ``Condenser``. The default needs no model: a digest, by size and on request
+    ``agent_llm``   the model whose context a View must fit, such as ``foldlog.condensers.LLM``;
+                    without it events are counted, and tokens are estimated if the condenser has a
+                    limit for them. Its ``dialect``, if it has one, is the form of
+                    ``view.to_messages()``
     """
 
     def __init__(
@@ -121,9 +119,10 @@ class Histories:
         self.views = Views(store, dialect=getattr(agent_llm, "dialect", "litellm"))
         store.register(self.views)  # revisions are stored in the transaction of their events
         self.agent_llm = agent_llm
-        self._async_face: Any = None  # it is of ``foldlog.aio``, which imports this module
+        # Typed Any, since ``foldlog.aio``, which sets it, imports this module.
+        self._async_face: Any = None
         if condenser is not None:
-            self.condenser = _made(condenser)
+            self.condenser = _make_condenser(condenser)
 
     @cached_property
     def condenser(self) -> Condenser:
@@ -143,16 +142,16 @@ class Histories:
         name, such as app, user, project, title, parent and tags. Return it.
 
         The history then has one event, which no View shows. With ``replace_erased`` it may use the
-        id of an erased history again, whose tombstone stays; a ``History`` that wrote to the erased
-        one or read it still raises ``ConversationErased``. Raises ``VersionConflict`` if the
+        id of an erased history again. The tombstone of that one stays, and a ``History`` object
+        that read or wrote it still raises ``ConversationErased``. Raises ``VersionConflict`` if the
         history has events already, and what ``History.append`` raises. Durability: on disk when it
         returns.
         """
         history = self[conversation]
         generation = Generation(replaces_erased=replace_erased)
-        given = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
+        documents = {ATTRIBUTES: dict(check_map("attributes", attributes or {}))}
         Documents(self.store).append(
-            conversation, (), given, expected_version=0, generation=generation
+            conversation, (), documents, expected_version=0, generation=generation
         )
         history._generation.key = generation.key
         return history
@@ -165,27 +164,28 @@ class Histories:
         after: tuple[int, int] | None = None,
         age_max_s: float = 2.0,
     ) -> RecentConversations:
-        """Return the histories, or those that have all of these attributes, the last active first.
-        For a list such as tags, give the texts that it must hold.
+        """Return the histories that have all of these attributes, by default all histories, the
+        last active first. If an attribute is a list, such as tags, pass the texts that it must
+        contain.
 
-        The list may be ``age_max_s`` seconds old, and says its moment; new attributes count at
-        once. Give ``after`` of one page for the next. Histories of an encrypted store are found
-        with its keys. Raises ``InvalidArgument``, ``StoreUnavailable``, and ``KeyUnavailable`` if
-        the key of a history is not given, which may have the attributes too. Cost: the histories
-        returned; if the list is older than ``age_max_s``, also the histories with newer events; the
-        first list of a store reads each history once.
+        The list may be ``age_max_s`` seconds old, and contains the time at which it was made; new
+        attributes count at once. Pass ``after`` of one page to get the next. Histories of an
+        encrypted store are found with its keys. Raises ``InvalidArgument``, ``StoreUnavailable``,
+        and ``KeyUnavailable`` if a history, which may have the attributes too, is encrypted under a
+        missing key. Cost: the histories returned. If the list is older than ``age_max_s``, also the
+        histories with newer events. The first list of a store reads each history once.
         """
         return recent_conversations(
             self.store.database, attributes or {}, limit=limit, after=after, age_max_s=age_max_s
         )
 
     def to_resume(self) -> Iterator[str]:
-        """Yield the ids of the histories that no worker drives (``History.lease``) and that have
-        open calls, or a lease that was not given back: what a worker that died left. They come in
-        the order of their UTF-8 bytes.
+        """Yield the ids of the histories that a dead worker left: no worker drives them
+        (``History.lease``), and they have open calls, or a lease that was not given back. They come
+        in the order of their UTF-8 bytes.
 
-        One that cannot be read is left out, and the log is told. Cost: a kept record of each
-        history; of those with new events since the last call, their Views.
+        A history that cannot be read is left out, with a message in the log. Cost: one cached row
+        for each history, and the View of each history with new events since the last call.
         """
         from foldlog._history.lease import to_resume
 
@@ -218,15 +218,17 @@ class Histories:
         until: datetime | None = None,
         limit: int | None = 20,
     ) -> tuple[Hit, ...]:
-        """Return the first ``limit`` events that have all the words, of all conversations or of
-        one; with None all of them. The conversation whose last event happened last comes first, and
-        in each the last event; imports whose source tells no times come last.
+        """Return the first ``limit`` events that contain all the words, in one conversation or in
+        all of them; with a limit of None every such event. The conversation with the latest event
+        comes first, and in each conversation the latest event. Imports whose source has no times
+        come last.
 
-        A word is found at the beginning of words; ``"several words"`` in quotes follow one another.
-        ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the other words of
-        ``foldlog._labels.KINDS``. There is no index: the stored records and events are read. Raises
-        ``InvalidArgument`` where there is no word to search for, and ``ConversationNotFound``; one
-        whose key is not given is left out. Cost: about 400 MB a second, up to the last hit.
+        A word of the search is found at the beginning of words; ``"several words"`` in quotes must
+        follow one another. ``kinds`` are ``user``, ``agent``, ``action``, ``observation`` and the
+        other words of ``foldlog._labels.KINDS``. There is no index: the stored records and events
+        are read. Raises ``InvalidArgument`` if there is no word to search for, and
+        ``ConversationNotFound``. A conversation without its key is left out. Cost: about 400 MB a
+        second, up to the last hit.
         """
         from foldlog._search import search
 
@@ -279,16 +281,17 @@ class Histories:
         """Import the histories of other agents in a file, or in a folder and the folders below it.
         Return them.
 
-        The sources are kept as they are; the events of a history are made at its first use.
-        Importing the same source again adds only new records; one that was written again becomes a
-        fork at the first record that differs. Each history has the name of its source, after
-        ``prefix``; ``conversation`` names a single one. A record that cannot be read is left out:
-        ``findings`` is told of it, or the log. ``docs/IMPORTING.md`` lists the formats.
+        The sources are stored as they are; the events of a history are made at its first use.
+        Importing the same source again adds only new records. If the source was rewritten, the new
+        text becomes a fork at the first record that differs. Each history has the name of its
+        source after ``prefix``; ``conversation`` names a single one. A record that cannot be read
+        is left out, and ``findings`` is called with the problem; without ``findings`` it goes to
+        the log. ``docs/IMPORTING.md`` lists the formats.
 
-        Raises ``formats.UnknownFormat``; ``ValueError`` where the path holds no history, or several
-        for one ``conversation``; after the others were imported, what kept a source from it, such
-        as ``formats.SourceRefused`` where redacted content would come back. Durability: on disk
-        when it returns. Cost: the bytes.
+        Raises ``formats.UnknownFormat``, and ``ValueError`` if the path contains no history, or
+        several for one ``conversation``. If a source cannot be imported, the others are imported
+        first, and then its error is raised, such as ``formats.SourceRefused`` if redacted content
+        would come back. Durability: on disk when it returns. Cost: the bytes.
         """
         from foldlog._archive.importing import Failed, Import
         from foldlog._formats.conversion import check_told
@@ -300,22 +303,22 @@ class Histories:
         check_told("findings", findings)
         if conversation is not None:
             check_text("conversation", conversation)
-        find = findings or (
-            lambda told: tell("foldlog.import.finding", of=f"import of {path}", finding=told)
+        report = findings or (
+            lambda text: tell("foldlog.import.finding", of=f"import of {path}", finding=text)
         )
         imported = dict[str, None]()
         failed: Exception | None = None
         sources = Import(self.store, [Path(path)], format, prefix=prefix, conversation=conversation)
-        for one in sources:
-            if isinstance(one, Failed):
-                find(f"{one.path}: {one.error}")
-                failed = failed or one.error
+        for result in sources:
+            if isinstance(result, Failed):
+                report(f"{result.path}: {result.error}")
+                failed = failed or result.error
                 continue
-            imported[one.conversation] = None
-            for finding in one.findings:
-                find(str(finding))
+            imported[result.conversation] = None
+            for finding in result.findings:
+                report(str(finding))
         for finding in sources.findings:
-            find(str(finding))
+            report(str(finding))
         if failed is not None:
             raise failed
         if not imported:
@@ -323,8 +326,8 @@ class Histories:
         return tuple(self[name] for name in imported)
 
     def find(self, source_id: Any, *, format: str) -> tuple[FoundEvent, ...]:
-        """Return the events with this source id in any history, of those appended with
-        ``dedupe="origin"``.
+        """Return the events with this source id in any history. Only events that were appended with
+        ``dedupe="origin"`` are found.
 
         Cost: the events found, whatever the size of the store.
         """
@@ -342,11 +345,11 @@ class Histories:
     ) -> ConversationRow:
         """Erase a conversation with its companions for good. Return its tombstone.
 
-        No reader sees it from the first moment on, and its id is not used again. ``unconfirmed``
-        names what may hold it still. Calling it again finishes an interrupted erasure.
-        ``detach_forks`` first gives each of its forks a copy of the shared events; ``with_forks``
-        erases its forks too. With ``expected``, its row, it is erased only if it has no newer
-        event.
+        No reader sees it from the first moment on, and its id is not used again. ``unconfirmed`` of
+        the tombstone names the files that may still contain it. Calling this again finishes an
+        interrupted erasure. ``detach_forks`` first gives each of its forks a copy of the shared
+        events; ``with_forks`` erases its forks too. ``expected`` is a row of the conversation: it
+        is erased only if it has no newer event than this row.
 
         In a SQLite file its bytes stay until ``maintenance.vacuum`` (``bytes_pending``), which
         rewrites both files: call it once for many erasures. On PostgreSQL this call vacuums all
@@ -354,11 +357,11 @@ class Histories:
         conversation; later calls leave bytes pending. To erase many, use ``maintenance.expire``, or
         give ``complete=False`` and call ``maintenance.vacuum`` at the end.
 
-        Raises ``ConversationNotFound``; ``InvalidArgument`` where both are given;
-        ``ConversationHasForks`` where it has forks that are neither detached nor erased;
-        ``VersionConflict`` where its last event is not that of ``expected``; and
-        ``StoreUnavailable`` where, on PostgreSQL, a transaction that began before does not end.
-        Cost: its events, and the sums that lists keep.
+        Raises ``ConversationNotFound``; ``InvalidArgument`` for both ``with_forks`` and
+        ``detach_forks``; ``ConversationHasForks`` if it has forks and neither is set;
+        ``VersionConflict`` if it has a newer event than ``expected``; and on PostgreSQL
+        ``StoreUnavailable`` if an earlier transaction does not end. Cost: its events, and the sums
+        that lists keep.
         """
         from foldlog._maintenance import erase_conversations
 
@@ -394,9 +397,9 @@ class Histories:
         return f"<Histories in {self.store.path or type(self.store.database.recorder).__name__}>"
 
 
-def _made(condenser: ChosenCondenser) -> Condenser:
-    """Return the condenser: from an object, a table, the name of a strategy or the path of a TOML
-    file.
+def _make_condenser(condenser: ChosenCondenser) -> Condenser:
+    """Return the condenser that an argument describes: a condenser, a table, the name of a strategy
+    or the path of a TOML file.
     """
     from foldlog.condensers import (
         Condenser,

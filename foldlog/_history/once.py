@@ -1,4 +1,6 @@
-"""Do a work once and record it: for steps that may run again, as those of durable engines do."""
+"""Do a piece of work once and record its result: for steps that may run again, such as the steps of
+durable engines.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +13,20 @@ if TYPE_CHECKING:
     from foldlog._history.history import History
 
 
-def append_once(history: History, idempotency_key: str, made: Any) -> tuple[Recorded, ...]:
-    """Append what a work returned: events, a chat message that is not a model's, or a model's
-    reply. Where another worker was first, return what it recorded.
+def append_once(history: History, idempotency_key: str, result: Any) -> tuple[Recorded, ...]:
+    """Append the result of the work: events, a chat message that is not a model's, or a model's
+    reply. If another worker was first, return the events that it recorded.
     """
-    append = history.append if _are_events(made) else history.append_reply
+    append = history.append if _are_events(result) else history.append_reply
     try:
-        return append(made, idempotency_key=idempotency_key)
+        return append(result, idempotency_key=idempotency_key)
     except IdempotencyConflict:
         return history.recorded(idempotency_key)
 
 
-def _are_events(made: Any) -> bool:
-    if isinstance(made, list | tuple):
-        return bool(made) and all(map(_are_events, made))
-    return isinstance(made, Event) or (
-        isinstance(made, Mapping) and made.get("role") not in (None, "assistant")
+def _are_events(result: Any) -> bool:
+    if isinstance(result, list | tuple):
+        return bool(result) and all(map(_are_events, result))
+    return isinstance(result, Event) or (
+        isinstance(result, Mapping) and result.get("role") not in (None, "assistant")
     )

@@ -1,4 +1,4 @@
-"""A tool with which an agent reads what was forgotten: the log still has it."""
+"""A tool with which an agent reads forgotten events: the log still has them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from functools import partial
 from itertools import islice
+from operator import itemgetter
 from textwrap import indent
 from typing import Any, NamedTuple
 
@@ -34,8 +35,8 @@ _LENGTH_LEAST = 40
 _LENGTH_GOOD = 480
 _LENGTHS_TRIED = 512
 _ANSWERED_WITHIN = 200
-"""A call without a cause in its result is looked for among this many events before it, or after it
-for its result.
+"""If a result does not name the event of its call, the call is searched among this many events
+before it, and the result among this many events after the call.
 """
 _OWN_NAME = re.compile(r"recall|.*foldlog\W*_*(recall|why|dropped|knew|sessions)")
 """The names that runtimes and programs give this tool, and the tools of ``foldlog mcp``."""
@@ -67,11 +68,11 @@ _PARAMETERS: dict[str, Any] = {
 }
 
 
-class _Found(NamedTuple):
+class _Hit(NamedTuple):
     event: Event
     text: str
-    place: int
-    """Where in the text what was searched for stands."""
+    position: int
+    """Where the search matched in the text."""
 
 
 class RecallTool:
@@ -79,10 +80,10 @@ class RecallTool:
     it.
 
     Offer ``schema()`` to the model, and answer its call with ``history.append_tool_result(call,
-    tool(call))``. An SDK that makes tools of functions takes ``tool.recall``. Words are searched
-    for as ``Histories.search`` does; files in base64 are found by their ids. Events that were taken
-    back or redacted, system prompts and earlier results of this tool and of ``foldlog mcp`` are not
-    found.
+    tool(call))``. For an SDK that makes tools from functions, use ``tool.recall``. The search for
+    words is as in ``Histories.search``; files in base64 can only be read by their ids. The tool
+    does not find events that were taken back or redacted, system prompts, and earlier results of
+    this tool and of ``foldlog mcp``.
     """
 
     name = "recall"
@@ -101,39 +102,42 @@ class RecallTool:
         self.max_tokens = check_whole("max_tokens", max_tokens, TOKENS_LEAST)
 
     def schema(self, dialect: Dialect = "openai") -> dict[str, Any]:
-        """Return the tool as servers of this dialect take it. Raises ``ValueError`` for another
-        dialect.
+        """Return the definition of the tool in the form of this dialect. Raises ``ValueError`` for
+        an unknown dialect.
         """
-        about = {"name": self.name, "description": _DESCRIPTION}
+        name_and_text = {"name": self.name, "description": _DESCRIPTION}
         if checked(dialect).startswith("anthropic"):
-            return {**about, "input_schema": deepcopy(_PARAMETERS)}
-        told = {**about, "parameters": deepcopy(_PARAMETERS)}
+            return {**name_and_text, "input_schema": deepcopy(_PARAMETERS)}
+        function = {**name_and_text, "parameters": deepcopy(_PARAMETERS)}
         if dialect == "responses":
-            return {"type": "function", **told}
-        return {"type": "function", "function": told}
+            return {"type": "function", **function}
+        return {"type": "function", "function": function}
 
     def __call__(self, call: Action | Mapping[str, Any] | str) -> str:
-        """Return the result of a call: the action, or its arguments as a map or as the text that
-        the model wrote.
+        """Return the result of a call. ``call`` is the action, or its arguments as a map or as the
+        text that the model wrote.
 
-        Arguments that cannot be used give a result that says so to the model. Raises what
-        ``recall`` raises.
+        If the arguments cannot be used, the result says so to the model. Raises what ``recall``
+        raises.
         """
-        given: Any = call.arguments if isinstance(call, Action) else call
-        if isinstance(given, str):
-            given = parsed(given or "{}")
-        if not isinstance(given, Mapping) or given.keys() - _PARAMETERS["properties"].keys():
+        arguments: Any = call.arguments if isinstance(call, Action) else call
+        if isinstance(arguments, str):
+            arguments = parsed(arguments or "{}")
+        if (
+            not isinstance(arguments, Mapping)
+            or arguments.keys() - _PARAMETERS["properties"].keys()
+        ):
             return (
                 "recall takes query, ids or path as a JSON object; these arguments were given:"
-                f" {str(given)[:200]}"
+                f" {str(arguments)[:200]}"
             )
-        query = given.get("query") or ""
-        ids = given.get("ids") or []
-        path = given.get("path") or ""
+        query = arguments.get("query") or ""
+        ids = arguments.get("ids") or []
+        path = arguments.get("path") or ""
         ids = [ids] if isinstance(ids, int) else ids
         if not (isinstance(query, str) and isinstance(path, str)):
             return "recall takes query and path as texts"
-        if not (isinstance(ids, list) and all(type(each) is int for each in ids)):
+        if not (isinstance(ids, list) and all(type(event_id) is int for event_id in ids)):
             return "recall takes ids as a list of whole numbers"
         return self.recall(query, ids, path)
 
@@ -152,89 +156,88 @@ class RecallTool:
         """
         if bool(query.strip()) + bool(ids) + bool(path.strip()) != 1:
             return "recall takes one of query, ids and path"
-        unread = list[str]()
+        unread_problems = list[str]()
         try:
             if ids:
                 return self._by_ids(list(dict.fromkeys(ids)))
             if path.strip():
-                found = self._by_path(path.strip(), unread)
+                hits = self._by_path(path.strip(), unread_problems)
             else:
-                found = self._by_words(query, unread)
-        except (
-            ConversationNotFound,
-            InvalidArgument,
-        ):  # there is no event, or no word to search for
-            found = []
-        if len(found) > 1:
-            note = f"{len(found)} events found"
-        else:
-            note = "one event found"
-        note = note if found else "no event of this conversation has that"
-        if unread:
-            note += f"; {len(unread)} could not be read"
-        return self._fitted(found, note) if found else note
+                hits = self._by_words(query, unread_problems)
+        except ConversationNotFound:
+            hits = []
+        except InvalidArgument:  # the query has no word to search for
+            hits = []
+        match len(hits):
+            case 0:
+                note = "no event of this conversation has that"
+            case 1:
+                note = "one event found"
+            case count:
+                note = f"{count} events found"
+        if unread_problems:
+            note += f"; {len(unread_problems)} could not be read"
+        return self._fit(hits, note) if hits else note
 
     def _by_ids(self, ids: Sequence[int]) -> str:
         version = self._store.conversation(self._id).version
-        found: dict[int, _Found] = {}
+        hits: dict[int, _Hit] = {}
         for event_id in ids:
-            one = (
-                self._store.events(self._id, event_id, event_id + 1)
-                if 0 <= event_id < version
-                else ()
-            )
-            for event in self._readable(one):
-                found[event_id] = _Found(event, _text(event), 0)
-        unknown = [event_id for event_id in ids if event_id not in found]
-        if unknown:
-            missed = f"not to be read: {', '.join(map(str, unknown[:_NAMED_MOST]))}"
-        else:
-            missed = ""
-        return self._fitted([*found.values()], missed) if found else missed
+            if 0 <= event_id < version:
+                for event in self._readable(self._store.events(self._id, event_id, event_id + 1)):
+                    hits[event_id] = _Hit(event, _text(event), 0)
+        unknown_ids = [event_id for event_id in ids if event_id not in hits]
+        note = ""
+        if unknown_ids:
+            note = f"not to be read: {', '.join(map(str, unknown_ids[:_NAMED_MOST]))}"
+        return self._fit([*hits.values()], note) if hits else note
 
-    def _by_words(self, query: str, unread: list[str]) -> list[_Found]:
-        """Return the events with words of the query: those with most of them first, of these
-        forgotten ones, of these the newest.
+    def _by_words(self, query: str, unread_problems: list[str]) -> list[_Hit]:
+        """Return the events that contain words of the query. Events with more of the words come
+        first, then forgotten events before shown ones, then newer events before older ones.
         """
         words = SearchTerms(query, every=False)
-        in_view = {event.id for event in self._views.current(self._id)}
+        shown_ids = {event.id for event in self._views.current(self._id)}
         ranked = []
-        for event in self._readable(events_with(self._store, self._id, words, unread, _text)):
+        for event in self._readable(
+            events_with(self._store, self._id, words, unread_problems, _text)
+        ):
             text = _text(event)
-            if places := words.places_in(text):
-                rank = len(places), event.id not in in_view, event.id
-                ranked.append((rank, _Found(event, text, min(places))))
-        return [
-            found for _, found in sorted(ranked, key=lambda ranked_one: ranked_one[0], reverse=True)
-        ]
+            if positions := words.places_in(text):
+                rank = len(positions), event.id not in shown_ids, event.id
+                ranked.append((rank, _Hit(event, text, min(positions))))
+        ranked.sort(key=itemgetter(0), reverse=True)
+        return [hit for _, hit in ranked]
 
-    def _by_path(self, path: str, unread: list[str]) -> list[_Found]:
-        """Return the calls that name this file, the newest first, each before its result. The
-        results of more calls than are shown are not looked for.
+    def _by_path(self, path: str, unread_problems: list[str]) -> list[_Hit]:
+        """Return the calls that name this file, the newest first, each followed by its result. Only
+        as many results are read as can be shown.
         """
-        named = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
+        names_path = re.compile(rf"(?<![\w.-]){re.escape(path)}(?!\w)").search
         with_words = self._readable(
-            events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread, _text)
+            events_with(self._store, self._id, SearchTerms(f'"{path}"'), unread_problems, _text)
         )
         calls = [
-            e
-            for e in with_words
-            if isinstance(e, Action) and any(map(named, texts_in(parsed(e.arguments))))
+            event
+            for event in with_words
+            if isinstance(event, Action) and any(map(names_path, texts_in(parsed(event.arguments))))
         ]
-        found = list[Event]()
+        events = list[Event]()
         for call in reversed(calls):
-            found.append(call)
-            if len(found) <= _SHOWN_MOST:
-                found += self._readable(self._result_of(call))
-        return [_Found(event, _text(event), 0) for event in found]
+            events.append(call)
+            if len(events) <= _SHOWN_MOST:
+                events += self._readable(self._result_of(call))
+        return [_Hit(event, _text(event), 0) for event in events]
 
     def _readable(self, events: Iterable[Event]) -> list[Event]:
-        """Return the events that the tool may show: what a model was shown and was not taken back,
-        without its own.
+        """Return the events among these that the tool may show: a model was shown them, they were
+        not taken back, and they are no calls or results of this tool.
         """
-        kept = self._kept(self._store.conversation(self._id).version)
-        shown = (event for event in events if _is_told(event) and contains(kept, event.id))
-        return [event for event in shown if not self._is_own(event)]
+        kept_intervals = self._kept_intervals(self._store.conversation(self._id).version)
+        shown_events = (
+            event for event in events if _may_be_shown(event) and contains(kept_intervals, event.id)
+        )
+        return [event for event in shown_events if not self._is_own(event)]
 
     def _is_own(self, event: Event) -> bool:
         """Return whether an event is a call of a tool that reads the past, or the result of such a
@@ -250,13 +253,13 @@ class RecallTool:
     def _call_of(self, result: Observation) -> Event | None:
         if result.cause is not None:
             return next(iter(self._store.events(self._id, result.cause, result.cause + 1)), None)
-        before = self._store.events(
+        earlier = self._store.events(
             self._id, max(0, result.id - _ANSWERED_WITHIN), result.id, reverse=True
         )
         return next(
             (
                 event
-                for event in before
+                for event in earlier
                 if isinstance(event, Action) and event.call_id == result.call_id
             ),
             None,
@@ -265,55 +268,57 @@ class RecallTool:
     def _result_of(self, call: Action) -> list[Event]:
         later = self._store.events(self._id, call.id + 1, call.id + 1 + _ANSWERED_WITHIN)
         results = (event for event in later if isinstance(event, Observation))
-        own = (
+        of_call = (
             event
             for event in results
-            if event.cause == call.id or (event.cause is None and _answers(event, call))
+            if event.cause == call.id or (event.cause is None and _has_call_id(event, call))
         )
-        return [*islice(own, 1)]
+        return [*islice(of_call, 1)]
 
-    def _kept(self, version: int) -> Any:
+    def _kept_intervals(self, version: int) -> Any:
         return self._store.query(
             self._id, lambda reading: intervals_kept(reading.structural_events(0, version), version)
         )
 
-    def _fitted(self, found: Sequence[_Found], note: str) -> str:
-        """Return as much of the first events as fits, each cut to the same length, and the ids of
-        the others.
+    def _fit(self, hits: Sequence[_Hit], note: str) -> str:
+        """Return as many of the first events as fit into ``max_tokens``, each cut to the same
+        length, and the ids of the others.
         """
         from foldlog.condensers.models.estimate import estimated
 
-        def told(count: int, length: int) -> str:
-            others = [str(each.event.id) for each in found[count:]]
-            more = ", …" if len(others) > _NAMED_MOST else ""
-            if others:
-                named = f"to be read by their ids: {', '.join(others[:_NAMED_MOST])}{more}"
-            else:
-                named = ""
-            head = "; ".join(filter(None, (note, named)))
-            blocks = (_block(each, length) for each in found[:count])
+        def text_with(count: int, length: int) -> str:
+            other_ids = [str(hit.event.id) for hit in hits[count:]]
+            ellipsis = ", …" if len(other_ids) > _NAMED_MOST else ""
+            ids_text = ""
+            if other_ids:
+                listed = ", ".join(other_ids[:_NAMED_MOST])
+                ids_text = f"to be read by their ids: {listed}{ellipsis}"
+            head = "; ".join(filter(None, (note, ids_text)))
+            blocks = (_block(hit, length) for hit in hits[:count])
             return "\n\n".join(filter(None, (head, *blocks)))
 
-        def tokens(count: int, length: int) -> int:
-            return estimated(told(count, length))
+        def count_tokens(count: int, length: int) -> int:
+            return estimated(text_with(count, length))
 
-        for count in range(min(_SHOWN_MOST, len(found)), 0, -1):
-            longest = max(len(each.text) for each in found[:count])
+        # Fewer events with more text each are better than many stumps: stop at the first count at
+        # which each event gets a good length, or all of its text.
+        for count in range(min(_SHOWN_MOST, len(hits)), 0, -1):
+            longest = max(len(hit.text) for hit in hits[:count])
             lengths = [
                 *range(_LENGTH_LEAST, longest, max(1, longest // _LENGTHS_TRIED)),
                 max(longest, _LENGTH_LEAST),
             ]
-            fitting = bisect_right(lengths, self.max_tokens, key=partial(tokens, count))
+            fitting = bisect_right(lengths, self.max_tokens, key=partial(count_tokens, count))
             if fitting and (lengths[fitting - 1] >= min(longest, _LENGTH_GOOD) or count == 1):
-                return told(count, lengths[fitting - 1])
-        return told(0, 0)
+                return text_with(count, lengths[fitting - 1])
+        return text_with(0, 0)
 
 
-def _answers(result: Observation, call: Action) -> bool:
+def _has_call_id(result: Observation, call: Action) -> bool:
     return call.call_id is not None and result.call_id == call.call_id
 
 
-def _is_told(event: Event) -> bool:
+def _may_be_shown(event: Event) -> bool:
     return (
         event.shown
         and has_content(event)
@@ -328,22 +333,22 @@ def _text(event: Event) -> str:
     return event_text(event)
 
 
-def _block(found: _Found, length: int) -> str:
-    """Return an event with its id. Its text is indented, so that no line of it can pass for one of
-    ours.
+def _block(hit: _Hit, length: int) -> str:
+    """Return an event with its id. Its text is indented, so that no line of it can be mistaken for
+    a line of the tool.
     """
-    return f"[event {found.event.id}]\n{indent(_cut(found, length), '  ')}"
+    return f"[event {hit.event.id}]\n{indent(_cut(hit, length), '  ')}"
 
 
-def _cut(found: _Found, length: int) -> str:
-    """Return this many characters of the text: both its ends, or those around the place that was
-    found.
+def _cut(hit: _Hit, length: int) -> str:
+    """Return this many characters of the text: both its ends, or the surroundings of the match if
+    it stands further in.
     """
     from foldlog.condensers.prompts.rendering import truncated
 
-    text = found.text
-    place = found.place
-    if len(text) <= length or place < length // 2:
+    text = hit.text
+    position = hit.position
+    if len(text) <= length or position < length // 2:
         return truncated(text, length)
-    start = min(place - length // 3, len(text) - length)
+    start = min(position - length // 3, len(text) - length)
     return f"[… from character {start} of {len(text)}] {text[start : start + length]}"

@@ -1,9 +1,9 @@
 """Convert a model's reply to events: chat completions, OpenAI's Responses, litellm's objects,
 Anthropic's messages.
 
-``foldlog._formats.messages`` reads the messages, as for an import. What is particular here: a value
-of another form is refused, arguments are maps, and the fields that no event has go to ``meta``, so
-that no part of a message is lost.
+``foldlog._formats.messages`` reads the messages, as for an import. Three things differ here: a
+value of another form is refused, arguments become maps, and fields that no event has are stored in
+``meta``, so that no part of a message is lost.
 """
 
 from __future__ import annotations
@@ -48,32 +48,32 @@ from foldlog.eventstore import (
     Observation,
     SystemMessage,
 )
-from foldlog.eventstore.inside import said
+from foldlog.eventstore.inside import said as to_text
 from foldlog.projections import View
 
 
 def from_openai(message_or_response: Any) -> tuple[Event, ...]:
-    """Return the events of a model's reply, or of messages: to be appended in this order, all
-    together.
+    """Return the events of a model's reply or of messages. Append all of them, in this order.
 
-    Takes the objects of the SDKs and plain dicts: a chat completion (OpenAI's or litellm's) or a
-    chat message, a response of OpenAI's Responses API or its items, an Anthropic message, a
-    ``foldlog.condensers.Reply``; or a list of messages or items. The text is a ``Message`` of the
-    agent. Each tool call is an ``Action``, with its arguments as a map where they are a JSON
-    object, else as the text that the model wrote; one without an id has the name of its tool as its
-    id. A call of ``request_condensation_tool()`` is a ``CondensationRequest``. Model, finish reason
-    and usage are in ``meta`` of the first message or action; a message alone may tell them and its
-    time too. The fields of a message, its items, blocks or calls that no event has are in ``meta``
-    too, under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``;
-    ``History.export`` writes those of chat messages back.
+    The argument is an object of an SDK or a plain dict: a chat completion (OpenAI's or litellm's)
+    or a chat message, a response of OpenAI's Responses API or its items, an Anthropic message, a
+    ``foldlog.condensers.Reply``, or a list of messages or items.
 
-    A reply without text and calls is an annotation, with its model and usage if it tells them.
-    Raises ``InvalidArgument`` for other objects, such as a stream: collect its chunks first, and
-    for content, parts and calls of another form; and ``InvalidEvent`` for what is nested too deep
-    to be stored.
+    The text becomes a ``Message`` of the agent. Each tool call becomes an ``Action``. Its arguments
+    are a map if they are a JSON object, and otherwise the text that the model wrote. A call without
+    an id gets the name of its tool as its id. A call of ``request_condensation_tool()`` becomes a
+    ``CondensationRequest``. Model, finish reason and usage are in ``meta`` of the first message or
+    action. Fields of a message, its items, blocks or calls that no event has are in ``meta`` too,
+    under ``message``, ``items``, ``item``, ``blocks``, ``block`` or ``call``; ``History.export``
+    writes the fields of chat messages back.
+
+    A reply without text and calls becomes an annotation with its model and usage. Raises
+    ``InvalidArgument`` for content, parts and calls of another form, and for other objects, such as
+    a stream (collect its chunks first); ``InvalidEvent`` for a value that is nested too deep to be
+    stored.
     """
     try:
-        reply = _plain(message_or_response)
+        reply = _plain_data(message_or_response)
         hidden = getattr(message_or_response, "_hidden_params", None)
     except RecursionError:
         raise InvalidEvent("this message is nested too deep to be stored") from None
@@ -82,57 +82,55 @@ def from_openai(message_or_response: Any) -> tuple[Event, ...]:
         and isinstance(hidden, Mapping)
         and usage_of(reply.get("usage")).get("prompt_tokens")
     ):
-        # litellm has its cost beside the data; of a stream without usage, that of no prompt
+        # litellm has the cost beside the data. Without usage, as in some streams, its cost is
+        # computed for an empty prompt, and would be wrong.
         reply = {"cost": hidden.get("response_cost"), **reply}
     return answered(View.from_events(()), (), tuple(_events(reply)))
 
 
 def answered(view: View, before: Sequence[Event], events: tuple[Event, ...]) -> tuple[Event, ...]:
-    """Return the events to append behind ``view`` and ``before``. A result gets the tool of its
-    call, and one without an id the id of its call, and its ``cause`` if that is recorded: see
+    """Return the events to append after ``view`` and the events ``before``. A result gets the tool
+    and the id of its call, and as its ``cause`` the event of the call if that is recorded: see
     ``OpenCalls.of_result``.
     """
-    reply: list[Action] = []
-    first = len(before)
-    for place, event in zip(range(first - 1, -1, -1), reversed(before), strict=True):
+    # Of the events before, only the newest reply and what follows it may hold the calls.
+    reply_calls: list[Action] = []
+    start = len(before)
+    for index, event in zip(range(start - 1, -1, -1), reversed(before), strict=True):
         if isinstance(event, Action):
-            if reply and not is_of_reply(event, reply):
+            if reply_calls and not is_of_reply(event, reply_calls):
                 break
-            reply.append(event)
-        first = place
+            reply_calls.append(event)
+        start = index
     calls = OpenCalls(lambda: view)
-    found = list[Event]()
-    for event_id, event in enumerate((*before[first:], *events), view.version + first):
+    linked_events = list[Event]()
+    for event_id, event in enumerate((*before[start:], *events), view.version + start):
         if isinstance(event, Action):
             calls.open(replace(event, id=event_id))
         elif isinstance(event, Observation):
             is_new = event_id >= view.version + len(before)
-            if is_new:
-                call = calls.of_result(event.call_id, event.tool)
-            else:
-                call = event.call_id
+            call = calls.of_result(event.call_id, event.tool) if is_new else event.call_id
             call_id, _, tool = calls.close(call)
+            cause = None
             if isinstance(call, Action) and call.id < view.version:
                 cause = call.id
-            else:
-                cause = None
             event = replace(event, call_id=call_id, tool=tool or event.tool, cause=cause)
-        found.append(event)
-    return tuple(found[len(found) - len(events) :])
+        linked_events.append(event)
+    return tuple(linked_events[len(linked_events) - len(events) :])
 
 
 def behind_compaction(
     view: View, before: Sequence[Event], events: tuple[Event, ...]
 ) -> tuple[Event, ...]:
-    """Return the events of a reply, the newest compaction in them behind a condensation of what it
-    stands for: all but the system prompts, and where the program asked for it alone
-    (``responses.compact``), but the user's messages too.
+    """Return the events of a reply with a condensation before the newest compaction in it. The
+    condensation forgets the events that the compaction replaces: all but the system prompts. If the
+    program asked for the compaction alone (``responses.compact``), the user's messages stay too.
     """
-    place = max(place for place, event in enumerate(events) if compacts(event))
-    is_asked = events[place].meta.get("object") == "response.compaction"
-    appended = enumerate((*before, *events[:place]), view.version)
+    index = max(index for index, event in enumerate(events) if compacts(event))
+    is_asked = events[index].meta.get("object") == "response.compaction"
+    appended = enumerate((*before, *events[:index]), view.version)
     prompt = [*view, *(replace(event, id=event_id) for event_id, event in appended if event.shown)]
-    after = [
+    kept_ids = [
         event.id
         for event in prompt
         if isinstance(event, SystemMessage)
@@ -140,23 +138,21 @@ def behind_compaction(
     ]
     metadata = {"reason": COMPACTED_BY_PROVIDER}
     change = change_of_prompt(
-        [event.id for event in prompt], after, "compaction", metadata=metadata
+        [event.id for event in prompt], kept_ids, "compaction", metadata=metadata
     )
     if change is None:
         return events
-    return (*events[:place], change, *events[place:])
+    return (*events[:index], change, *events[index:])
 
 
 def result_of(event: Observation, calls: Mapping[str | None, Action]) -> Observation:
-    """Return a result with the tool and the event id of its call, which is a recorded one or has no
-    id yet.
+    """Return a result with the tool of its call, and with the event id of the call if the call is
+    recorded. A call that is appended together with its result has no id yet.
     """
     call = calls[event.call_id]
-    return replace(
-        event,
-        tool=call.tool,
-        cause=call.id if event.cause is None and call.id >= 0 else event.cause,
-    )
+    is_recorded = call.id >= 0
+    cause = call.id if event.cause is None and is_recorded else event.cause
+    return replace(event, tool=call.tool, cause=cause)
 
 
 def events_of_reply(
@@ -166,7 +162,7 @@ def events_of_reply(
     meta: Mapping[str, Any] | None = None,
     timestamp: datetime | None = None,
 ) -> tuple[Event, ...]:
-    """Return the events of a model's reply, of this cost, ``meta`` and time. Raises what
+    """Return the events of a model's reply with this cost, ``meta`` and time. Raises what
     ``from_openai`` raises, and ``InvalidEvent`` for a message of the user or the system, and for a
     reply with neither a text nor a call.
     """
@@ -175,7 +171,7 @@ def events_of_reply(
             f"cost is {short(cost)}; give US dollars, such as 0.0123, or leave it out"
         )
     if not isinstance(timestamp, datetime | None):
-        raise TypeError(f"timestamp is a datetime with a time zone, not {short(timestamp)}")
+        raise TypeError(f"timestamp must be a datetime with a time zone, not {short(timestamp)}")
     events = from_openai(reply)
     for event in events:
         if isinstance(event, SystemMessage) or (
@@ -198,12 +194,13 @@ def events_of_reply(
             " look at its finish reason, and ask the model again;"
             " history.append(foldlog.from_openai(reply)) keeps its usage"
         )
-    told = {**({} if cost is None else {"cost": cost}), **(meta or {})}
+    added_meta = {} if cost is None else {"cost": cost}
+    added_meta.update(meta or {})
+    with_meta = replace(first, meta={**first.meta, **added_meta})
     return tuple(
         replace(
-            event,
+            with_meta if event is first else event,
             timestamp=timestamp or event.timestamp,
-            meta={**event.meta, **told} if event is first else event.meta,
         )
         for event in events
     )
@@ -212,95 +209,100 @@ def events_of_reply(
 def set_apart(
     events: tuple[Event, ...], newest_first: Callable[[], Iterable[Event]], version: int
 ) -> tuple[Event, ...]:
-    """Return the events of a reply under a response id of their own, where the last calls before
-    them have its id.
+    """Return the events of a reply. If the last calls before it have its response id, its own calls
+    get a unique one.
 
-    A stub, and a few servers, give the same id to each reply: all its calls would be one message,
-    and one unit that no View is cut in.
+    A stub, and a few servers, give the same id to every reply. Then the calls of all replies would
+    be one message, and no View could be cut between them.
     """
-    calls = [
-        event for event in events if isinstance(event, Action) and event.response_id is not None
+    response_ids = [
+        event.response_id
+        for event in events
+        if isinstance(event, Action) and event.response_id is not None
     ]
-    if calls:
-        last = next((event for event in newest_first() if isinstance(event, Action)), None)
-    else:
-        last = None
-    if last is None or last.response_id is None:
+    if not response_ids:
         return events
-    given = calls[-1].response_id
-    if given not in (last.response_id, last.response_id.rpartition("~")[0]):
+    previous_call = next((event for event in newest_first() if isinstance(event, Action)), None)
+    if previous_call is None or previous_call.response_id is None:
         return events
-    own = f"{given}~{version}"
+    response_id = response_ids[-1]
+    # An id that was made unique before ends with "~" and a version.
+    if response_id not in (previous_call.response_id, previous_call.response_id.rpartition("~")[0]):
+        return events
+    unique_id = f"{response_id}~{version}"
     return tuple(
-        replace(event, response_id=own) if isinstance(event, Action) else event for event in events
+        replace(event, response_id=unique_id) if isinstance(event, Action) else event
+        for event in events
     )
 
 
 def _events(value: Any) -> Iterator[Event]:
     if isinstance(value, list):
-        yield from _several(value)
+        yield from _events_of_list(value)
     elif not isinstance(value, dict):
         raise _not_a_reply(value)
     elif "choices" in value:
-        yield from _completion(value)
-    elif (
-        value.get("object") == "response.compaction"
-    ):  # its other items are the user's messages, which stay
-        meta = _account(value, None) | {"object": "response.compaction"}
-        yield from (
-            replace(each, meta=meta)
-            for each in map(compaction_in, dicts_in(value.get("output")))
-            if each
-        )
+        yield from _completion_events(value)
+    elif value.get("object") == "response.compaction":
+        # The other items of its output are the user's messages, which stay in the View.
+        meta = _reply_meta(value, None) | {"object": "response.compaction"}
+        compactions = map(compaction_in, dicts_in(value.get("output")))
+        yield from (replace(event, meta=meta) for event in compactions if event)
     elif (items := dicts_in(value.get("output"))) == value.get("output") and "call_id" not in value:
-        done = {str(item.get("call_id")) for item in items if kind_of(item) in OUTPUTS}
-        yield from _response(
-            items, text_or_none(value.get("id")), _account(value, value.get("status")), done
+        answered_call_ids = {str(item.get("call_id")) for item in items if kind_of(item) in OUTPUTS}
+        yield from _response_events(
+            items,
+            text_or_none(value.get("id")),
+            _reply_meta(value, value.get("status")),
+            answered_call_ids,
         )
     elif "tool_calls" in value and "latency_s" in value:
-        said = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
-        yield from _chat(said, value["response_id"], _account(value, value["finish_reason"]))
+        message = {"role": "assistant", "content": value["text"], "tool_calls": value["tool_calls"]}
+        yield from _chat_events(
+            message, value["response_id"], _reply_meta(value, value["finish_reason"])
+        )
     elif "role" in value and value.get("type") in (None, "message"):
-        of_anthropic = is_message_of_anthropic(value)
-        response_id = text_or_none(value.get("id")) if of_anthropic else None
+        is_anthropic = is_message_of_anthropic(value)
+        response_id = text_or_none(value.get("id")) if is_anthropic else None
         if value["role"] == "assistant":
-            meta = _account(value, value.get("stop_reason"))
+            meta = _reply_meta(value, value.get("stop_reason"))
         else:
             meta = {}
         timestamp, _ = time_of_message(value)
-        yield from (
-            replace(event, timestamp=timestamp) for event in _chat(value, response_id, meta)
-        )
+        for event in _chat_events(value, response_id, meta):
+            yield replace(event, timestamp=timestamp)
     elif "type" in value:
-        yield from _response([value], None, {})
+        yield from _response_events([value], None, {})
     else:
         keys = ", ".join(sorted(map(str, value))) or "no keys"
         raise _not_a_reply(value, f"an object with {keys}")
 
 
-def _several(values: list[Any]) -> Iterator[Event]:
-    """Yield the events of messages or items, in their order. A response ends where results of its
-    calls come.
+def _events_of_list(values: list[Any]) -> Iterator[Event]:
+    """Yield the events of messages or items, in their order. Items up to the results of their calls
+    are one response.
     """
     items = list[Part]()
-    earlier = list[Event]()
+    earlier_events = list[Event]()
     for value in values:
-        of_a_response = isinstance(value, dict) and _is_of_a_response(value)
-        answered = bool(items) and items[-1].get("type") in OUTPUTS
-        if not of_a_response or (answered and value.get("type") not in OUTPUTS):
-            yield from _response(items, None, {})
+        is_response_item = isinstance(value, dict) and _is_of_a_response(value)
+        has_results = bool(items) and items[-1].get("type") in OUTPUTS
+        if not is_response_item or (has_results and value.get("type") not in OUTPUTS):
+            yield from _response_events(items, None, {})
             items = []
-        if of_a_response:
+        if is_response_item:
             items.append(value)
         else:
-            made = set_apart(tuple(_events(value)), partial(reversed, earlier), len(earlier))
-            earlier += made
-            yield from made
-    yield from _response(items, None, {})
+            message_events = set_apart(
+                tuple(_events(value)), partial(reversed, earlier_events), len(earlier_events)
+            )
+            earlier_events += message_events
+            yield from message_events
+    yield from _response_events(items, None, {})
 
 
 def _is_of_a_response(value: Part) -> bool:
-    """Return whether this is an item of a response: one without a role, such as a call, or a
+    """Return whether this is an item of a response: an item without a role, such as a call, or a
     message of its output.
     """
     if "role" not in value:
@@ -314,12 +316,12 @@ def _is_of_a_response(value: Part) -> bool:
 # --- chat completions ---
 
 
-def _completion(completion: Part) -> Iterator[Event]:
+def _completion_events(completion: Part) -> Iterator[Event]:
     choices = completion["choices"]
     if not isinstance(choices, list) or len(choices) != 1:
-        many = len(choices) if isinstance(choices, list) else "no list of"
+        count = len(choices) if isinstance(choices, list) else "no list of"
         raise InvalidArgument(
-            f"this completion has {many} choices; give the message of one: choices[0].message"
+            f"this completion has {count} choices; give the message of one: choices[0].message"
         )
     if isinstance(choices[0], dict):
         message = choices[0].get("message")
@@ -329,82 +331,89 @@ def _completion(completion: Part) -> Iterator[Event]:
         raise InvalidArgument(
             "this is a chunk of a stream; collect the chunks into one completion, then give that"
         )
-    account = _account(completion, choices[0].get("finish_reason"))
-    yield from _chat({"role": "assistant", **message}, text_or_none(completion.get("id")), account)
+    meta = _reply_meta(completion, choices[0].get("finish_reason"))
+    yield from _chat_events(
+        {"role": "assistant", **message}, text_or_none(completion.get("id")), meta
+    )
 
 
-def _chat(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
-    """Yield the events of a message. Where what an export makes of them differs from it, ``meta``
-    says how.
+def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
+    """Yield the events of a message. Fields that an export of these events would lose or change are
+    in the ``meta`` of the first event that is no annotation.
     """
     events = _reader.chat(message, response_id, meta)
-    told = next(
+    main_event = next(
         (event for event in events if not isinstance(event, Annotation)),
         events[0] if events else None,
     )
-    rest = {} if is_message_of_anthropic(message) else _unlike(message, told)
-    yield from (
-        replace(event, meta=event.meta | rest) if event is told else event for event in events
-    )
-    if told is None and (rest or meta):
-        yield Annotation(name="reply", data=rest.get("message"), meta=meta)
+    unexported = {}
+    if not is_message_of_anthropic(message):
+        unexported = _fields_not_exported(message, main_event)
+    for event in events:
+        yield replace(event, meta=event.meta | unexported) if event is main_event else event
+    if main_event is None and (unexported or meta):
+        yield Annotation(name="reply", data=unexported.get("message"), meta=meta)
 
 
-def _unlike(message: Part, event: Event | None) -> dict[str, Any]:
-    """Return the ``meta`` with the fields of a chat message that its export lacks, or has in
-    another form; None for one that only the export has. Calls have theirs.
+def _fields_not_exported(message: Part, event: Event | None) -> dict[str, Any]:
+    """Return the ``meta`` with the fields of a chat message that its export lacks or has in another
+    form. A field that only the export has is None there. Calls keep their own fields.
     """
-    if own := dict_or_empty(message.get("provider_specific_fields")):  # litellm tells some twice
-        own = {key: value for key, value in own.items() if message.get(key) != value}
-        message = {**message, "provider_specific_fields": own}
-    given = filled(message)
-    written = filled((event and message_of([event])) or {"role": message["role"]})
-    same = {
-        "type",
-        "tool_calls",
-        *(("role", "tool_call_id") if isinstance(event, Observation) else ()),
-    }
-    same |= set() if given.get("tool_calls") else {"function_call"}
-    thought = "".join(
-        str(block.get("thinking", "")) for block in written.get("thinking_blocks", ())
+    if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
+        # litellm repeats some of these fields in the message itself.
+        specific_fields = {
+            key: value for key, value in specific_fields.items() if message.get(key) != value
+        }
+        message = {**message, "provider_specific_fields": specific_fields}
+    fields = filled(message)
+    exported = filled((event and message_of([event])) or {"role": message["role"]})
+    equal_keys = {"type", "tool_calls"}
+    if isinstance(event, Observation):
+        equal_keys |= {"role", "tool_call_id"}
+    if not fields.get("tool_calls"):
+        equal_keys.add("function_call")
+    exported_thoughts = "".join(
+        str(block.get("thinking", "")) for block in exported.get("thinking_blocks", ())
     )
-    same |= {"reasoning_content"} if given.get("reasoning_content") == thought else set()
-    same |= (
-        {"content"}
-        if isinstance(given.get("content"), list) and not is_odd(given["content"])
-        else set()
-    )
-    both = dict.fromkeys(written) | given
-    rest = {
-        key: value for key, value in both.items() if key not in same and value != written.get(key)
+    if fields.get("reasoning_content") == exported_thoughts:
+        equal_keys.add("reasoning_content")
+    if isinstance(fields.get("content"), list) and not is_odd(fields["content"]):
+        equal_keys.add("content")
+    unexported = {
+        key: value
+        for key, value in (dict.fromkeys(exported) | fields).items()
+        if key not in equal_keys and value != exported.get(key)
     }
-    return {"message": rest} if rest else {}
+    return {"message": unexported} if unexported else {}
 
 
 # --- OpenAI's Responses ---
 
 
-def _response(
-    items: Sequence[Part], response_id: str | None, meta: dict[str, Any], done: Container[str] = ()
+def _response_events(
+    items: Sequence[Part],
+    response_id: str | None,
+    meta: dict[str, Any],
+    answered_call_ids: Container[str] = (),
 ) -> Iterator[Event]:
-    """Yield the events of one response: before the others, what the server did itself, also these
-    calls.
+    """Yield the events of one response. Calls that the server itself ran, and its other work, come
+    first.
     """
-    said = list[Content]()
-    called = list[Action]()
+    texts = list[Content]()
+    calls = list[Action]()
     reasoning = list[Part]()
     results = list[Event]()
-    rest = list[Part]()
+    unread_fields = list[Part]()
     for item in items:
-        if text_or_none(item.get("call_id")) in done:
+        if text_or_none(item.get("call_id")) in answered_call_ids:
             event = None
         else:
             event = _reader.item(item)
         if isinstance(event, Action):
-            called.append(event)
+            calls.append(event)
         elif isinstance(event, Message) and event.source == "agent":
-            said.append(event.content)
-            rest += _reader.rest("items", item, "type", "role").values()
+            texts.append(event.content)
+            unread_fields += _reader.rest("items", item, "type", "role").values()
         elif event is not None:
             results.append(event)
         elif item.get("type") == "reasoning":
@@ -413,13 +422,14 @@ def _response(
             yield compacted
         else:
             yield Annotation(name=text_or_none(item.get("type")) or "reply", data=item)
-    if not (called or any(said)):
+    if not (calls or any(texts)):
         yield from (Annotation(name="reasoning", data=item) for item in reasoning)
         if meta:
             yield Annotation(name="reply", meta=meta)
         reasoning = []
-    meta = meta | ({"items": rest} if rest else {})
-    yield from _reader.said(joined(said), called, reasoning, response_id, meta)
+    if unread_fields:
+        meta = meta | {"items": unread_fields}
+    yield from _reader.said(joined(texts), calls, reasoning, response_id, meta)
     yield from results
 
 
@@ -438,23 +448,23 @@ class _Reader(MessageReader):
         return {name: rest} if rest else {}
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
-        """Return a map, or a text as it is; the text of a JSON object as a map, if every parser
-        reads the same map. A map that the store cannot hold, with an infinity or of too many
-        levels, is its text.
+        """Return the arguments as a map if possible. The text of a JSON object becomes a map if
+        every parser reads the same map in it; any other text stays a text. A map that the store
+        cannot hold, with an infinity or too many levels, becomes its text.
         """
-        read = arguments
+        value = arguments
         try:
             if isinstance(arguments, str):
-                read = json.loads(
+                value = json.loads(
                     arguments, parse_constant=_refuse, object_pairs_hook=_without_repeated_keys
                 )
-            json.dumps(read, allow_nan=False, default=said)
-            check_depth(read)
+            json.dumps(value, allow_nan=False, default=to_text)
+            check_depth(value)
         except (ValueError, RecursionError):
             if isinstance(arguments, str):
                 return arguments
-            return json.dumps(arguments, ensure_ascii=False, default=said)
-        return read if isinstance(read, dict) else arguments
+            return json.dumps(arguments, ensure_ascii=False, default=to_text)
+        return value if isinstance(value, dict) else arguments
 
 
 _reader = _Reader()
@@ -470,48 +480,54 @@ def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return dict(pairs)
 
 
-def _account(reply: Part, finish_reason: Any) -> dict[str, Any]:
-    """Return model, finish reason, usage and cost of a reply, as far as it tells them. Some servers
-    tell the cost with the usage.
+def _reply_meta(reply: Part, finish_reason: Any) -> dict[str, Any]:
+    """Return the model, finish reason, usage and cost that a reply contains. Some servers have the
+    cost in the usage.
     """
     usage = reply.get("usage")
     if isinstance(usage, dict) and "service_tier" in reply:
         usage = {**usage, "service_tier": reply["service_tier"]}
-    cost = reply.get("cost", usage.get("cost") if isinstance(usage, dict) else None)
-    told = {"model": text_or_none(reply.get("model")), "finish_reason": text_or_none(finish_reason)}
-    known = {key: value for key, value in {**told, "usage": usage_of(usage)}.items() if value}
-    paid = cost_of(cost)
-    return known if paid is None else {**known, "cost": paid}
+    fields = {
+        "model": text_or_none(reply.get("model")),
+        "finish_reason": text_or_none(finish_reason),
+        "usage": usage_of(usage),
+    }
+    meta: dict[str, Any] = {key: value for key, value in fields.items() if value}
+    cost_in_usage = usage.get("cost") if isinstance(usage, dict) else None
+    cost_usd = cost_of(reply.get("cost", cost_in_usage))
+    if cost_usd is not None:
+        meta["cost"] = cost_usd
+    return meta
 
 
 # --- values of SDKs ---
 
 
-def _plain(value: Any) -> Any:
-    """Return the value as dicts, lists, texts, bytes and numbers. None in the objects of SDKs is
-    left out. An object that holds no data, such as a stream, is returned as it is.
+def _plain_data(value: Any) -> Any:
+    """Return the value as dicts, lists, texts, bytes and numbers. Fields of SDK objects that are
+    None are left out. An object that holds no data, such as a stream, is returned as it is.
     """
     if value is None or isinstance(value, str | bytes | bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {str(key): _plain(each) for key, each in value.items()}
+        return {str(key): _plain_data(item) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_fields"):
-        return [_plain(each) for each in value]
+        return [_plain_data(item) for item in value]
     dump: Callable[..., Any] | None = getattr(value, "model_dump", None)
     if callable(dump):
-        return _plain(dump(mode="json", warnings=False, exclude_none=True, by_alias=True))
+        return _plain_data(dump(mode="json", warnings=False, exclude_none=True, by_alias=True))
     fields = getattr(value, "__dataclass_fields__", None) or getattr(value, "__dict__", {})
     public = [name for name in fields if not name.startswith("_")]
     if not public or isinstance(value, type | Iterator) or hasattr(value, "__aiter__"):
         return value
-    return {name: _plain(getattr(value, name)) for name in public}
+    return {name: _plain_data(getattr(value, name)) for name in public}
 
 
-def _not_a_reply(value: object, found: str = "") -> InvalidArgument:
+def _not_a_reply(value: object, description: str = "") -> InvalidArgument:
     """Return the error for an object that is not the reply of a model."""
-    found = found or f"an object of type {type(value).__name__}"
+    description = description or f"an object of type {type(value).__name__}"
     return InvalidArgument(
-        f"{found} is not the reply of a model; give a chat completion or one of its messages, a"
-        " response of OpenAI or its items, or an Anthropic message; of a stream, collect the"
-        " chunks first"
+        f"{description} is not the reply of a model; give a chat completion or one of its messages,"
+        " a response of OpenAI or its items, or an Anthropic message; collect the chunks of a"
+        " stream first"
     )

@@ -1,9 +1,9 @@
-"""Run tools at most once inside another agent runtime: it decides when a tool runs, and when a call
-is stored.
+"""Run tools at most once inside another agent runtime, which decides when a tool runs and when a
+call is stored.
 
-The adapter of the runtime says in ``CURRENT`` which call is made, around the tool. A tool that
-``foldlog.effect`` marks asks here before it runs. Where the runtime has not stored the call yet,
-its intent and its beginning are one append.
+The adapter of the runtime sets ``CURRENT`` to the call around its tool. A tool that
+``foldlog.effect`` marks asks this module before it runs. If the runtime has not stored the call
+yet, one append records both the intent and the beginning.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _PROCESS: Final = secrets.token_hex(8)
 _REMEMBERED: Final = 1_000
-"""The number of calls of this process that are known again, if their runtime tries them again."""
+"""How many calls this process remembers, so that it recognizes a call that its runtime tries
+again.
+"""
 
 CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", default=None)
 """The call whose tool runs now, in the context of the tool."""
@@ -46,7 +48,9 @@ CURRENT: ContextVar[RuntimeCall | None] = ContextVar("foldlog.tool_call", defaul
 
 @dataclass(frozen=True)
 class RuntimeCall:
-    """A call that a runtime makes. ``begin`` says whether its tool may run, and under which key."""
+    """A call that a runtime makes. ``begin`` decides whether its tool may run, and under which
+    key.
+    """
 
     histories: Histories
     conversation: str
@@ -54,73 +58,76 @@ class RuntimeCall:
     tool: str
     arguments: Mapping[str, Any] | str
     pool: ThreadPool
-    """The threads in which an async tool asks."""
+    """The threads in which ``begin`` runs for an async tool."""
     attributes: Mapping[str, Any]
-    """Those of the conversation, if this call begins it."""
+    """The attributes for the conversation, if this call begins it."""
 
     def begin(self, rule: effects.EffectRule) -> tuple[str, Any]:
-        """Record that the tool begins. Return its key, and None; or with another value: the answer
-        to the model in the place of the tool, which must not run.
+        """Record that the tool begins, and return its key and None. If the tool must not run,
+        return the key and the answer that the model gets instead of a result.
 
-        The first call in this process also reads which effects other processes left: of these the
-        model is told once, before any other tool with effects runs.
+        The first call in this process also reads which effects other processes left without an
+        outcome. The model is told once of these, before any other tool with effects runs.
         """
         if rule.repeat == "safe":
             return "", None
         history = self.histories[self.conversation]
-        begun: dict[tuple[str, str], int] = vars(self.histories).setdefault("_begun_tools", {})
-        if (here := begun.get((history.id, self.call_id))) is not None:
-            traces, keys = effects.read_traces(history, here)
-            if traces[here].observation is None:  # the runtime tries the same call again
-                return self._repeat(history, rule, keys[here], traces[here])
-        # maybe of a process that died since they were read
+        begun_ids: dict[tuple[str, str], int] = vars(self.histories).setdefault("_begun_tools", {})
+        intent_id = begun_ids.get((history.id, self.call_id))
+        if intent_id is not None:
+            traces, keys = effects.read_traces(history, intent_id)
+            if traces[intent_id].observation is None:  # the runtime tries the same call again
+                return self._repeat(history, rule, keys[intent_id], traces[intent_id])
         if history.recorded(key_of_intent(self.call_id)):
+            # Another process began this call, perhaps after this one read what was left behind:
+            # read it again.
             vars(self.histories).setdefault("_left_behind", {}).pop(history.id, None)
-        left = _left_behind(self.histories, history)
-        same = next(
-            (key for key, trace in left.items() if trace.call.call_id == self.call_id), None
+        left_traces = _left_behind(self.histories, history)
+        left_key = next(
+            (key for key, trace in left_traces.items() if trace.call.call_id == self.call_id), None
         )
-        if same is not None:
-            return self._repeat(history, rule, same, left.pop(same))
-        if left:
-            return "", self._told(history, left)
-        stored = next(
+        if left_key is not None:
+            return self._repeat(history, rule, left_key, left_traces.pop(left_key))
+        if left_traces:
+            return "", self._tell_model(history, left_traces)
+        stored_call = next(
             (call for call in reversed(history.open_calls()) if call.call_id == self.call_id), None
         )
-        begun[history.id, self.call_id], key = self._mark(history, stored, 1)
-        if len(begun) > _REMEMBERED:
-            del begun[next(iter(begun))]
+        intent_id, key = self._mark(history, stored_call, 1)
+        begun_ids[history.id, self.call_id] = intent_id
+        if len(begun_ids) > _REMEMBERED:
+            del begun_ids[next(iter(begun_ids))]
         return key, None
 
     def _repeat(
         self, history: History, rule: effects.EffectRule, key: str, trace: CallTrace
     ) -> tuple[str, Any]:
-        """Return what becomes of a call that another process began."""
+        """Decide about a call that was begun before: return what ``begin`` returns."""
         if rule.check is not None:
             outcome = rule.check(key, trace.call)
-        else:
-            outcome = None
-        if outcome is not None:
-            return key, outcome
+            if outcome is not None:
+                return key, outcome
         if rule == effects.EffectRule("never"):
-            return key, self._told(history, {key: trace})
+            return key, self._tell_model(history, {key: trace})
         self._mark(history, trace.call, len(trace.marks) + 1)
         return key, None
 
-    def _told(self, history: History, left: dict[str, CallTrace]) -> str:
-        """Record that the model is told of effects that are in doubt. Return the words."""
-        _note(history, left)
-        told = [effects.in_doubt_words(trace.call, key) for key, trace in left.items()]
-        left.clear()
-        return "\n".join(told)
+    def _tell_model(self, history: History, left_traces: dict[str, CallTrace]) -> str:
+        """Record that the model is told of these effects, which are in doubt. Return the text for
+        the model.
+        """
+        _mark_as_told(history, left_traces)
+        lines = [effects.in_doubt_words(trace.call, key) for key, trace in left_traces.items()]
+        left_traces.clear()
+        return "\n".join(lines)
 
     def _mark(self, history: History, stored: Action | None, attempt: int) -> tuple[int, str]:
-        """Record that the tool begins, with the call where it is not stored. Return the id of the
-        call, and its key.
+        """Record that the tool begins, together with the call if it is not stored yet. Return the
+        id of the call or of its intent, and its key.
         """
         data = {"attempt": attempt, "run": secrets.token_hex(8), "lease": _this_process()}
         if stored is not None:
-            key = _key(history, stored.id)
+            key = _read_key(history, stored.id)
             mark = Annotation(name=MARK, data=data, cause=stored.id)
             history.append(mark, idempotency_key=key_of_mark(key, attempt))
             return stored.id, key
@@ -131,11 +138,11 @@ class RuntimeCall:
         mark = Annotation(name=MARK, data={**data, "intent": intent})
         try:
             (recorded,) = history.append(mark, idempotency_key=key_of_intent(self.call_id))
-        except (
-            IdempotencyConflict
-        ):  # the id names several calls: the first intent leads to all of them
+        except IdempotencyConflict:
+            # This runtime gives several calls the same id. The key leads to the first of their
+            # intents, from which all of them are read.
             (recorded,) = history.append(mark)
-        return recorded.id, _key(history, recorded.id)
+        return recorded.id, _read_key(history, recorded.id)
 
 
 def effect(
@@ -145,53 +152,53 @@ def effect(
     ``History.run`` and the adapters for agent runtimes then run it by this rule. See
     ``History.run`` for ``repeat`` and ``check``.
 
-    Its argument ``key`` is for the outside system: neither a model nor a runtime sees it. Write the
-    mark below the decorator of a runtime. Called in another way, the tool raises
-    ``InvalidArgument``.
+    The argument ``key`` of the tool is for the outside system: neither a model nor a runtime sees
+    it. Write this decorator below the decorator of a runtime. If anything else calls the tool, it
+    raises ``InvalidArgument``.
     """
     rule = effects.EffectRule(repeat, check)
 
-    def marked(tool: F) -> F:
+    def mark_tool(tool: F) -> F:
         signature = inspect.signature(tool)
         takes_key = "key" in signature.parameters
 
         async def run_async(*args: Any, **kwargs: Any) -> Any:
             call = _current(tool)
             key, answer = await call.pool.run(partial(call.begin, rule))
-            more = {"key": key} if takes_key else {}
+            key_argument = {"key": key} if takes_key else {}
             if answer is None:
-                return await tool(*args, **kwargs, **more)
+                return await tool(*args, **kwargs, **key_argument)
             return answer
 
         def run_here(*args: Any, **kwargs: Any) -> Any:
             key, answer = _current(tool).begin(rule)
-            more = {"key": key} if takes_key else {}
-            return tool(*args, **kwargs, **more) if answer is None else answer
+            key_argument = {"key": key} if takes_key else {}
+            return tool(*args, **kwargs, **key_argument) if answer is None else answer
 
         guarded: Any = wraps(tool)(run_async if inspect.iscoroutinefunction(tool) else run_here)
-        shown = [each for name, each in signature.parameters.items() if name != "key"]
-        guarded.__signature__ = signature.replace(parameters=shown)
+        shown_parameters = [each for name, each in signature.parameters.items() if name != "key"]
+        guarded.__signature__ = signature.replace(parameters=shown_parameters)
         guarded.__annotations__ = {
             name: of for name, of in tool.__annotations__.items() if name != "key"
         }
         setattr(guarded, effects.RULE, rule)
         return cast("F", guarded)
 
-    return marked
+    return mark_tool
 
 
 def _current(tool: Callable[..., Any]) -> RuntimeCall:
-    """Return the call that is made now. Raises ``InvalidArgument`` outside of an adapter's tool."""
+    """Return the call whose tool runs now. Raises ``InvalidArgument`` outside of an adapter."""
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
-            f"{tool.__name__!r} is marked by foldlog.effect, and no call of it is known here; run"
-            " it by history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
+            f"{tool.__name__!r} is marked by foldlog.effect, and no runtime has made a call of it;"
+            " run it by history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
         )
     return call
 
 
-def _key(history: History, call_id: int) -> str:
+def _read_key(history: History, call_id: int) -> str:
     return key_of(
         history._store.query(history.id, lambda reading: reading.head_at(call_id + 1)) or b""
     )
@@ -203,39 +210,46 @@ def _this_process() -> str:
 
 def note_left_behind(histories: Histories, conversation: str) -> None:
     """Record which effects another process left in doubt, before a runtime gives their calls
-    results of its own. Of these the model is told before the next tool with effects runs in this
+    results of its own. The model is told of them before the next tool with effects runs in this
     process.
     """
     history = histories[conversation]
     with suppress(ConversationErased):
-        if left := _left_behind(histories, history):
-            _note(history, left)
+        if left_traces := _left_behind(histories, history):
+            _mark_as_told(history, left_traces)
 
 
-def _note(history: History, left: Mapping[str, CallTrace]) -> None:
+def _mark_as_told(history: History, traces: Mapping[str, CallTrace]) -> None:
     history.append(
-        [Annotation(name=MARK, data={"told": True}, cause=trace.call.id) for trace in left.values()]
+        [
+            Annotation(name=MARK, data={"told": True}, cause=trace.call.id)
+            for trace in traces.values()
+        ]
     )
 
 
 def _left_behind(histories: Histories, history: History) -> dict[str, CallTrace]:
-    """Return the effects that other processes began and of which neither an outcome is known nor
-    the model was told, by their keys. They are read once in a process.
+    """Return by their keys the effects that other processes began, that have no outcome, and that
+    the model was not told of. They are read once in a process.
     """
-    known: dict[str, dict[str, CallTrace]] = vars(histories).setdefault("_left_behind", {})
-    if history.id not in known:
-        traces, keys = effects.read_traces(history) if _has_effects(history) else ({}, {})
-        known[history.id] = {
-            keys[number]: trace
-            for number, trace in traces.items()
-            if number == trace.call.id and trace.is_left_by(_this_process())
-        }
-    return known[history.id]
+    left_by_conversation: dict[str, dict[str, CallTrace]] = vars(histories).setdefault(
+        "_left_behind", {}
+    )
+    if history.id not in left_by_conversation:
+        left_by_conversation[history.id] = {}
+        if _has_effects(history):
+            traces, keys = effects.read_traces(history)
+            left_by_conversation[history.id] = {
+                keys[trace.call.id]: trace
+                for trace in effects.each_once(traces)
+                if trace.is_left_by(_this_process())
+            }
+    return left_by_conversation[history.id]
 
 
 def _has_effects(history: History) -> bool:
-    """Return whether a tool of this history is marked. Cost: the events that came of no record of a
-    runtime.
+    """Return whether a tool of this history is marked. Cost: the events that were not made from
+    records of a runtime.
     """
     added = history._all_records().added(history.events)
     return any(isinstance(event, Annotation) and event.name == MARK for event in added)

@@ -877,7 +877,7 @@ def test_odd_values_in_a_chat_message_are_named(history, message, said):
 def test_an_argument_of_a_wrong_type_is_named(history):
     history.append({"role": "user", "content": "hi"})
     reply = {"role": "assistant", "content": "x"}
-    with pytest.raises(TypeError, match="timestamp is a datetime with a time zone, not 'now'"):
+    with pytest.raises(TypeError, match="timestamp must be a datetime with a time zone, not 'now'"):
         history.append_reply(reply, timestamp="now")
     for wrong in (
         history.request_condensation,
