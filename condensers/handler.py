@@ -407,7 +407,7 @@ def _newest(view: View) -> Mapping[str, Any]:
 
 
 def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[Event]) -> View:
-    """Return the View after the events ``meanwhile``, if ``action``, which was planned on ``view``,
+    """Return the View after the events since then, if ``action``, which was planned on ``view``,
     still holds for it.
 
     Raises ``NoCondensationAvailable`` if it no longer holds. It holds if all events that it forgets
