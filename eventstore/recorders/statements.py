@@ -17,7 +17,7 @@ _BLOCK = re.compile(
     r"^-- (name|part): (\w+)\n(.*?)(?=^-- (?:name|part): |\Z)", re.MULTILINE | re.DOTALL
 )
 _COMMAND = re.compile(r"(?:\$\w*\$.*?\$\w*\$|[^;$])+;", re.DOTALL)
-_INDEX = re.compile(r"INDEX (\w+) ON ")
+_CREATE = re.compile(r"^CREATE (?:UNIQUE |{unique} )?(\w+) (?:{schema}\.)?(\w+)", re.MULTILINE)
 _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
@@ -48,16 +48,25 @@ def migrations(dialect: str) -> Mapping[int, str]:
     return {int(name[:4]): _text(dialect, name) for name in names if name[:4].isdigit()}
 
 
-def missing_indices(dialect: str, there: Collection[str]) -> list[str]:
-    """Return the problem of each index that the migrations make and that is not among those that
-    are ``there``.
+def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
+    """Return the problem of each table, index and so on that the migrations make and that is not
+    among those that are ``there``, which are kinds and names.
     """
-    made = {name for script in migrations(dialect).values() for name in _INDEX.findall(script)}
-    return [
-        f"the index {name} is missing, so reading is slow or fails; a copy of the store has it"
-        " again (see 'foldlog store copy --help'); where copying fails, restore a backup"
-        for name in sorted(made.difference(there))
-    ]
+    scripts = migrations(dialect).values()
+    made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}
+    return [_missing(kind, name) for kind, name in sorted(made.difference(there))]
+
+
+def _missing(kind: str, name: str) -> str:
+    if kind == "index":
+        return (
+            f"the index {name} is missing, so reading is slow or fails; a copy of the store has it"
+            " again (see 'foldlog store copy --help'); where copying fails, restore a backup"
+        )
+    return (
+        f"the {kind} {name} is missing, so calls that need it fail; restore a backup, or copy what"
+        " is sound to a new store with 'foldlog store copy --damaged'"
+    )
 
 
 def _text(dialect: str, name: str) -> str:

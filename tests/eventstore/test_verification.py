@@ -29,6 +29,7 @@ from foldlog.eventstore.maintenance import rekey_steps
 from foldlog.eventstore.maintenance.erase import erase
 from foldlog.eventstore.maintenance.rekey import rekey
 from foldlog.eventstore.maintenance.verify import Published, Verdict, verify
+from foldlog.eventstore.recorders import statements as sql_files
 from foldlog.eventstore.recorders.types import as_rows
 from tests import stored_rows
 
@@ -421,6 +422,25 @@ def test_a_missing_index_is_named(path: Path, index: str):
         " again"
     )
     assert any(finding.startswith(problem) for finding in found(path)[""])
+
+
+@pytest.mark.parametrize("table", ["listed", "made", "tracking", "unfinished"])
+def test_a_missing_table_is_named(path: Path, table: str):
+    """Also one that the check itself does not read."""
+    spoil(path, f"DROP TABLE {table}")
+    problem = f"the table {table} is missing, so calls that need it fail; restore a backup"
+    assert any(finding.startswith(problem) for finding in found(path)[""])
+
+
+def test_what_a_later_schema_makes_is_named_where_it_is_missing(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    script = "CREATE TRIGGER first_trigger AFTER DELETE ON events BEGIN SELECT 1; END"
+    monkeypatch.setattr(sql_files, "migrations", lambda dialect: {1: "", 2: script})
+    missing = "the trigger first_trigger is missing"
+    assert any(finding.startswith(missing) for finding in found(path)[""])
+    spoil(path, script)
+    assert "" not in found(path)
 
 
 def test_an_index_with_an_entry_too_many_is_named(path: Path):

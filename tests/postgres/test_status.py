@@ -163,6 +163,16 @@ def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: S
     assert finding.startswith("the index events_structural is missing, so reading is slow or fails")
 
 
+@pytest.mark.parametrize("kind, name", [("table", "figure_counts"), ("function", "begin_epoch()")])
+def test_a_missing_table_or_function_is_a_finding(
+    kind: str, name: str, url: str, store: Store, postgres_server: Server
+):
+    schema = url.partition("schema=")[2].partition("&")[0]
+    postgres_server.sql(f"DROP {kind} {schema}.{name}")
+    [finding] = store._recorder.check()
+    assert finding.startswith(f"the {kind} {name.removesuffix('()')} is missing, so calls that")
+
+
 def test_what_amcheck_finds_is_a_finding(url: str, store: Store, postgres_server: Server):
     """Not every server has the extension; a function of its name and with its arguments stands for
     it.

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 
 import psycopg
 
-from foldlog.eventstore.recorders.statements import missing_indices
+from foldlog.eventstore.recorders.statements import missing_parts
 
 
 class Holder(NamedTuple):
@@ -146,8 +146,8 @@ def _removed_all_before(number: int, report: str, tables: int = 1) -> bool:
 
 def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Iterator[str]:
     """Yield the problems of tables and indices. Cost: all of them are read."""
-    yield from missing_indices(
-        "postgresql", {name for (name,) in connection.execute(statements["indices"])}
+    yield from missing_parts(
+        "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
     for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
         yield f"{count} events are of conversation number {key}, which does not exist"

@@ -17,7 +17,7 @@ from contextlib import closing, contextmanager, suppress
 from typing import Final
 
 from foldlog.eventstore.recorders.sqlite.reader import SQL, a_position
-from foldlog.eventstore.recorders.statements import missing_indices
+from foldlog.eventstore.recorders.statements import missing_parts
 
 _PATIENCE_S: Final = 0.02
 _LEFT_OUT_MIN: Final = 2**32
@@ -120,8 +120,9 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for (finding,) in reader.execute("PRAGMA integrity_check"):
         if finding != b"ok":
             yield str(finding, "utf-8", "replace")
-    yield from missing_indices(
-        "sqlite", {name.decode() for (name,) in reader.execute(SQL["indices"])}
+    yield from missing_parts(
+        "sqlite",
+        {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
     )
     for key, count in reader.execute(SQL["rows_without_conversation"]):
         yield f"{count} events are of conversation number {key}, which does not exist"

@@ -665,8 +665,11 @@ WHERE c.relnamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_nam
 -- name: tables
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'r' ORDER BY c.relname
 
--- name: indices
-SELECT c.relname::text {of_this_schema} AND c.relkind IN ('i', 'I')
+-- name: parts_of_schema
+SELECT CASE WHEN c.relkind IN ('i', 'I') THEN 'index' ELSE 'table' END, c.relname::text
+{of_this_schema} AND c.relkind IN ('i', 'I', 'r', 'p')
+UNION ALL SELECT 'function', p.proname::text FROM pg_proc p
+WHERE p.pronamespace = (SELECT oid FROM pg_namespace WHERE nspname = {schema_name})
 
 -- name: b_trees
 SELECT c.oid::regclass::text {of_this_schema} AND c.relkind = 'i' AND amname = 'btree' ORDER BY c.relname

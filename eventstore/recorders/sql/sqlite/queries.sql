@@ -266,8 +266,8 @@ WHERE key = ?
 -- name: forget_keys
 DELETE FROM idempotency_keys WHERE conversation = ?
 
--- name: indices
-SELECT name FROM sqlite_schema WHERE type = 'index'
+-- name: parts_of_schema
+SELECT type, name FROM sqlite_schema
 
 -- name: rows_without_conversation
 SELECT e.conversation, count(*) FROM events e
