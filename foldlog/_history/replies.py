@@ -339,7 +339,7 @@ def _completion_events(completion: Part) -> Iterator[Event]:
 
 def _chat_events(message: Part, response_id: str | None, meta: dict[str, Any]) -> Iterator[Event]:
     """Yield the events of a message. Fields that an export of these events would lose or change are
-    in the ``meta`` of the first event that is no annotation.
+    in the ``meta`` of the first event that is not an annotation.
     """
     events = _reader.chat(message, response_id, meta)
     main_event = next(
