@@ -193,8 +193,8 @@ def _query_living(store: Store, conversation: str) -> tuple[_Row, int] | None:
 
 
 def _public_token(token: int) -> str:
-    """Return the text that names a lease in events. It is a hash, since a person who knows the token
-    itself could append under the lease.
+    """Return the text that names a lease in events. It is a hash, because a person who knows the
+    token itself could append under the lease.
     """
     return sha256(b"%d" % token).hexdigest()[:16]
 
