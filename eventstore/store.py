@@ -241,9 +241,9 @@ class Store:
         ``ConversationErased``. It asks nothing where the last append of this process was to the
         conversation.
         """
-        left = self.database.as_left(conversation)
-        if left is not None and not left.found.pending:
-            return left.found.version
+        left = self.database.cached_state(conversation)
+        if left is not None and not left.state.pending:
+            return left.state.version
         found = self.database.recorder.query(
             lambda reader: find_begun(self.database, reader, conversation)
         )

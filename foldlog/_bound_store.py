@@ -8,7 +8,7 @@ from copy import copy
 
 from foldlog.eventstore import ConversationNotFound, Store
 from foldlog.eventstore.inside import Conversation, Generation
-from foldlog.eventstore.log.database import Database, Left
+from foldlog.eventstore.log.database import Database, LastConversation
 from foldlog.eventstore.log.row import not_erased
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.projections import Views
@@ -38,9 +38,9 @@ class BoundDatabase(Database):
             self.generation.key = found.key
         return found
 
-    def as_left(self, conversation: str) -> Left | None:
-        left = super().as_left(conversation)
-        if left is not None and left.found.key == self.generation.key:
+    def cached_state(self, conversation: str) -> LastConversation | None:
+        left = super().cached_state(conversation)
+        if left is not None and left.state.key == self.generation.key:
             return left
         return None
 

@@ -111,7 +111,7 @@ class Views:
         if latest is None:
             left = None
         else:
-            left = self._store.database.as_left(conversation)
+            left = self._store.database.cached_state(conversation)
         if latest is None or left is None:
             rows = None
         else:
@@ -119,7 +119,7 @@ class Views:
         if latest is None or left is None or rows is None:
             return self._view(conversation, None)
         if rows:
-            return self._grow(latest, left.found, list(events_of(conversation, rows)))
+            return self._grow(latest, left.state, list(events_of(conversation, rows)))
         return latest.view
 
     def at(self, conversation: str, version: int) -> View:
@@ -218,7 +218,7 @@ class Views:
         except UnknownEventType:
             return  # the log is right without its revisions, and ``current`` raises this error
         writing.put_records(PROJECTION, [*missing, *records])
-        self._remember(writing.found, folded)
+        self._remember(writing.state, folded)
 
     # -- steps
     # ----------------------------------------------------------------------------------------------
@@ -228,7 +228,7 @@ class Views:
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
         """Return the View at a version."""
-        found = reading.found
+        found = reading.state
         conversation = found.id
         present = found.version
         if version is None:
@@ -279,8 +279,8 @@ class Views:
         another conversation with this id is not returned, although a fork in its place may have the
         same head: its past cannot be read.
         """
-        latest = self._latest.get(reading.found.id)
-        found = reading.found
+        latest = self._latest.get(reading.state.id)
+        found = reading.state
         is_same = latest and (latest.found.key, latest.found.redactions) == (
             found.key,
             found.redactions,

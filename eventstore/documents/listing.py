@@ -3,7 +3,7 @@
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by
 name, such as app, user, project, title, parent and tags. A read model finds conversations by them.
 The last activity changes with each append, so it is written only when conversations are listed. So
-a list may be some seconds old; it says of which moment it is.
+a list may be some seconds old; it has the moment at which it was made.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.documents.values import newest_value
 from foldlog.eventstore.errors import CorruptEvent, InvalidArgument, KeyUnavailable, StoreDamaged
 from foldlog.eventstore.events import ATTRIBUTES
-from foldlog.eventstore.log.database import Database, Late
+from foldlog.eventstore.log.database import NOTHING_LATE, Database, Late
 from foldlog.eventstore.log.keys import key_missing
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.row import from_microseconds
@@ -42,14 +42,16 @@ listed.
 """
 _AT_ONCE: Final = 200
 """The number of conversations that are listed in one transaction."""
-_AGAIN: Final = -1
-_WITH_KEY: Final = -2
+
+# The version at which a conversation is listed; or one of these:
+_NOT_LISTED: Final = -1
+_NEEDS_KEY: Final = -2  # a process that has its key must list it
 
 
 class RecentConversation(NamedTuple):
     """A conversation in a list. ``version`` and ``updated_at``, the time of its last event, may be
-    some seconds old. ``attributes`` are None if the conversation is encrypted and its key is not
-    given.
+    some seconds old. ``attributes`` is None if the conversation is encrypted and the store was
+    opened without its key.
     """
 
     id: str
@@ -82,171 +84,218 @@ def recent_conversations(
     ``Histories.recent``.
     """
     check_whole("limit", limit, 0)
-    given: object = after
-    if given is not None and not (
-        isinstance(given, tuple) and all(isinstance(number, int) for number in given)
+    former_end: object = after
+    if former_end is not None and not (
+        isinstance(former_end, tuple) and all(isinstance(number, int) for number in former_end)
     ):
-        raise TypeError(f"after is the 'after' of an earlier page, not {after!r}")
+        raise TypeError(f"after must be the 'after' of an earlier page, not {after!r}")
     if not isinstance(age_max_s, int | float):
-        raise TypeError(f"age_max_s is a number of seconds, not {age_max_s!r}")
-    wanted = pairs_of(attributes)
+        raise TypeError(f"age_max_s must be a number of seconds, not {age_max_s!r}")
+    pairs = pairs_of(attributes)
     keys = database.settings.keys
-    as_of, late = _up_to_date(database, age_max_s)
+    as_of, unwritten = _bring_up_to_date(database, age_max_s)
 
-    def page(reader: Reader) -> RecentConversations:
-        ours = (one for one in late.values() if after is None or (one.at, one.key) < after)
-        if wanted:
-            ours = (
-                one
-                for one in ours
-                if {*pairs_of(_attributes(database, reader, one) or {})} >= {*wanted}
+    def read_page(reader: Reader) -> RecentConversations:
+        # First the conversations that the stored list lacks, then those that it has.
+        candidates = (
+            listing
+            for listing in unwritten.values()
+            if after is None or (listing.at, listing.key) < after
+        )
+        if pairs:
+            candidates = (
+                listing
+                for listing in candidates
+                if {*pairs_of(_attributes(database, reader, listing) or {})} >= {*pairs}
             )
-        found = [*islice(ours, limit)]
-        for key_id in [None] if keys is None or not wanted else [None, *keys.names]:
-            listed = reader.listed(digests_of(wanted, keys, key_id), after, limit + len(late))
-            found += [one for one in listed if one.key not in late]
-        found = sorted(found, key=attrgetter("at", "key"), reverse=True)[:limit]
-        last = found[-1] if limit and len(found) == limit else None
-        shown = tuple([_shown(database, reader, one) for one in found])
+        listings = [*islice(candidates, limit)]
+        # Digests are made with the key of a conversation: ask for plain ones and for each key.
+        for key_id in [None] if keys is None or not pairs else [None, *keys.names]:
+            stored = reader.listed(digests_of(pairs, keys, key_id), after, limit + len(unwritten))
+            listings += [listing for listing in stored if listing.key not in unwritten]
+        listings = sorted(listings, key=attrgetter("at", "key"), reverse=True)[:limit]
+        is_full = limit > 0 and len(listings) == limit
         return RecentConversations(
-            shown, from_microseconds(as_of), None if last is None else (last.at, last.key)
+            tuple([_recent(database, reader, listing) for listing in listings]),
+            from_microseconds(as_of),
+            (listings[-1].at, listings[-1].key) if is_full else None,
         )
 
-    listed = database.recorder.query(page)
-    if wanted and listed.after is None:
-        used = database.recorder.value("key_ids").split()
-        if lost := ", ".join(name for name in used if keys is None or name not in keys.names):
+    page = database.recorder.query(read_page)
+    if pairs and page.after is None:
+        used_keys = database.recorder.value("key_ids").split()
+        missing = ", ".join(name for name in used_keys if keys is None or name not in keys.names)
+        if missing:
             raise key_missing(
-                "conversations that may have these attributes too are encrypted", lost, keys
+                "conversations that may have these attributes too are encrypted", missing, keys
             )
-    return listed
+    return page
 
 
 # --- the read model ---
 
 
-def _up_to_date(
+class _Newest(NamedTuple):
+    """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
+    list has them already (``are_listed``), or if they cannot be read.
+    """
+
+    conversation: Conversation
+    version: int
+    attributes: Mapping[str, Any] | None
+    are_listed: bool = False
+
+
+def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Bring the list up to date if it is too old. Return its moment, and the conversations that it
-    could not write.
+    """Bring the list up to date if it is older than ``age_max_s``. Return its moment in
+    microseconds, and by key the conversations that could not be written to it, because the store
+    can only be read or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder
     try:
         followed, _, listed_at = (recorder.value(_FACT) or "0 0").partition(" ")
         after = 0 if followed == "0" else recorder.position(followed)
-        at = int(listed_at)
-    except (ValueError, InvalidArgument):  # it is damaged, and made again
-        after = at = 0
-    is_young = 0 <= now - at < age_max_s * 1_000_000  # a clock may have run back
-    if is_young and not recorder.query(lambda reader: reader.to_list_again(_AGAIN)):
-        return at, {}
-    moment = database.data_version()
-    least = _AGAIN if database.settings.keys is None else _WITH_KEY
-    told, until, left, late = database.late
-    if told != moment:
-        until, left = recorder.query(lambda reader: reader.touched(after, least))
-        left = sorted(left)
-    touched = left
-    while left and recorder.offer(partial(_list_some, database=database, touched=left[:_AT_ONCE])):
-        left = left[_AT_ONCE:]
-    if left and told != moment:
-        newest = recorder.query(
-            lambda reader: [_newest(database, reader, key, 0) for key, _ in left]
-        )
-        ours = [_as_listed(*each) for each in newest if each is not None]
-        late = {one.key: one for one in sorted(ours, key=attrgetter("at", "key"), reverse=True)}
-    if left:
-        database.late = Late(moment, until, left, late)
+        as_of = int(listed_at)
+    except (ValueError, InvalidArgument):  # the fact is damaged: the list is made again
+        after = as_of = 0
+    is_young = 0 <= now - as_of < age_max_s * 1_000_000  # a clock may have been set back
+    if is_young and not recorder.query(lambda reader: reader.to_list_again(_NOT_LISTED)):
+        return as_of, {}
+    data_version = database.data_version()
+    min_version = _NOT_LISTED if database.settings.keys is None else _NEEDS_KEY
+    late = database.late
+    # If nothing was committed since, what the last list could not write is still all there is.
+    is_current = late.data_version == data_version
+    if is_current:
+        until = late.until
+        unlisted = [*late.unlisted]
     else:
-        database.late = Late(None, 0, (), {})
-    if not left and (touched or until != after or not at):
-        recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
-    return now, late if left else {}
+        until, touched = recorder.query(lambda reader: reader.touched(after, min_version))
+        unlisted = sorted(touched)
+    has_changes = bool(unlisted) or until != after or not as_of
+    while unlisted and recorder.offer(
+        partial(_list_some, database=database, touched=unlisted[:_AT_ONCE])
+    ):
+        unlisted = unlisted[_AT_ONCE:]
+    if not unlisted:
+        database.late = NOTHING_LATE
+        if has_changes:
+            recorder.offer(lambda transaction: transaction.set_value(_FACT, f"{until} {now}"))
+        return now, {}
+    listings = late.listings
+    if not is_current:
+        listings = recorder.query(lambda reader: _read_listings(database, reader, unlisted))
+    database.late = Late(data_version, until, unlisted, listings)
+    return now, listings
+
+
+def _read_listings(
+    database: Database, reader: Reader, unlisted: Iterable[tuple[int, int]]
+) -> Mapping[int, ListedConversation]:
+    """Return by key what the list would have of these conversations, the last active first."""
+    states = [_newest(database, reader, key, 0) for key, _ in unlisted]
+    listings = [_as_listed(newest) for newest in states if newest is not None]
+    listings.sort(key=attrgetter("at", "key"), reverse=True)
+    return {listing.key: listing for listing in listings}
 
 
 def _list_some(
     transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
 ) -> None:
-    for found, version, attributes in filter(
-        None, (_newest(database, transaction, *each) for each in touched)
-    ):
-        writing = WriteTransaction(transaction, found, database)
-        if isinstance(attributes, dict):
-            list_again(writing, attributes)
-            writing.end()
+    """Write these conversations, by key and the version at which they are listed, to the list."""
+    for key, listed_at in touched:
+        newest = _newest(database, transaction, key, listed_at)
+        if newest is None:
+            continue
+        writing = WriteTransaction(transaction, newest.conversation, database)
+        if newest.are_listed:
+            writing.list_as(newest.version, None)
+        elif newest.attributes is None:
+            writing.list_as(newest.version, [EVERY])
         else:
-            writing.list_as(version, None if attributes is ... else [EVERY])
+            list_again(writing, newest.attributes)
+            writing.end()
 
 
-def _newest(
-    database: Database, reader: Reader, key: int, listed_at: int
-) -> tuple[Conversation, int, Any] | None:
-    """Return a conversation, its version for the list, and its attributes: dots where these are
-    listed, None where they cannot be read. Return None for one that is not listed.
-    """
-    # ``verify`` reports it; the list keeps its earlier state
+def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
+    """Return the newest state of a conversation; None if it does not belong into the list."""
+    # A damaged conversation keeps its earlier entry: ``verify`` reports the damage.
     with suppress(CorruptEvent, StoreDamaged):
-        found = database.find_key(reader, key)
-        if found is None or found.erasure is not None or not found.visible or found.version == 0:
+        conversation = database.find_key(reader, key)
+        if (
+            conversation is None
+            or conversation.erasure is not None
+            or not conversation.visible
+            or conversation.version == 0
+        ):
             return None
-        reading = ReadTransaction(reader, found, database)
+        version = conversation.version
+        reading = ReadTransaction(reader, conversation, database)
         try:
-            changed = reading.documents_before(found.version)
-            if changed is not None and changed.id < listed_at:
-                return found, found.version, ...
-            pairs_of(attributes := newest_value(reading, ATTRIBUTES) or {})
-            return found, found.version, attributes
-        except (
-            CorruptEvent,
-            InvalidArgument,
-            KeyUnavailable,
-        ) as error:  # of an import, they may have another form
-            return found, _WITH_KEY if isinstance(error, KeyUnavailable) else found.version, None
+            last_change = reading.documents_before(version)
+            if last_change is not None and last_change.id < listed_at:
+                return _Newest(conversation, version, None, are_listed=True)
+            attributes = newest_value(reading, ATTRIBUTES) or {}
+            pairs_of(attributes)  # raises if an import brought attributes of another form
+            return _Newest(conversation, version, attributes)
+        except KeyUnavailable:
+            return _Newest(conversation, _NEEDS_KEY, None)
+        except (CorruptEvent, InvalidArgument):
+            return _Newest(conversation, version, None)
     return None
 
 
-def _as_listed(found: Conversation, version: int, attributes: Any) -> ListedConversation:
-    at = found.updated_at or found.created_at
-    is_encrypted = found.key_id is not None
+def _as_listed(newest: _Newest) -> ListedConversation:
+    conversation = newest.conversation
     return ListedConversation(
-        found.key, found.id, found.created_at, is_encrypted, at, version, attributes
+        conversation.key,
+        conversation.id,
+        conversation.created_at,
+        conversation.key_id is not None,
+        conversation.updated_at or conversation.created_at,
+        newest.version,
+        newest.attributes,
     )
 
 
-def _shown(database: Database, reader: Reader, one: ListedConversation) -> RecentConversation:
-    version = one.version
-    if version <= 0:  # it was listed without its key; ``verify`` tells whether it is damaged
-        found = reader.conversation(one.key)
-        version = 0 if found is None else found.version
-    times = from_microseconds(one.created_at), from_microseconds(one.at)
-    return RecentConversation(one.id, version, *times, _attributes(database, reader, one))
+def _recent(database: Database, reader: Reader, listing: ListedConversation) -> RecentConversation:
+    version = listing.version
+    if version <= 0:  # it was listed without its key, which also means unverified
+        conversation = reader.conversation(listing.key)
+        version = 0 if conversation is None else conversation.version
+    return RecentConversation(
+        listing.id,
+        version,
+        from_microseconds(listing.created_at),
+        from_microseconds(listing.at),
+        _attributes(database, reader, listing),
+    )
 
 
 def _attributes(
-    database: Database, reader: Reader, one: ListedConversation
+    database: Database, reader: Reader, listing: ListedConversation
 ) -> Mapping[str, Any] | None:
-    """Return the attributes of a conversation; those in its events where their record is gone or
-    damaged. None where they are encrypted and the key is missing.
+    """Return the attributes of a conversation. If their record is missing or damaged, they are read
+    from the events. None if they are encrypted and the key is missing.
     """
-    record = one.attributes
-    if not isinstance(record, Record) and not one.is_record_missing:
-        return record if record or one.version == _WITH_KEY else {}
+    attributes = listing.attributes
+    if not isinstance(attributes, Record) and not listing.is_record_missing:
+        return attributes if attributes or listing.version == _NEEDS_KEY else {}
     with suppress(KeyUnavailable):
-        found = database.find_key(reader, one.key) if one.is_encrypted else None
-        if found is None:
-            codec = RowCodec(one.id, None, NOTHING_PENDING)
+        conversation = database.find_key(reader, listing.key) if listing.is_encrypted else None
+        if conversation is None:
+            codec = RowCodec(listing.id, None, NOTHING_PENDING)
         else:
-            codec = database.codec_of(found)
-        if isinstance(record, Record):
-            decoded = codec.decoded_record(ATTRIBUTES, record)
-        else:
-            decoded = None
-        if decoded is not None:
-            return decode_attributes(decoded.body)
-        found = found or database.find_key(reader, one.key)
-        if found is None:
+            codec = database.codec_of(conversation)
+        if isinstance(attributes, Record):
+            record = codec.decoded_record(ATTRIBUTES, attributes)
+            if record is not None:
+                return decode_attributes(record.body)
+        conversation = conversation or database.find_key(reader, listing.key)
+        if conversation is None:
             return None
-        return newest_value(ReadTransaction(reader, found, database), ATTRIBUTES) or {}
+        return newest_value(ReadTransaction(reader, conversation, database), ATTRIBUTES) or {}
     return None

@@ -40,7 +40,7 @@ from foldlog.eventstore.events import (
     summary_of,
 )
 from foldlog.eventstore.log import origins
-from foldlog.eventstore.log.database import Database, Left
+from foldlog.eventstore.log.database import Database, LastConversation
 from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.past import ancestor, past_of
@@ -107,7 +107,7 @@ class Appending(Struct, eq=False):
     moment: datetime = EPOCH
     met: int = 0
     """The key of the conversation that it appended to."""
-    left: Left | None = None
+    last_conversation: LastConversation | None = None
     """How the transaction leaves the conversation."""
 
     def __call__(self, transaction: Transaction) -> None:
@@ -116,12 +116,12 @@ class Appending(Struct, eq=False):
             transaction.lock_all(each.conversation for each in (self, *besides.together))
         writing = open_to_append(self.database, transaction, self.conversation, self.generation)
         if besides is None:
-            self._append(writing, self.batch, State(self.conversation, writing.found.version))
+            self._append(writing, self.batch, State(self.conversation, writing.state.version))
         elif not self._append_besides(writing, besides):
             return
         writing.end()
-        self.met = writing.found.key
-        self.left = transaction.left
+        self.met = writing.state.key
+        self.last_conversation = transaction.last_conversation
         # last: one to this conversation goes on behind these
         for other in () if besides is None else besides.together:
             other(transaction)
@@ -141,7 +141,7 @@ class Appending(Struct, eq=False):
         key = besides.idempotency_key
         version = writing.version
         new = None
-        self.earlier = self.left = None
+        self.earlier = self.last_conversation = None
         self.met = writing.key
         if key is not None and writing.is_begun:
             self.earlier = self._earlier(writing, key)
@@ -174,8 +174,8 @@ class Appending(Struct, eq=False):
         """Return the recorded events: now that they are committed, they have their positions."""
         if self.generation is not None:
             self.generation.key = self.met or self.generation.key
-        if self.left is not None and self.database.recorder.on_server:
-            self.database.left = self.left
+        if self.last_conversation is not None and self.database.recorder.on_server:
+            self.database.last_conversation = self.last_conversation
         if self.earlier is not None:
             return self.earlier
         places = count(self.place())
@@ -220,13 +220,13 @@ def open_to_append(
     Raises what ``find_meant`` raises. Costs no question where the last append of this connection
     was to it.
     """
-    left: Left | None = transaction.left
+    left: LastConversation | None = transaction.last_conversation
     if (
         left is not None
-        and (left.found.id, left.settings) == (conversation, database.settings)
-        and (generation is None or (generation.key == left.found.key and generation.fence is None))
+        and (left.state.id, left.settings) == (conversation, database.settings)
+        and (generation is None or (generation.key == left.state.key and generation.fence is None))
     ):
-        return WriteTransaction(transaction, left.found, database, left.codec)
+        return WriteTransaction(transaction, left.state, database, left.codec)
     found, replaces = find_meant(database, transaction, conversation, generation)
     if found is not None:
         return WriteTransaction(transaction, found, database)

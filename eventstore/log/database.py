@@ -1,5 +1,5 @@
-"""A recorder, the codecs of the conversations in it, and the state in which the last append left
-one of them.
+"""A recorder, the codecs of the conversations in it, and the state of one conversation after the
+last append.
 
 A recorder keeps rows as bytes. The store, and everything that maintains a store, applies the codec
 of a conversation to its rows after a read and before an insert. In a store without keys a codec is
@@ -25,20 +25,19 @@ from foldlog.eventstore.recorders.types import Conversation, ListedConversation,
 T = TypeVar("T")
 
 
-class Left(NamedTuple):
-    """A conversation as the last append of a connection left it, with its salt decrypted, and its
-    codec.
+class LastConversation(NamedTuple):
+    """The state of a conversation after the last append of a connection, with its salt decrypted,
+    and its codec.
 
-    SQLite keeps one with the connection that writes, for as long as no other program has committed:
-    then the next append to the conversation asks nothing, and its View grows without a question.
-    On a server it is what the next append expects, and the server compares it in the round trip of
-    the append.
+    SQLite keeps one with the connection that writes, for as long as no other program commits. Then
+    the next append to the conversation, and its View, need not ask the database. On a server the
+    next append expects this state, and the server compares it in the round trip of the append.
 
-    ``settings`` are those of the database object that opened the codec. ``rows`` are the newest
-    rows, plain, appended one after another to ``before``.
+    ``settings`` are the settings of the database object that opened the codec. ``rows`` has the
+    newest rows, decrypted, which were appended one after another to ``before``.
     """
 
-    found: Conversation
+    state: Conversation
     codec: RowCodec
     settings: WriteSettings
     before: Conversation
@@ -47,13 +46,13 @@ class Left(NamedTuple):
     """The bytes of the bodies of ``rows``."""
 
     def rows_since(self, earlier: Conversation) -> Sequence[Row] | None:
-        """Return the rows by which the conversation has grown since it was found ``earlier``. None
-        where some of them are not in memory, or content was redacted.
+        """Return the rows that were appended to the conversation since the state ``earlier``. None
+        if some of them are not in memory, or if content was redacted.
 
         The events of ``earlier`` may belong to a transaction that was rolled back. Its head reveals
         that: every head depends on all events before it.
         """
-        found = self.found
+        found = self.state
         before = self.before
         if (earlier.key, earlier.redactions) != (found.key, found.redactions):
             return None
@@ -67,14 +66,21 @@ class Left(NamedTuple):
 
 
 class Late(NamedTuple):
-    """The conversations that a list could not write: the ``data_version`` at which it was so, the
-    position up to which it looked, their keys and versions, and what it read of them.
+    """The conversations that could not be written to the list.
+
+    ``data_version``  the database's ``data_version`` at that time
+    ``until``         the position up to which changes were read
+    ``unlisted``      their keys, and the versions at which they are listed
+    ``listings``      by key, what the list would have of them
     """
 
-    moment: int | None
+    data_version: int | None
     until: int
-    left: Sequence[tuple[int, int]]
-    read: Mapping[int, ListedConversation]
+    unlisted: Sequence[tuple[int, int]]
+    listings: Mapping[int, ListedConversation]
+
+
+NOTHING_LATE = Late(None, 0, (), {})
 
 
 class Database:
@@ -93,19 +99,19 @@ class Database:
         if clock is None:
             self.now = present
         else:
-            self.now = lambda: to_microseconds(clock(), "what the clock gives")
+            self.now = lambda: to_microseconds(clock(), "what the clock returns")
         self.settings = settings or WriteSettings()
-        self.left: Left | None = None
-        """On a server: how the last append by this object left a conversation, and what the next
-        one expects.
+        self.last_conversation: LastConversation | None = None
+        """On a server: the state of a conversation after the last append by this object, which the
+        next append expects.
         """
         self._is_contended = False
-        """On a server: whether others wrote to that conversation since. Then the next append
-        asks.
+        """On a server: whether others wrote to that conversation since. Then the next append asks
+        for its state before it writes.
         """
         self._opened_last: tuple[Conversation | None, RowCodec | None] = None, None
-        self.late = Late(None, 0, (), {})
-        """What the last list could not write."""
+        self.late = NOTHING_LATE
+        """The conversations that could not be written to the list when it was last read."""
 
     @property
     def uuid(self) -> str:
@@ -114,24 +120,24 @@ class Database:
 
     @property
     def last_position(self) -> int:
-        """The highest position that this store has given. Who has followed further has read what
-        the store lost.
+        """The highest position that this store has given to an event. A follower with a higher
+        position has read events that the store lost.
         """
         return self.recorder.position(self.recorder.value("last_position"))
 
     @property
     def bytes_pending(self) -> bool:
-        """Whether bytes of what was erased or encrypted may still be in the store's file:
-        ``vacuum`` removes them.
+        """Whether the store's file may still hold bytes that were erased or encrypted. ``vacuum``
+        removes them.
         """
         return self.recorder.value("bytes_pending") != ""
 
-    def as_left(self, conversation: str) -> Left | None:
-        """Return the conversation as it is now, where no question is needed: the last append of
-        this process was to it, and no other program has committed since. Else None. Cost: some
-        system calls.
+    def cached_state(self, conversation: str) -> LastConversation | None:
+        """Return the present state of the conversation if that is known without asking the
+        database: the last append of this process was to it, and no other program has committed
+        since. Otherwise None. Cost: some system calls.
         """
-        return self.left_in(self.recorder, conversation)
+        return self.last_conversation_in(self.recorder, conversation)
 
     def data_version(self) -> int:
         """Return a number that changes when another connection has committed: cheap to poll before
@@ -140,122 +146,127 @@ class Database:
         return int(self.recorder.value("data_version"))
 
     # -- conversations
-    # ----------------------------------------------------------------------------------------------
 
     def find(
         self, reader: Reader, conversation: str, *, pending: bool = False
     ) -> Conversation | None:
-        """Return the conversation with this id, its salt decrypted where its key is given.
+        """Return the conversation with this id; None if there is none. Its salt is decrypted if
+        this process has its key.
 
-        Raises ``EventsNotMade`` for one whose source has records without events, unless
-        ``pending``: the recorder has them made then and runs the work again. So every read, append
-        and fork finds a whole conversation, and no caller has to remember to make events. Raises
-        ``CorruptEvent`` where its columns cannot be what was written, or its mark is of another
+        Raises ``EventsNotMade`` if its source has records without events, unless ``pending``. The
+        recorder then makes the events and runs the work again, so no read, append or fork has to do
+        so. Raises ``CorruptEvent`` if its columns are damaged, or if its mark is from another
         state.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
-        left = self.left_in(reader, conversation)
-        if left is not None:
-            self._opened_last = left.found, left.codec
-            return left.found
-        if self.left is not None and self.left.found.id == conversation:
-            found = self._compared(reader, self.left)
+        last = self.last_conversation_in(reader, conversation)
+        if last is not None:
+            self._opened_last = last.state, last.codec
+            return last.state
+        if self.last_conversation is not None and self.last_conversation.state.id == conversation:
+            state = self._compared(reader, self.last_conversation)
         else:
-            found = self._opened(reader.conversation(conversation))
-        if found is not None and found.pending and not pending:
-            raise EventsNotMade(conversation, found.pending)
-        return found
+            state = self._opened(reader.conversation(conversation))
+        if state is not None and state.pending and not pending:
+            raise EventsNotMade(conversation, state.pending)
+        return state
 
-    def left_in(self, transaction: Reader | Recorder, conversation: str) -> Left | None:
-        """Return the conversation if the last append of the transaction's connection left it as it
-        is now.
+    def last_conversation_in(
+        self, transaction: Reader | Recorder, conversation: str
+    ) -> LastConversation | None:
+        """Return the present state of the conversation if the transaction's connection knows it
+        from its last append; otherwise None.
         """
-        left: Left | None = transaction.left
-        is_right = left is not None and (left.found.id, left.settings) == (
+        last: LastConversation | None = transaction.last_conversation
+        is_present = last is not None and (last.state.id, last.settings) == (
             conversation,
             self.settings,
         )
-        return left if is_right else None
+        return last if is_present else None
 
     def find_key(self, reader: Reader, key: str | int) -> Conversation | None:
-        """Return the conversation with this key, staged or visible, or with this id, as ``find``
-        does.
+        """Return the conversation with this key (a number), staged or visible, or with this id (a
+        text). It may have records without events.
         """
         return self._opened(reader.conversation(key))
 
     # -- codecs
-    # ----------------------------------------------------------------------------------------------
 
-    def codec_of(self, found: Conversation) -> RowCodec:
-        """Return the codec of a conversation as it was found.
+    def codec_of(self, conversation: Conversation) -> RowCodec:
+        """Return the codec of a conversation.
 
-        Raises ``KeyUnavailable`` where it is encrypted and its key is not in the ring, and
-        ``CorruptEvent`` where its mark is of another state.
+        Raises ``KeyUnavailable`` if it is encrypted and its key is not in the ring, and
+        ``CorruptEvent`` if its mark is from another state.
         """
-        last, codec = self._opened_last
-        if found is last and codec is not None:
+        last_opened, codec = self._opened_last
+        if conversation is last_opened and codec is not None:
             return codec
-        data_key = self.data_key(found)
+        data_key = self.data_key(conversation)
         mark = NOTHING_PENDING
-        if data_key is not None and found.erasure is None:
+        if data_key is not None and conversation.erasure is None:
             try:
-                mark = read_mark(data_key, found)
+                mark = read_mark(data_key, conversation)
             except NotAsWritten as error:
                 raise CorruptEvent(
-                    found.id,
-                    found.version - 1,
+                    conversation.id,
+                    conversation.version - 1,
                     f"{error}: events after this one were removed, or the conversation's row was"
                     " changed, without the key",
                 ) from error
-        return RowCodec(found.id, data_key, mark)
+        return RowCodec(conversation.id, data_key, mark)
 
-    def data_key(self, found: Conversation) -> DataKey | None:
-        """Return the key of a conversation; None where it is not encrypted. Raises
+    def data_key(self, conversation: Conversation) -> DataKey | None:
+        """Return the key of a conversation; None if it is not encrypted. Raises
         ``KeyUnavailable``.
         """
-        if found.sealed_key is None:
+        if conversation.sealed_key is None:
             return None
         if self.settings.keys is None:
-            raise key_missing(f"conversation {found.id!r} is encrypted", found.key_id, None)
-        return self.settings.keys.unwrap(found.id, found.key_id or "", found.sealed_key)
+            raise key_missing(
+                f"conversation {conversation.id!r} is encrypted", conversation.key_id, None
+            )
+        return self.settings.keys.unwrap(
+            conversation.id, conversation.key_id or "", conversation.sealed_key
+        )
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
-    def _compared(self, reader: Reader, left: Left) -> Conversation | None:
-        """Return the conversation that was appended to last, as it is now; from a server perhaps
-        unasked.
+    def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
+        """Return the present state of the conversation that was appended to last. A server may let
+        the append compare the expected state, so that this asks nothing.
         """
-        if left.codec.data_key is None:
-            expected = left.found
+        if last.codec.data_key is None:
+            expected = last.state
         else:
-            expected = left.found._replace(salt=b"")
-        found = reader.conversation(expected.id, None if self._is_contended else expected)
-        self._is_contended = found != expected
+            expected = last.state._replace(salt=b"")
+        state = reader.conversation(expected.id, None if self._is_contended else expected)
+        self._is_contended = state != expected
         if self._is_contended:
-            return self._opened(found)
-        self._opened_last = left.found, left.codec
-        return left.found
+            return self._opened(state)
+        self._opened_last = last.state, last.codec
+        return last.state
 
-    def _opened(self, found: Conversation | None) -> Conversation | None:
-        """Return the conversation with its salt decrypted. Without its key it can be found, but not
-        read.
+    def _opened(self, conversation: Conversation | None) -> Conversation | None:
+        """Return the conversation with its salt decrypted. If its key is missing it is returned as
+        it is: it can be found, but not read.
         """
-        if found is None or found.sealed_key is None:
-            return found
+        if conversation is None or conversation.sealed_key is None:
+            return conversation
         try:
-            codec = self.codec_of(found)
+            codec = self.codec_of(conversation)
         except KeyUnavailable:
-            return found
+            return conversation
         if codec.data_key is not None:
-            found = found._replace(salt=codec.data_key.salt)
-        self._opened_last = found, codec
-        return found
+            conversation = conversation._replace(salt=codec.data_key.salt)
+        self._opened_last = conversation, codec
+        return conversation
 
 
 def start_after(conversation: str | None) -> str:
-    """Return the id that follows one at once, from which a list goes on; None for the beginning."""
+    """Return the smallest id after ``conversation``, at which a list continues; the smallest id of
+    all for None.
+    """
     return "" if conversation is None else conversation + "\0"
 
 
@@ -282,11 +293,11 @@ def behind(reader: Reader, position: int) -> list[str]:
     return [name for name, reached in trackings if not reader.has_reached(reached, position)]
 
 
-def encrypted(found: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
+def encrypted(conversation: Conversation, keys: KeyRing) -> tuple[Conversation, DataKey, Mark]:
     """Return a plain conversation with a new data key, and a mark that none of its rows is
     encrypted yet.
     """
-    secret = DataKey.new_secret(found.salt)
-    wrapped = keys.wrap(found.id, secret)
-    renewed = found._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)
-    return renewed, DataKey(found.id, secret), Mark(0, 0, found.version)
+    secret = DataKey.new_secret(conversation.salt)
+    wrapped = keys.wrap(conversation.id, secret)
+    renewed = conversation._replace(salt=b"", key_id=keys.current, sealed_key=wrapped)
+    return renewed, DataKey(conversation.id, secret), Mark(0, 0, conversation.version)

@@ -250,7 +250,7 @@ def pages(
     ) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
         ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
         first = next(ranges, None)
-        return reading.found, ranges, () if first is None else read(reading, *first)
+        return reading.state, ranges, () if first is None else read(reading, *first)
 
     try:
         found, ranges, opened = database.recorder.query(
@@ -259,7 +259,7 @@ def pages(
     except StoreDamaged:
         try:
             found = database.recorder.query(
-                partial(read_existing, database, name, attrgetter("found"))
+                partial(read_existing, database, name, attrgetter("state"))
             )
         except StoreDamaged as error:
             raise unreadable(name, start, error) from error

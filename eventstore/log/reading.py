@@ -54,7 +54,7 @@ class ReadTransaction:
         codec: RowCodec | None = None,
     ) -> None:
         self._reader = reader
-        self.found = conversation
+        self.state = conversation
         """The conversation as this transaction found or changed it."""
         self.database = database
         self._known_codec = codec
@@ -65,23 +65,23 @@ class ReadTransaction:
 
     @property
     def conversation(self) -> str:
-        return self.found.id
+        return self.state.id
 
     @property
     def key(self) -> int:
         """The number of the conversation in this store. No other conversation ever gets it."""
-        return self.found.key
+        return self.state.key
 
     @property
     def version(self) -> int:
-        return self.found.version
+        return self.state.version
 
     @property
     def redactions(self) -> int:
         """The number of redacted events, in a fork since it began. While it is unchanged, no
         content was erased.
         """
-        return self.found.redactions
+        return self.state.redactions
 
     @property
     def lineage(self) -> tuple[Border, ...]:
@@ -90,7 +90,7 @@ class ReadTransaction:
 
         Empty for a conversation that is not a fork.
         """
-        return tuple(Border(each.id, each.stop) for each in reversed(self.found.lineage))
+        return tuple(Border(each.id, each.stop) for each in reversed(self.state.lineage))
 
     def origins(self) -> tuple[Border, ...]:
         """Return the conversations whose events a fork shares, or has copies of since it was
@@ -99,7 +99,7 @@ class ReadTransaction:
         Raises ``CorruptEvent`` where an entry of the ledger is unreadable. Cost: the entries of one
         conversation.
         """
-        found = self.found
+        found = self.state
         root = found.lineage[-1] if found.lineage else found
         rows = RowCodec(root.id).decoded(self._reader.rows(-root.key, 0, _ALL, _PAGE))
         entries = events_of(root.id, rows)
@@ -111,12 +111,12 @@ class ReadTransaction:
     @property
     def structural(self) -> int:
         """The number of structural events."""
-        return self.found.structural
+        return self.state.structural
 
     @property
     def head(self) -> bytes | None:
         """The head of the last event; None without events."""
-        return self.found.head
+        return self.state.head
 
     def head_at(self, version: int) -> bytes | None:
         """Return the head when the conversation had ``version`` events; None for 0, and where it
@@ -163,7 +163,7 @@ class ReadTransaction:
         Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and
         one more, in one read.
         """
-        stored = self._reader.rows(self.found.key, start - 1, stop, stop - start + 1)
+        stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
         if not stored or stored[0].id != start - 1 or stored[0].head != head:
             return None
         return list(dense_events(self.conversation, self._decoded(stored)[1:], start, stop))
@@ -184,7 +184,7 @@ class ReadTransaction:
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
         parts = self._parts(intervals[0][0] if intervals else self.version)
-        rows = self._reader.flagged_rows(self.found.key, within(intervals, parts))
+        rows = self._reader.flagged_rows(self.state.key, within(intervals, parts))
         decoded = list[Row]()
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
@@ -206,7 +206,7 @@ class ReadTransaction:
             return
         expected = 0 if start == 0 else None
         page = _FIRST_PAGE
-        while start < stop and self.found.structural != expected:
+        while start < stop and self.state.structural != expected:
             rows = self.rows(start, stop, page, "structural")
             for event, row in zip(events_of(self.conversation, rows), rows, strict=True):
                 if not row.structural:
@@ -219,17 +219,17 @@ class ReadTransaction:
             if len(rows) < page:
                 break
             page = _PAGE
-        if stop == self.version and expected not in (None, self.found.structural):
+        if stop == self.version and expected not in (None, self.state.structural):
             raise CorruptEvent(self.conversation, start, _MISSING)
 
     def _last(self, stop: int | None) -> int:
         if stop is None:
-            return self.found.version
-        return min(self._whole("stop", stop), self.found.version)
+            return self.state.version
+        return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
         """Return the number if it is a whole number; most are ids of the conversation."""
-        if type(number) is int and 0 <= number <= self.found.version:
+        if type(number) is int and 0 <= number <= self.state.version:
             return number
         return check_whole(name, number)
 
@@ -260,7 +260,7 @@ class ReadTransaction:
             last = row.id
             expected = after
         reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
-        is_missing = reaches_the_end and expected != self.found.shown + self.found.structural
+        is_missing = reaches_the_end and expected != self.state.shown + self.state.structural
         if is_missing and bisect_right(firsts, last) == bisect_right(firsts, self.version):
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
@@ -300,9 +300,9 @@ class ReadTransaction:
         first.
         """
         stop = self.version
-        first = max(self._whole("start", start), self.found.begins)
+        first = max(self._whole("start", start), self.state.begins)
         while rows := self._decoded(
-            self._reader.rows(self.found.key, first, stop, _PAGE, _DOCUMENTS)
+            self._reader.rows(self.state.key, first, stop, _PAGE, _DOCUMENTS)
         ):
             for row in rows:
                 event = event_of(self.conversation, row)
@@ -334,7 +334,7 @@ class ReadTransaction:
                     break
                 yield record
                 after = record.version
-        yield from self._records_of(projection, self.found.key, self._codec(), after)
+        yield from self._records_of(projection, self.state.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
         """Return the versions of damaged records of a projection, which other reads skip: they are
@@ -342,7 +342,7 @@ class ReadTransaction:
         """
         codec = self._codec()
         after = 0
-        while stored := self._reader.records(self.found.key, projection, after, _PAGE):
+        while stored := self._reader.records(self.state.key, projection, after, _PAGE):
             yield from (
                 record.version
                 for record in stored
@@ -378,7 +378,7 @@ class ReadTransaction:
         """The parts of the conversation that are stored under other keys, the oldest first; only a
         fork has any.
         """
-        return past_of(self.database, self._reader, self.found)
+        return past_of(self.database, self._reader, self.state)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
         """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was
@@ -390,14 +390,14 @@ class ReadTransaction:
         """Return what an idempotency key stands for, by its name in the store. Raises what
         ``recall`` raises.
         """
-        recalled = self._reader.recalled(self.found.key, name, 1, exactly=True)
+        recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
         """Return those of these names that are stored. Raises what ``recall`` raises."""
         recalled = [
-            (name, each) for _, name, each in self._reader.recalled_among(self.found.key, names)
+            (name, each) for _, name, each in self._reader.recalled_among(self.state.key, names)
         ]
         self.check_proofs(recalled)
         return {name for name, _ in recalled}
@@ -408,7 +408,7 @@ class ReadTransaction:
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
-            recalled = self._reader.recalled(self.found.key, start_after(after), _PAGE)
+            recalled = self._reader.recalled(self.state.key, start_after(after), _PAGE)
             self.check_proofs(recalled)
             return recalled
 
@@ -431,23 +431,23 @@ class ReadTransaction:
         """Return the codec of the conversation. Raises ``KeyUnavailable``."""
         codec = self._known_codec
         if codec is None:
-            codec = self._known_codec = self.database.codec_of(self.found)
+            codec = self._known_codec = self.database.codec_of(self.state)
         return codec
 
     @property
     def salt(self) -> bytes:
         data_key = self._codec().data_key
-        return self.found.salt if data_key is None else data_key.salt
+        return self.state.salt if data_key is None else data_key.salt
 
     def _own(self) -> Segment:
-        found = self.found
+        found = self.state
         return Segment(found.key, found.id, self._codec(), found.begins, found.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
         """Return the parts of the conversation that hold the events from ``start`` on, the oldest
         first.
         """
-        past = self.past if start < self.found.begins else ()
+        past = self.past if start < self.state.begins else ()
         return (*past[bisect_right(past, start, key=_stop_of) :], self._own())
 
     def _records_of(

@@ -21,7 +21,7 @@ from foldlog.eventstore.codec import Encoded
 from foldlog.eventstore.codec_json import whole_pairs
 from foldlog.eventstore.errors import InvalidArgument, KeyUnavailable
 from foldlog.eventstore.events import ATTRIBUTES, VIEWS, Detached, Event, KeyChanged
-from foldlog.eventstore.log.database import Database, Left, encrypted
+from foldlog.eventstore.log.database import Database, LastConversation, encrypted
 from foldlog.eventstore.log.keys import SET_A_KEY, DataKey, KeyRing, key_missing
 from foldlog.eventstore.log.ledger import enter
 from foldlog.eventstore.log.reading import ReadTransaction
@@ -80,13 +80,13 @@ class WriteTransaction(ReadTransaction):
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
-        self._reader.put_records(self.found.key, projection, encoded, replace_all=replace_all)
+        self._reader.put_records(self.state.key, projection, encoded, replace_all=replace_all)
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
         """List the conversation: its version, the time of its last event, and these attributes, or
         its former ones.
         """
-        found = self.found
+        found = self.state
         listed = None if digests is None else tuple(digests)
         self._reader.put_listing(found.key, found.updated_at or found.created_at, version, listed)
 
@@ -94,7 +94,7 @@ class WriteTransaction(ReadTransaction):
         """Delete records, but those of Views and attributes; with a ``codec``, give all but
         attributes its form.
         """
-        found = self.found
+        found = self.state
         own = self._codec()
         for newest in self._reader.records(found.key, None, 0, _PROJECTIONS_MAX):
             name = newest.projection
@@ -110,7 +110,7 @@ class WriteTransaction(ReadTransaction):
     def insert(self, rows: Sequence[Row]) -> Place:
         """Insert the next rows of the conversation, which are plain. It may be staged."""
         stored = self._encoded(rows)  # first: it may get its key just now
-        return self._insert(rows, stored, self.found.grown(rows[-1]))
+        return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
@@ -119,13 +119,13 @@ class WriteTransaction(ReadTransaction):
         their positions, and when they were recorded.
         """
         if not self.is_begun:
-            self.found = begin_new(self._reader, self.database, self.found._replace(created_at=now))
+            self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
             self.is_begun = True
         settings = self.database.settings
         codec = self._known_codec
         if codec is None or settings.keys is not None:
             codec = self._codec_to_write()
-        found = self.found
+        found = self.state
         if codec.data_key is not None:
             found = found._replace(salt=codec.data_key.salt)
         rows, left = chained(found, batch, now, secret)
@@ -138,10 +138,10 @@ class WriteTransaction(ReadTransaction):
         """Insert plain rows. The conversation is changed after that: what fails before it writes
         changes nothing.
         """
-        found = self.found
-        last = self._reader.left
+        found = self.state
+        last = self._reader.last_conversation
         place = self._reader.insert(found.key, stored, staged=not found.visible)
-        self.found = left
+        self.state = left
         self._before = found
         if found.visible:
             self._recent = _recent(last, found, rows, left)
@@ -151,14 +151,14 @@ class WriteTransaction(ReadTransaction):
     def publish(self, size: int) -> None:
         """Make the staged conversation visible."""
         self._codec_to_write()
-        self._reader.publish(self.found.key, size)
-        self.found = self.found._replace(visible=True)
+        self._reader.publish(self.state.key, size)
+        self.state = self.state._replace(visible=True)
         self._changed = True
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
         """Store what a new idempotency key stands for, by its name in the store."""
         codec = self._codec_to_write()
-        self._reader.remember(self.found.key, name, codec.proved(name, recalled))
+        self._reader.remember(self.state.key, name, codec.proved(name, recalled))
         if codec.data_key is not None:
             self._known_codec = codec._replace(mark=codec.mark._replace(keys=codec.mark.keys + 1))
             self._changed = True
@@ -167,7 +167,7 @@ class WriteTransaction(ReadTransaction):
         """Replace the content of rows that are stored under the conversation's own key by these
         plain rows.
         """
-        self._reader.replace_rows(self.found.key, self._encoded(rows))
+        self._reader.replace_rows(self.state.key, self._encoded(rows))
         self.count_redactions(len(rows))
         self._changed = True
 
@@ -183,21 +183,21 @@ class WriteTransaction(ReadTransaction):
 
     def set_pending(self, records: int) -> None:
         """Say how many records of its source have no events yet."""
-        self._reader.set_pending(self.found.key, records)
-        self.found = self.found._replace(pending=records)
+        self._reader.set_pending(self.state.key, records)
+        self.state = self.state._replace(pending=records)
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
         """Count this number of redacted events of the conversation, or of the past that it
         shares.
         """
-        self._reader.count_redactions(self.found.key, count)
-        self.found = self.found._replace(redactions=self.found.redactions + count)
+        self._reader.count_redactions(self.state.key, count)
+        self.state = self.state._replace(redactions=self.state.redactions + count)
 
     def leave_parent(self) -> None:
         """Leave the parent, whose events are copied by now. They get the next positions."""
-        self._reader.place_past(self.found.key, self.found.begins)
-        self.found = self.found._replace(parent=None, parent_id=None, lineage=())
+        self._reader.place_past(self.state.key, self.state.begins)
+        self.state = self.state._replace(parent=None, parent_id=None, lineage=())
         self._changed = True
         self.past = ()
 
@@ -207,11 +207,11 @@ class WriteTransaction(ReadTransaction):
         """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
-            enter(self._reader, self.found, detached, self.database.now())
+            enter(self._reader, self.state, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
         """Insert plain rows of a fork's past under its own key."""
-        self._reader.insert_past(self.found.key, self._encoded(rows))
+        self._reader.insert_past(self.state.key, self._encoded(rows))
 
     def begin(self) -> None:
         """Encrypt a new fork where the store has a key."""
@@ -222,14 +222,14 @@ class WriteTransaction(ReadTransaction):
         """Write the mark of an encrypted conversation in the state that this transaction leaves."""
         if not self._changed:
             return
-        found = self.found
+        found = self.state
         codec = self._known_codec or self._codec()
         if codec.data_key is not None:
             mark = mark_of(codec.data_key, found, codec.mark)
             self._reader.set_mark(found.key, mark)
             found = found._replace(mark=mark, salt=codec.data_key.salt)
         if found.visible and found.head is not None and found.erasure is None and not found.pending:
-            self._reader.left = Left(
+            self._reader.last_conversation = LastConversation(
                 found, codec, self.database.settings, *(self._recent or (found,))
             )
 
@@ -243,7 +243,7 @@ class WriteTransaction(ReadTransaction):
         """
         codec = self._codec()
         keys = self.database.settings.keys
-        found = self.found
+        found = self.state
         if keys is None or codec.data_key is not None:
             return codec
         renewed, data_key, mark = encrypted(found, keys)
@@ -257,13 +257,13 @@ class WriteTransaction(ReadTransaction):
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
         if mark.pending_until and found.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
-        self.found = renewed
+        self.state = renewed
         self._changed = True
         return self._known_codec
 
 
 def _recent(
-    last: Left | None, found: Conversation, rows: Sequence[Row], now: Conversation
+    last: LastConversation | None, found: Conversation, rows: Sequence[Row], now: Conversation
 ) -> tuple[Conversation, tuple[Row, ...], int]:
     """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown
     by ``rows`` to ``now``. None of the rows stay where one has attachments, or is structural and so
@@ -276,7 +276,7 @@ def _recent(
             return now, (), 0
     if size > _RECENT_BYTES_MAX or now.structural != found.structural:
         return now, (), 0
-    if last is None or last.found is not found:
+    if last is None or last.state is not found:
         return found, tuple(rows), size
     if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
         return found, tuple(rows), size
@@ -344,7 +344,7 @@ def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) 
     pairs = pairs_of(attributes or {})
     records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
-    digests = digests_of(pairs, writing.database.settings.keys, writing.found.key_id)
+    digests = digests_of(pairs, writing.database.settings.keys, writing.state.key_id)
     writing.list_as(writing.version, dict.fromkeys([EVERY, *digests]))
 
 

@@ -477,7 +477,7 @@ def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> No
     """
     copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
     if copied.event_ids:
-        found = writing.found
+        found = writing.state
         enter(
             writing.transaction, found, copied, max(writing.database.now(), found.updated_at or 0)
         )
@@ -566,7 +566,7 @@ def _redact_too(
 ) -> None:
     """Redact events of the target that the source has redacted since they were copied."""
     writing = WriteTransaction(
-        transaction, find_again(database, transaction, there).found, database
+        transaction, find_again(database, transaction, there).state, database
     )
     check_finished(transaction, there.key)
     has_content: list[tuple[Event, Row]] = []

@@ -192,7 +192,7 @@ def _erase_content(
     """Erase the content of these events where it is still there. Return their receipts, the place
     of the new one, and the forks that share some.
     """
-    found, (by, reason) = writing.found, who
+    found, (by, reason) = writing.state, who
     now = max(writing.database.now(), found.updated_at or 0)
     receipts: dict[int, Redacted] = {}
     gone: list[tuple[Event, Redacted, Row]] = []
@@ -243,7 +243,7 @@ def redact_rows(
     for fork, shared in [*forks_that_share(database, transaction, writing.key, ids)]:
         check_finished(transaction, fork.key)
         # its parent may be encrypted since just now
-        fork_now = find_again(database, transaction, fork).found
+        fork_now = find_again(database, transaction, fork).state
         beside = WriteTransaction(transaction, fork_now, database)
         beside.count_redactions(len(shared))
         _leave_nothing_beside(beside, [event for event, _ in gone if event.id in shared])
@@ -258,7 +258,7 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     """Return an event that is stored under the conversation's own key, which the caller named by
     this id. Raises ``InvalidArgument``, ``CorruptEvent``.
     """
-    found = writing.found
+    found = writing.state
     if not 0 <= event_id < found.version:
         raise InvalidArgument(
             f"conversation {found.id!r} has no event {named_id}; it has events 0 to"

@@ -5,8 +5,8 @@ recorder knows rows and transactions, and nothing of events. It asks and writes 
 have the same names, parameters and columns in each database. Every recorder passes the suite in
 ``tests/conformance/test_recorders.py``.
 
-Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause; below,
-each is named by its kind.
+Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause. The
+docstrings below name these errors by their ``kind``: ``taken``, ``busy``, ``nested``.
 """
 
 from __future__ import annotations
@@ -60,15 +60,15 @@ AT_ONCE_S: Final = 0.1
 """The time for which a call ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
-"""The bit that the encoding of a row has where bytes stand beside its body; see the row codec."""
-_new: Final = tuple.__new__  # what ListedConversation(...) calls, without the call around it
-_without_bytes: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
+"""The bit in the encoding of a row that says that its body has attachments; see the row codec."""
+_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
+_has_no_attachments: Final = frozenset(range(_WITH_BYTES, 2 * _WITH_BYTES)).isdisjoint
 _POSITION_MAX: Final = 2**63 - 1
 _NUMBERS_OF_LISTED: Final = itemgetter(0, 2, 4, 5)
 
 DISCARDED: Final = "discarded"
-"""The state of a detachment whose copies are being deleted, in several transactions: none is added
-then.
+"""The state of a detachment whose copies are being deleted, in several transactions. No copy is
+added in this state.
 """
 
 Columns = tuple[Any, ...]
@@ -86,15 +86,15 @@ class Reader(ABC):
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
         """Return whole numbers or texts as one parameter."""
 
-    left: Any = None
-    """How the last append left a conversation. The store sets it in a write transaction; SQLite has
-    it in the next one of this process, if nothing else was written since. Any other change of a
-    conversation sets it to None.
+    last_conversation: Any = None
+    """The state of a conversation after the last append, so that the next append need not read it.
+    The store sets it in a write transaction. In SQLite, the next write transaction of this process
+    has it, if nothing else was written since. Any other change of a conversation sets it to None.
     """
 
     def value(self, name: str) -> str:
-        """Return a fact about the store, see ``Recorder.value``; and ``now``, a server's clock, in
-        microseconds.
+        """Return a fact about the store: see ``Recorder.value``. The name ``now`` is the clock of a
+        server, in microseconds.
         """
         kind, _, application = name.partition(" ")
         if kind == "tracking":
@@ -105,39 +105,39 @@ class Reader(ABC):
                 [(as_text(follower), str(newest)) for follower, newest in self._ask("trackings")]
             )
         if name == "key_ids":
-            # A damaged one names a key too: that none is in use would let plain text be written.
+            # A damaged name counts as a key in use: with no key in use, plain text may be written.
             return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in self._ask("key_ids"))
-        found = self._ask("store_value", name)
-        return as_text(found[0][0]) if found else ""
+        rows = self._ask("store_value", name)
+        return as_text(rows[0][0]) if rows else ""
 
     def has_reached(self, reached: str, position: int) -> bool:
-        """Return whether a follower, whose position is given as text, has read what a position
-        says.
+        """Return whether a follower that has reached a position, given as text, has read the event
+        at ``position``.
         """
         return int(reached) >= position
 
     def conversation(
         self, name: str | int, expected: Conversation | None = None
     ) -> Conversation | None:
-        """Return the visible conversation with this id, or the one with this key, staged or
-        visible.
+        """Return the visible conversation with this id (a text), or the conversation with this key
+        (a number), visible or staged. None if there is none.
 
-        A write transaction may return the ``expected`` one without a question, where the database
-        refuses to write anything if that is not the present one; then the work is run again.
+        A write transaction may return ``expected`` without asking the database. The database then
+        refuses every write if ``expected`` is outdated, and the work is run again.
         """
         if not isinstance(name, str | int):
             raise TypeError(f"the id of a conversation is a text, not {name!r}")
         answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
-        found = self._found(answer[0]) if answer else None
-        if found is None or found.parent is None:
-            return found
+        conversation = self._as_conversation(answer[0]) if answer else None
+        if conversation is None or conversation.parent is None:
+            return conversation
         lineage = tuple(
-            Ancestor(key, stop, as_text(its_name), encrypted == 1, parent)
-            for key, stop, its_name, encrypted, parent in self._ask(
-                "lineage", found.parent, found.parent_version
+            Ancestor(key, stop, as_text(ancestor_id), encrypted == 1, parent)
+            for key, stop, ancestor_id, encrypted, parent in self._ask(
+                "lineage", conversation.parent, conversation.parent_version
             )
         )
-        return found._replace(parent_id=lineage[0].id if lineage else "", lineage=lineage)
+        return conversation._replace(parent_id=lineage[0].id if lineage else "", lineage=lineage)
 
     def conversations(
         self, start: str, limit: int, *, forks_of: int | None = None
@@ -146,15 +146,18 @@ class Reader(ABC):
         UTF-8 bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
         """
         if forks_of is None:
-            return list(map(self._found, self._ask("conversations", start, limit)))
-        return list(map(self._found, self._ask("forks", forks_of, start, limit)))
+            columns = self._ask("conversations", start, limit)
+        else:
+            columns = self._ask("forks", forks_of, start, limit)
+        return list(map(self._as_conversation, columns))
 
     def unfinished(self, key: int | None = None) -> Sequence[Unfinished]:
-        """Return the operations that are not complete, or the one on the conversation with this
-        key.
+        """Return the operations that are not complete, of all conversations or of the conversation
+        with this key.
         """
         return [
-            Unfinished(each, *map(as_text, texts)) for each, *texts in self._ask("unfinished", key)
+            Unfinished(conversation_key, *map(as_text, texts))
+            for conversation_key, *texts in self._ask("unfinished", key)
         ]
 
     def rows(
@@ -164,11 +167,11 @@ class Reader(ABC):
         names the statement: ``structural`` rows alone, or ``document_changes``, rows of that kind,
         the newest first. Cost: the rows returned.
         """
-        return self._whole(as_rows(self._ask(which, key, start, stop, limit)), key)
+        return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return what stands in columns beside ``meta``, for indices, of the rows that ``rows``
-        returns: the id, the kind in UTF-8, whether the event is shown and structural.
+        """Return the columns that indices need, of the rows that ``rows`` returns: the id, the kind
+        in UTF-8, whether the event is shown, and whether it is structural.
         """
         return self._ask("columns", key, start, stop, limit)
 
@@ -181,8 +184,8 @@ class Reader(ABC):
 
     def placed_rows(self, after_position: int, limit: int) -> Sequence[PlacedRow]:
         """Return rows after a position, in the order of positions, at most ``limit``. No later
-        commit can precede them, and no failure of a server can take them back. Call it before any
-        other question of a read transaction.
+        commit can get a position before theirs, and no failure of a server can take them back. Call
+        it before any other method in a read transaction.
 
         A row that belongs to no conversation has an empty name in its place.
         """
@@ -191,6 +194,7 @@ class Reader(ABC):
             block = self._ask("publications", after_position, after_position + 1)
             if not block:
                 return placed + self._live_rows(after_position, _POSITION_MAX, limit - len(placed))
+            # A block is an import: its events got consecutive positions when it was published.
             [(first, key, first_id, size, conversation)] = block
             if after_position + 1 < first:
                 placed += self._live_rows(after_position, first, limit - len(placed))
@@ -206,26 +210,26 @@ class Reader(ABC):
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
-        """Return the next position that has a row, with the conversation and the id of that row,
-        which itself is not read: it may be damaged. Cost: an index of all events.
+        """Return the next position that has a row, with the conversation and the id of the row. The
+        row itself is not read, because it may be damaged. Cost: an index of all events.
         """
-        found = [
-            (at, conversation, id) for at, conversation, id in self._ask("live_place", position + 1)
-        ]
+        candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
             "publications", position, position + 1
         ):
-            at = max(first, position + 1)
-            found.append((at, conversation, first_id + at - first))
-        at, conversation, id = min(found, default=(0, b"", 0))
-        return (at, as_text(conversation), id) if found else None
+            row_position = max(first, position + 1)
+            candidates.append((row_position, conversation, first_id + row_position - first))
+        if not candidates:
+            return None
+        row_position, conversation, event_id = min(candidates)
+        return row_position, as_text(conversation), event_id
 
     def records(
         self, key: int, projection: str | None, version: int, limit: int, *, backwards: bool = False
     ) -> Sequence[Record]:
-        """Return records of a projection for versions greater than ``version``, ascending; with
-        ``backwards``, those up to ``version``, descending. Without a projection, return the newest
-        record of each.
+        """Return records of a projection for versions greater than ``version``, ascending. With
+        ``backwards``, return the records up to ``version``, descending. Without a projection,
+        return the newest record of each projection.
         """
         if projection is None:
             return list(map(as_record, self._ask("newest_records", key, limit)))
@@ -247,33 +251,33 @@ class Reader(ABC):
     def recalled_among(
         self, key: int | None, idempotency_keys: Sequence[str]
     ) -> Sequence[tuple[int, str, RecalledKey]]:
-        """Return those of these idempotency keys that are stored, each with its conversation and
+        """Return the idempotency keys among these that are stored, each with its conversation and
         the position of its first event.
 
-        Without a conversation: those of all conversations, without positions, for keys that the
-        schema has such an index for.
+        Without a conversation the keys of all conversations are searched, and positions are left
+        out. The schema must have an index for such keys.
         """
         names = self._array(idempotency_keys)
         if key is None:
-            found = self._ask("recalled_anywhere", names)
+            rows = self._ask("recalled_anywhere", names)
         else:
-            found = self._ask("recalled_among", key, names)
-        return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in found]
+            rows = self._ask("recalled_among", key, names)
+        return [(owner, as_text(name), as_recalled(entry)) for owner, name, *entry in rows]
 
     def recalled(
         self, key: int, start: str, limit: int, *, exactly: bool = False
     ) -> Sequence[tuple[str, RecalledKey]]:
-        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes; with
-        ``exactly``, this key alone, if it is stored, with the position of its first event.
+        """Return idempotency keys from ``start`` on, in the order of their UTF-8 bytes. With
+        ``exactly``, return only the key ``start``, if it is stored, with the position of its first
+        event.
         """
         if exactly:
-            found = self._ask("recall", key, start)
+            rows = self._ask("recall", key, start)
         else:
-            found = self._ask("recalled", key, start, limit)
-        return [(as_text(name), as_recalled(entry)) for name, *entry in found]
+            rows = self._ask("recalled", key, start, limit)
+        return [(as_text(name), as_recalled(entry)) for name, *entry in rows]
 
     # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures
-    # ---------------------------------------
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
         """Ask about sources, blocks, places and figures by the name of a statement."""
@@ -283,35 +287,39 @@ class Reader(ABC):
         """Return the first id of a published conversation from ``start`` on, in the order of their
         UTF-8 bytes. None if there is none. Cost: one entry of an index.
         """
-        found = self._ask("id_from", start)
-        return as_text(found[0][0]) if found else None
+        rows = self._ask("id_from", start)
+        return as_text(rows[0][0]) if rows else None
 
     def has_beginning(self, start: str) -> bool:
         """Return whether the id of a published conversation begins with this text. Cost: one entry
         of an index.
         """
-        after_all = utf8(start) + b"\xff"  # no id has this byte
-        return bool(self._ask("beginning", start, after_all))
+        end = utf8(start) + b"\xff"  # UTF-8 never has this byte: no id with this beginning is later
+        return bool(self._ask("beginning", start, end))
 
-    def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Return the last position, and the keys of visible conversations that have an event after
-        another position, or of all, if that is 0; and of those that have to be listed again, whose
-        version is ``least`` or more. Each comes with the version at which it is listed: -1, not
-        listed; -2, to be listed by a process that has its key.
+    def touched(
+        self, after_position: int, min_version: int
+    ) -> tuple[int, Sequence[tuple[int, int]]]:
+        """Return the last position and the conversations to look at: the keys of visible
+        conversations that have an event after ``after_position`` (of all visible ones if it is 0),
+        and of conversations with a version of ``min_version`` or more that have to be listed again.
+        Each key comes with the version at which the conversation is listed. It is -1 if the
+        conversation is not listed, and -2 if a process that has its key must list it.
 
-        Call it before any other question of a read transaction.
+        Call it before any other method in a read transaction.
         """
         until = int(self.value("last_position"))
-        asked = (
-            ("touched", after_position, until, least) if after_position > 0 else ("all_visible",)
-        )
-        return until, [(key, version) for key, version in self._ask(*asked)]
+        if after_position > 0:
+            rows = self._ask("touched", after_position, until, min_version)
+        else:
+            rows = self._ask("all_visible")
+        return until, [(key, version) for key, version in rows]
 
-    def to_list_again(self, least: int) -> Sequence[tuple[int, int]]:
+    def to_list_again(self, min_version: int) -> Sequence[tuple[int, int]]:
         """Return the keys and versions of conversations that have to be listed again, as
         ``touched`` does.
         """
-        return [(key, version) for key, version in self._ask("to_list_again", least)]
+        return [(key, version) for key, version in self._ask("to_list_again", min_version)]
 
     def listed(
         self, digests: Sequence[bytes], before: tuple[int, int] | None, limit: int
@@ -321,99 +329,107 @@ class Reader(ABC):
         ``before`` is the moment and the key of the last conversation of the previous page. Cost:
         the conversations that have the first digest, down to the last one returned.
         """
-        found = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
-        for columns in found:
+        rows = self._ask_listed(digests, *(before or (_POSITION_MAX, _POSITION_MAX)), limit)
+        for columns in rows:
             check_types(
                 f"the listing of conversation number {columns[0]}",
                 NUMBERS,
                 _NUMBERS_OF_LISTED(columns),
             )
         return [
+            # A long list makes many of these: ``benchmarks/listing.py`` shows the time.
             _new(ListedConversation, (
                 key, as_text(name), created_at, encrypted == 1, at, version,
                 None if attributes[0] is None else as_record(attributes), is_missing == 1,
             ))
-            for key, name, created_at, encrypted, at, version, is_missing, *attributes in found
+            for key, name, created_at, encrypted, at, version, is_missing, *attributes in rows
         ]  # fmt: skip
 
     @abstractmethod
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         """Ask for the conversations that have these digests."""
 
-    def _found(self, columns: Columns) -> Conversation:
-        """Return the conversation in an answer. A fork without events of its own ends at its
-        border, lost or not.
+    def _as_conversation(self, columns: Columns) -> Conversation:
+        """Return the conversation in a row of an answer. A fork without events of its own ends with
+        the event before it, which its parent has; that event may be missing.
         """
-        found = as_conversation(columns)
-        if found.parent is None or found.version:
-            return found
-        border = self.rows(found.parent, found.begins - 1, found.begins, 1)
+        conversation = as_conversation(columns)
+        if conversation.parent is None or conversation.version:
+            return conversation
+        border = self.rows(conversation.parent, conversation.begins - 1, conversation.begins, 1)
         if not border:
-            return found._replace(version=found.begins)
+            return conversation._replace(version=conversation.begins)
         if border[0].meta is UNREADABLE:
-            what = f"the event before conversation number {found.key}"
+            damaged = f"the event before conversation number {conversation.key}"
             raise StoreDamaged(
-                f"{what} is damaged; run 'foldlog store verify', then 'foldlog store copy"
+                f"{damaged} is damaged; run 'foldlog store verify', then 'foldlog store copy"
                 " --damaged'"
             )
-        return found.grown(border[0])
+        return conversation.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        """Return the rows that were not imported, between two positions."""
+        """Return the rows between two positions that were appended and not imported."""
         return self._placed(self._ask("live_rows", after_position + 1, before, limit))
 
-    def _placed(self, found: Sequence[Columns]) -> list[PlacedRow]:
+    def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:
         """Return the rows of an answer with their places."""
-        check_types("a row of an event", NUMBERS, [columns[5] for columns in found])
-        rows = self._whole_of(
-            as_rows([columns[:3] for columns in found]), [columns[5] for columns in found]
+        check_types("a row of an event", NUMBERS, [columns[5] for columns in answer])
+        rows = self._with_attachments_under(
+            as_rows([columns[:3] for columns in answer]), [columns[5] for columns in answer]
         )
         return [
             PlacedRow(columns[3], as_text(columns[4]), row, columns[5] <= 0)
-            for columns, row in zip(found, rows, strict=True)
+            for columns, row in zip(answer, rows, strict=True)
         ]
 
-    # -- bytes beside the bodies of rows
-    # ------------------------------------------------------------------------------
+    # -- attachments: bytes beside the bodies of rows
 
-    def _whole(
+    def _with_attachments(
         self, rows: Sequence[Row], key: int, intervals: Sequence[tuple[int, ...]] = ()
     ) -> Sequence[Row]:
-        """Return rows of a conversation with their attachments. An interval may name another: see
-        ``flagged_rows``.
+        """Return rows of a conversation with their attachments. An interval may name the key of
+        another conversation: see ``flagged_rows``.
         """
-        if _without_bytes(encodings(rows)):
+        if _has_no_attachments(encodings(rows)):
             return rows
-        others = [(first, last, its_key[0]) for first, last, *its_key in intervals if its_key]
-        keys = [
-            next((k for first, last, k in others if first <= row.id <= last), key) for row in rows
+        ancestors = [
+            (first, last, ancestor_key[0])
+            for first, last, *ancestor_key in intervals
+            if ancestor_key
         ]
-        return self._whole_of(rows, keys)
+        keys = [
+            next((ancestor for first, last, ancestor in ancestors if first <= row.id <= last), key)
+            for row in rows
+        ]
+        return self._with_attachments_under(rows, keys)
 
-    def _whole_of(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
-        """Return rows with their attachments. ``keys`` are those that they are stored under.
+    def _with_attachments_under(self, rows: Sequence[Row], keys: Sequence[int]) -> Sequence[Row]:
+        """Return rows with their attachments. ``keys`` has the key of the conversation that each
+        row is stored under.
 
-        A missing attachment is left out: the row codec finds that. Each one is read once, and rows
-        share it.
+        A missing attachment is left out; the row codec reports it. Each attachment is read once,
+        and rows share it.
         """
-        if _without_bytes(encodings(rows)):
+        if _has_no_attachments(encodings(rows)):
             return rows
-        wanted: dict[int, list[int]] = {}
+        ids_by_key: dict[int, list[int]] = {}
         for key, row in zip(keys, rows, strict=True):
             if _has_attachments(row):
-                wanted.setdefault(key, []).append(row.id)
-        read: dict[tuple[int, bytes, int], list[Columns]] = {}
-        of_row: dict[tuple[int, int], list[Attachment]] = {}
-        for key, ids in wanted.items():
+                ids_by_key.setdefault(key, []).append(row.id)
+        attachments: dict[tuple[int, bytes, int], list[Columns]] = {}
+        attachments_of_row: dict[tuple[int, int], list[Attachment]] = {}
+        for key, ids in ids_by_key.items():
             for event_id, name, encoding in self._ask("attached", key, self._array(ids)):
-                place = (key, name, encoding)
-                if place not in read:
-                    read[place] = self._ask("attachment", *place)
-                for (body,) in read[place]:
-                    of_row.setdefault((key, event_id), []).append(Attachment(name, encoding, body))
+                address = (key, name, encoding)
+                if address not in attachments:
+                    attachments[address] = self._ask("attachment", *address)
+                for (body,) in attachments[address]:
+                    attachments_of_row.setdefault((key, event_id), []).append(
+                        Attachment(name, encoding, body)
+                    )
         return [
             (
-                row._replace(body=Body.of(row.body, of_row.get((key, row.id), ())))
+                row._replace(body=Body.of(row.body, attachments_of_row.get((key, row.id), ())))
                 if _has_attachments(row)
                 else row
             )
@@ -422,12 +438,12 @@ class Reader(ABC):
 
 
 def _has_attachments(row: Row) -> bool:
-    return not _without_bytes((row.encoding,)) and isinstance(row.body, bytes)
+    return not _has_no_attachments((row.encoding,)) and isinstance(row.body, bytes)
 
 
 class Transaction(Reader):
-    """One write transaction. From the moment when it asks for a conversation, by id or by key,
-    until its end, no other writer changes anything of that conversation.
+    """One write transaction. Once it has asked for a conversation, by id or by key, no other writer
+    changes that conversation until the transaction ends.
     """
 
     @abstractmethod
@@ -439,8 +455,8 @@ class Transaction(Reader):
         """Delete at most ``limit`` rows. Return whether all are gone."""
 
     def _state(self, key: int) -> Columns:
-        """Return whether a conversation is visible, and whether it is erased. The writers of a
-        staged one wait.
+        """Return whether a conversation is visible, and whether it is erased. Other writers of a
+        staged conversation wait from now on.
         """
         return next(iter(self._ask("state", key)), (True, False))
 
@@ -462,11 +478,12 @@ class Transaction(Reader):
         """
 
     def begin(self, new: Conversation) -> Conversation:
-        """Begin a conversation, and return it with its key. One that is not ``visible`` is staged,
-        and unfinished as an ``import``; several may have the same id. One that ``replaces`` an
-        erased conversation uses its id again: then the tombstone is found by its key only, from now
-        on or, if staged, from the publication on. ``taken``, here or at the commit, where the id is
-        taken, or where the conversation that it replaces is not erased, or was replaced already.
+        """Begin a conversation, and return it with its key. If it is not ``visible`` it is staged,
+        with an unfinished ``import``; several staged conversations may have the same id. If it
+        ``replaces`` an erased conversation it uses that id again. The tombstone is then found only
+        by its key, at once or, if the new conversation is staged, once that is published. Raises
+        ``taken``, here or at the commit, if the id is taken, or if the conversation to replace is
+        not erased or was already replaced.
         """
         if new.replaces is not None and new.visible:
             self._write("hide_tombstone", new.replaces)
@@ -491,18 +508,18 @@ class Transaction(Reader):
 
     @abstractmethod
     def insert(self, key: int, rows: Sequence[Row], *, staged: bool = False) -> Place:
-        """Insert rows with consecutive ids at consecutive positions; the first position is known
-        once the transaction is committed. An id that exists: ``taken``, here or at the commit.
+        """Insert rows with consecutive ids at consecutive positions. The first position is known
+        once the transaction is committed. Raises ``taken``, here or at the commit, if an id exists.
 
-        ``staged``: the conversation is staged, its ids are dense from 0, and it gets positions when
-        it is published. ``taken`` where it is not staged any more.
+        ``staged`` is for a staged conversation, whose ids are dense from 0: it gets positions when
+        it is published. Raises ``taken`` if the conversation is no longer staged.
         """
 
     def delete(self, key: int, limit: int) -> bool:
-        """Delete at most ``limit`` rows of a staged or an erased conversation, or of what a
-        detachment that is not complete has copied to a fork (``insert_past``). Return whether all
-        are gone, with the data kept beside them; then nothing is unfinished, and a staged one
-        itself is deleted too. Any other one is left as it is.
+        """Delete at most ``limit`` rows of a staged or an erased conversation. Of any other
+        conversation, delete the rows that an incomplete detachment has copied to it
+        (``insert_past``). Return whether nothing is left to delete. Then all data beside the rows
+        is deleted, no operation is unfinished, and a staged conversation is deleted itself.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -515,11 +532,10 @@ class Transaction(Reader):
         return is_done
 
     # -- changes of a conversation that exists, in the order of its life
-    # ----------------------------------------------
 
     def remember(self, key: int, idempotency_key: str, recalled: RecalledKey) -> None:
-        """Store what a new idempotency key stands for. Where it exists, "taken", here or at the
-        commit.
+        """Store a new idempotency key and the events that it stands for. Raises ``taken``, here or
+        at the commit, if the key exists.
         """
         self._write(
             "remember", key, idempotency_key, recalled.first_id, recalled.events, recalled.proof
@@ -538,8 +554,8 @@ class Transaction(Reader):
         *,
         first: bool = False,
     ) -> None:
-        """Set another salt and another wrapped data key. Lists find the conversation once it is
-        listed again, by a process that has the new key. ``first``: nothing is stored under its key
+        """Set another salt and another wrapped data key. Lists find the conversation once a process
+        that has the new key has listed it again. With ``first``, nothing is stored under its key
         yet.
         """
         self.forget()
@@ -551,14 +567,14 @@ class Transaction(Reader):
         self._write("set_key", salt, key_id, sealed_key, key)
 
     def set_mark(self, key: int, mark: bytes | None) -> None:
-        """Set another mark."""
-        self.left = None
+        """Set another mark: see ``Conversation.mark``."""
+        self.last_conversation = None
         self._write("set_mark", mark, key)
 
     def publish(self, key: int, events: int) -> None:
-        """Make a staged conversation of this many events visible, in constant time, with the next
-        positions. Where it is not staged any more, or its id is taken, "taken", here or at the
-        commit.
+        """Make a staged conversation of this many events visible. They get the next positions.
+        Cost: constant. Raises ``taken``, here or at the commit, if the conversation is no longer
+        staged, or if its id is taken.
         """
         self.forget()
         self._check_staged(key)
@@ -573,8 +589,8 @@ class Transaction(Reader):
         """
 
     def place_past(self, key: int, events: int) -> None:
-        """Let a fork leave its parent. The copied rows, which are this many, get the next
-        positions: followers read them.
+        """Let a fork leave its parent. The copied rows, ``events`` in number, get the next
+        positions, so followers read them.
         """
         self.forget()
         self.forget_figures(key)
@@ -582,7 +598,9 @@ class Transaction(Reader):
         self._place_first(key, events)
 
     def replace_rows(self, key: int, rows: Sequence[Row]) -> None:
-        """Replace ``meta`` and the body of rows: they have another form, or redacted content."""
+        """Replace ``meta`` and the body of rows, because they have another form now, or because
+        their content was redacted.
+        """
         self.forget()
         self._leave_bytes(key)
         self.forget_figures(key)
@@ -595,8 +613,9 @@ class Transaction(Reader):
     def put_records(
         self, key: int, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Keep records of a projection. One of the same version is replaced; with ``replace_all``,
-        all others are deleted. Those of no conversation have the key 0.
+        """Store records of a projection. A record of the same version is replaced; with
+        ``replace_all``, all other records are deleted. Records that belong to no conversation have
+        the key 0.
         """
         if replace_all:
             self._write("delete_records", projection, key)
@@ -604,8 +623,8 @@ class Transaction(Reader):
             self._write("put_record", projection, key, *record[:5])
 
     def put_listing(self, key: int, at: int, version: int, digests: Sequence[bytes] | None) -> None:
-        """Set when the conversation was active last, the version at which it is listed, and the
-        digests of its attributes; None for those that it had.
+        """Set the time ``at`` when the conversation was last active, the version at which it is
+        listed, and the digests of its attributes. With None the digests stay as they are.
         """
         self._write("leave_listed", key)
         self._write("put_listing", key, at, version, None if digests is None else b"".join(digests))
@@ -626,8 +645,9 @@ class Transaction(Reader):
         self._write("finish", key)
 
     def erase(self, key: int, erasure: Erasure) -> None:
-        """Make a conversation a tombstone: its rows cannot be read any more, its salt and key are
-        deleted at once, no list has it, and ``delete`` removes the rest.
+        """Make a conversation a tombstone. At once its rows cannot be read any more, its salt and
+        key are deleted, and no list has it. Call ``delete`` until it returns True to remove the
+        rest.
         """
         self.forget()
         self._leave_bytes(key)
@@ -649,7 +669,9 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def forget_figures(self, key: int) -> None:
-        """Delete the figures of a conversation: they may hold words that go, and are made again."""
+        """Delete the figures of a conversation. They may hold words that are removed from the
+        events; they are made again from what stays.
+        """
         tables = (
             "forget_figures",
             "forget_figure_calls",
@@ -660,17 +682,16 @@ class Transaction(Reader):
             self._write(statement, key)
 
     def forget(self) -> None:
-        """Forget what earlier transactions left: it may be wrong now."""
-        self.left = None
+        """Forget the state that earlier transactions set: it may be wrong now."""
+        self.last_conversation = None
 
     def _leave_bytes(self, key: int) -> None:
-        """Note that the bytes of what is replaced or deleted stay in the files, until
+        """Note that the files still hold the bytes of replaced or deleted rows, until
         ``Recorder.compact``.
         """
         self._write("leave_bytes", key)
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
         """Write sources, blocks, places and figures by the name of a statement."""
@@ -678,15 +699,15 @@ class Transaction(Reader):
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
         """Write rows of numbers and texts of one conversation by the name of a statement. The texts
-        have to be such that each database can hold them.
+        have no NUL character and no lone surrogate, which some databases refuse.
         """
-        left = iter(rows)
-        while page := [*islice(left, _ROWS)]:
+        remaining = iter(rows)
+        while page := [*islice(remaining, _ROWS)]:
             self.write_sources(statement, key, json.dumps(page))
 
     def set_value(self, name: str, value: str) -> None:
-        """Record a fact about the store; see ``Recorder.value``. A tracking only increases:
-        ``taken`` otherwise. An empty text forgets it.
+        """Record a fact about the store: see ``Recorder.value``. A tracking only increases:
+        ``taken`` is raised otherwise. An empty text deletes a tracking.
         """
         kind, _, application = name.partition(" ")
         if kind != "tracking":
@@ -706,7 +727,7 @@ class Transaction(Reader):
         self._write("insert_tracking", application, notification_id)
 
     def _attach(self, key: int, rows: Sequence[Row]) -> None:
-        """Keep the attachments of these rows; those that are stored already are not stored
+        """Store the attachments of these rows. An attachment that is already stored is not stored
         again.
         """
         for row in rows:
@@ -715,8 +736,8 @@ class Transaction(Reader):
                 self._write("attach", key, row.id, name, encoding)
 
     def _delete_all(self, key: int, limit: int) -> bool:
-        """Delete the rows of a conversation and what is beside them, at most ``limit`` at a
-        time.
+        """Delete the rows of a conversation and the data beside them, at most ``limit`` rows of
+        each table. Return whether nothing is left.
         """
         parts = ("delete_rows", "delete_attachments", "delete_blocks")
         if not all(self._delete(statement, key, limit) for statement in parts):
@@ -733,10 +754,10 @@ class Transaction(Reader):
         return True
 
     def _delete_copies(self, key: int, limit: int) -> bool:
-        """Delete the rows of its parent that a fork has under its own key, unless it has left its
-        parent.
+        """Delete the copies of its parent's rows that a fork has, if a detachment is not
+        complete.
         """
-        if all(each.operation != "detach" for each in self.unfinished(key)):
+        if all(unfinished.operation != "detach" for unfinished in self.unfinished(key)):
             return True
         self._write("leave_bytes", key)
         self._write("leave_unfinished", "detach", DISCARDED, key)
@@ -751,9 +772,9 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def makes_pending(method: Method) -> Method:
-    """Return a method that runs work in a transaction: where it meets a conversation whose events
-    were not made yet, it ends, has them made, and runs the work again, or in the recorder that has
-    them.
+    """Decorate a method that runs work in a transaction. If the work needs the events of an import
+    that were not made yet, the transaction ends, the events are made, and the work is run again. If
+    this recorder can only be read, the work is run in the recorder that has the events.
     """
 
     @wraps(method)
@@ -762,9 +783,9 @@ def makes_pending(method: Method) -> Method:
             try:
                 return method(self, *args, **options)
             except EventsNotMade as pending:
-                instead = self.make(pending)
-                if instead is not None:
-                    return getattr(instead, method.__name__)(*args, **options)
+                other = self.make(pending)
+                if other is not None:
+                    return getattr(other, method.__name__)(*args, **options)
 
     return call  # type: ignore[return-value]
 
@@ -773,26 +794,27 @@ class Recorder(ABC):
     """A database that holds one store."""
 
     path: str | None = None
-    """The file of the store; None for a store on a server or in memory."""
+    """The file of the store; None if the store is on a server or in memory."""
     writable = True
     on_server = False
     """Whether the database is on a server: then ``value("data_version")`` costs a round trip, not
     microseconds, and each writer has a transaction of its own.
     """
     store_count = 1
-    """How many stores answer as one: their answers are joined, but their sums are not."""
+    """How many stores this recorder joins to one. Lists are joined, but sums are not added."""
     on_pending: Callable[[EventsNotMade], Recorder | None] | None = None
-    """Makes the events that a transaction met as missing. The transaction has ended by then, and is
-    run again: in the recorder that this returns, where the events are not stored.
+    """Makes the events of an import that a transaction needed. It is called after the transaction
+    has ended; then the work is run again. If the events cannot be stored here, it returns the
+    recorder that has them, and the work is run there.
     """
     on_copy: Callable[[Transaction, int], None] = staticmethod(lambda transaction, last: None)
-    """Is called in the first write transaction in a file that is a copy, with the last position
-    that it has.
+    """Is called in the first write transaction in a file that is a copy of a store, with the last
+    position in the file.
     """
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
-        """Have the events made that a transaction met as missing. Return the recorder that has
-        them, if it is not this one, which can only be read. Raises the error where there is no
+        """Make the events of an import that a transaction needed. Return the recorder that has them
+        if this one can only be read, otherwise None. Raises ``pending`` if there is no
         ``on_pending``.
         """
         if self.on_pending is None:
@@ -807,19 +829,19 @@ class Recorder(ABC):
 
         Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it
         wrote is kept and its exception comes back to its caller alone. ``work`` may be run again,
-        so it must have no effects of its own. It runs in the thread of its caller; with
-        ``any_thread``, for work that calls only foldlog's code, it may run in the thread of another
-        caller.
+        so it must have no effects of its own. It runs in the thread of its caller. With
+        ``any_thread`` it may run in the thread of another caller: use this only for work that calls
+        nothing but foldlog's code.
 
-        Raises ``nested`` where this thread is inside ``transact`` already, and ``busy`` where other
-        writers keep it waiting for longer than the recorder's patience, ``at_once`` for
-        ``AT_ONCE_S``; both name the remedy.
+        Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
+        writers keep it waiting for longer than the recorder's patience, or with ``at_once`` for
+        longer than ``AT_ONCE_S``. Both messages name the remedy.
         """
 
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
-        """Write what the store can go without, and return True; False where this recorder only
-        reads, other writers keep it waiting, or the database fails: then nothing is written.
-        ``at_once`` is for what can be made again.
+        """Write something that the store does not need, and return True. Returns False, and writes
+        nothing, if this recorder only reads, if other writers keep it waiting, or if the database
+        fails. With ``at_once`` it gives up soon; use that for what can be made again.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -834,7 +856,7 @@ class Recorder(ABC):
         alone, in as few transactions as possible. Return the outcome of each: its result, or what
         ``transact`` would have raised.
 
-        Raises ``nested`` where this thread is inside a write already.
+        Raises ``nested`` if this thread is already inside a write.
         """
         return [Outcome.of(partial(self.transact, work)) for work, _ in works]
 
@@ -846,33 +868,34 @@ class Recorder(ABC):
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in a read transaction and return what it returned.
 
-        Where the connection to the database breaks, ``work`` is run again in another read
-        transaction, so it must have no effects of its own.
+        If the connection to the database breaks, ``work`` is run again in another read transaction,
+        so it must have no effects of its own.
         """
         with self.read() as reader:
             return work(reader)
 
     def succeed(self, former: Recorder) -> None:  # noqa: B027 - of several stores only
-        """Take the place of another recorder before its conversations are copied here, where both
-        are the same one of several stores: give only later positions, and know where conversations
-        are whose ids name this store.
+        """Take the place of another recorder before its conversations are copied here, if both are
+        the same member of several joined stores. This recorder then gives only later positions, and
+        finds conversations whose ids name the former store.
         """
 
-    def position(self, given: int | str) -> int:
-        """Return a position that is given as such or as its text. Raises ``InvalidArgument`` for
-        another text.
+    def position(self, position: int | str) -> int:
+        """Return a position as a number; it may be given as the text of one. Raises
+        ``InvalidArgument`` for any other text.
         """
-        if isinstance(given, str) and not (given.isdecimal() and int(given) <= NUMBER_MAX):
+        if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
             raise InvalidArgument(
-                f"{given!r} is not a position; keep str(recorded.position) of what follow gives"
+                f"{position!r} is not a position; keep str(recorded.position) of an event that"
+                " follow yields"
             )
-        return int(given)
+        return int(position)
 
     @abstractmethod
     def value(self, name: str) -> str:
-        """Return a fact about the store; an empty text where it is not known.
+        """Return a fact about the store; an empty text if it is not known.
 
-        ``uuid``; ``last_position``, the highest position that was given; ``bytes_pending``;
+        ``uuid``; ``last_position``, the highest position that an event has; ``bytes_pending``;
         ``key_ids``, the names of the wrapping keys of visible conversations, with spaces between;
         ``tracking NAME``, the position of a projection of the eventsourcing library; ``trackings``,
         the names and positions of all, as a JSON list of pairs of texts.
@@ -882,9 +905,9 @@ class Recorder(ABC):
         """
 
     @property
-    def left(self) -> Any:
-        """``Reader.left`` as the last committed transaction left it. None where a transaction is in
-        progress, where another connection has committed since, and where that is not cheap to know.
+    def last_conversation(self) -> Any:
+        """``Reader.last_conversation`` after the last committed transaction. None if a transaction
+        is in progress, if another connection has committed since, or if that is not cheap to know.
         Cost: some system calls.
         """
         return None
@@ -893,20 +916,20 @@ class Recorder(ABC):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Remove the bytes of deleted and replaced rows: those of later ones alone stay
-        ``bytes_pending``. A file is rewritten. Return False where only the owner of a server's
-        tables can do it. Raises ``busy`` where a reader that was opened before needs them for
-        ``patience_s`` seconds: then bytes stay pending, and a file does not shrink. ``on_progress``
-        gets how many tables are done and of how many; a file is rewritten in one step.
+        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted meanwhile
+        stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a server's
+        tables can do it. Raises ``busy`` if an older reader needs the bytes for ``patience_s``
+        seconds: then the bytes stay pending and a file does not shrink. ``on_progress`` is called
+        with the number of finished tables and of all tables; a file is rewritten in one step.
 
-        Positions stay. Readers go on; the writers of a file wait, and it needs free space of its
-        size.
+        Positions stay. Readers go on, and the writers of a file wait. Rewriting a file needs as
+        much free space as the file has.
         """
 
     @abstractmethod
     def check(self) -> Iterator[str]:
-        """Yield the problems of the files: of pages, of indices, rows without a conversation. Cost:
-        all of them.
+        """Yield the problems of the database: damaged pages or indices, and rows without a
+        conversation. Cost: reading all of it.
         """
 
     @abstractmethod

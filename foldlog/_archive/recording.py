@@ -296,7 +296,7 @@ class HistoryRecorder:
         past.
         """
         assert self._new is not None
-        parent = source_in(sources, writing.found)  # its row has no mark of the new events yet
+        parent = source_in(sources, writing.state)  # its row has no mark of the new events yet
         if parent is not None and parent.format != self._format.name:
             parent = None
         begins = self._records if parent is not None else 0

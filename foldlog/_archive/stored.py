@@ -266,9 +266,9 @@ class HistoryRecords:
         reading = moment.conversation(conversation)
         sources = moment.query(partial(Sources, self._database))
         self.version = reading.version
-        self.shown = reading.found.shown
+        self.shown = reading.state.shown
         self.changes = reading.structural + reading.redactions
-        self._source = source = source_in(sources, reading.found)
+        self._source = source = source_in(sources, reading.state)
         if source is not None:
             self._is_redacted = bool(sources.all_redacted(source))
             self.spans = sorted(self._spans(sources, source), key=attrgetter("start"))

@@ -365,7 +365,7 @@ class SourceWriter:
         figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
         put_figures(
             writing.transaction,
-            writing.found,
+            writing.state,
             writing.data_key,
             self.database.settings.keys,
             figures,

@@ -73,7 +73,7 @@ def own_events(histories: foldlog.Histories) -> list[tuple[str, Any]]:
     """
     rows, store = list(histories.store.iter_conversations()), histories.store
     own = [
-        (row.id, store.query(row.id, lambda read: read.events(read.found.begins, read.version)))
+        (row.id, store.query(row.id, lambda read: read.events(read.state.begins, read.version)))
         for row in rows
     ]
     return [(name, each) for name, events in own for each in events]

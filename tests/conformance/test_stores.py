@@ -578,7 +578,7 @@ def test_a_history_with_a_gap_is_never_passed_off_as_whole(tmp_path: Path, lost:
 def test_a_clock_that_names_no_zone_is_refused(recorder: Recorder):
     store = Store(recorder, clock=lambda: datetime(2026, 1, 2))
     with pytest.raises(
-        TypeError, match="what the clock gives is 2026-01-02T00:00:00 and has no time zone"
+        TypeError, match="what the clock returns is 2026-01-02T00:00:00 and has no time zone"
     ):
         store.append("c1", said("a"), expected_version=0)
 

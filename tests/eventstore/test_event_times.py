@@ -76,7 +76,8 @@ def test_every_accepted_time_is_in_microseconds_what_it_is_in_utc(time):
         return
     assert accepted == time
     assert from_microseconds(event_microseconds(accepted)) == time.astimezone(UTC)
-    assert parse_event_time(accepted.isoformat()) == accepted
+    # An hour that clocks skip equals no time of another zone: compare the moments.
+    assert parse_event_time(accepted.isoformat()).astimezone(UTC) == accepted.astimezone(UTC)
 
 
 def test_a_time_before_1970_has_negative_microseconds():

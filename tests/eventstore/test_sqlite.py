@@ -603,10 +603,10 @@ def test_what_is_not_committed_is_not_told(path: str):
         store.append("c1", [HI, HI], expected_version=0)
         append, recorder = appends_to(store, "c1"), store.database.recorder
         assert isinstance(recorder, SQLiteRecorder)
-        assert together(recorder, [append, lambda _: recorder.left]) == [2, None]
-        left = store.database.as_left("c1")
+        assert together(recorder, [append, lambda _: recorder.last_conversation]) == [2, None]
+        left = store.database.cached_state("c1")
         assert left is not None
-        assert left.found.version == 3
+        assert left.state.version == 3
 
 
 def test_memory_forgets_what_sqlite_rolled_back_itself():
@@ -622,10 +622,10 @@ def test_memory_forgets_what_sqlite_rolled_back_itself():
 
     with open_store("memory:") as store:
         store.append("c1", HI, expected_version=0)
-        assert store.database.as_left("c1") is not None
+        assert store.database.cached_state("c1") is not None
         with pytest.raises(MemoryError):
             store.database.recorder.transact(fails)
-        assert store.database.recorder.left is None
+        assert store.database.recorder.last_conversation is None
 
 
 ERASED = (

@@ -421,7 +421,7 @@ def test_a_run_that_ended_early_tells_what_it_found_and_where_to_go_on(
         opened.register(views)
         for name in ("one", "two"):
             opened.append(name, CondensationAction(forgotten_event_ids=[1]), expected_version=5)
-        ends = opened.query("two", lambda read: read.found.key)
+        ends = opened.query("two", lambda read: read.state.key)
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute(
             "UPDATE events SET body = 'x' WHERE id = 2 AND conversation <> ?", (ends,)

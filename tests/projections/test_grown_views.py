@@ -155,11 +155,11 @@ def test_a_program_that_is_not_ours_is_noticed_right_after_a_commit(store: Store
         writing.connection, "COMMIT", committed_by_another(str(path), statement)
     )
     append(store, *said("c"))
-    assert store.database.recorder.left is None
+    assert store.database.recorder.last_conversation is None
     append(store, *said("d"))
-    left = store.database.as_left("c")
+    left = store.database.cached_state("c")
     assert left is not None
-    assert left.found.redactions == 1
+    assert left.state.redactions == 1
     assert views.current("c") == folded(store)
 
 

@@ -72,7 +72,7 @@ class PostgresReader(Reader):
             found = self._ask("flagged_rows", key, *map(bigints, columns))
         else:
             found = []
-        return self._whole(as_rows(found), key, intervals)
+        return self._with_attachments(as_rows(found), key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         return self._ask("listed", array(BYTEA, digests), at, key, len(digests), limit)

@@ -248,8 +248,8 @@ class StoresReader(PostgresReader):
     def has_reached(self, reached: str, position: int) -> bool:
         return self._stores.tracked(reached).has_reached(position)
 
-    def _found(self, columns: Columns) -> Conversation:
-        found = super()._found(columns)
+    def _as_conversation(self, columns: Columns) -> Conversation:
+        found = super()._as_conversation(columns)
         erasure = found.erasure
         if erasure is None or erasure.position is None:
             return found
@@ -433,14 +433,14 @@ class StoresTransaction:
     # ---------------------------------------------------------------------------------
 
     @property
-    def left(self) -> Any:
-        """How the last append to the present store left a conversation."""
-        return None if self._home is None else self._members[self._home].left
+    def last_conversation(self) -> Any:
+        """The state of a conversation after the last append to the present store."""
+        return None if self._home is None else self._members[self._home].last_conversation
 
-    @left.setter
-    def left(self, left: Any) -> None:
+    @last_conversation.setter
+    def last_conversation(self, conversation: Any) -> None:
         if self._home is not None:
-            self._members[self._home].left = left
+            self._members[self._home].last_conversation = conversation
 
     def conversation(
         self, name: str | int, expected: Conversation | None = None
@@ -913,7 +913,7 @@ class _Named(BaseException):
 class _Asked:
     """Stands for a transaction until its first method is called."""
 
-    left = None
+    last_conversation = None
 
     def __getattr__(self, method: str) -> Callable[..., NoReturn]:
         def named(*arguments: Any, **options: Any) -> NoReturn:

@@ -111,7 +111,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
             self._check_staged(key)
             self._insert(key, rows, [None] * len(rows))
             return unplaced
-        self.left = None
+        self.last_conversation = None
         self._ask_for_number()
         first = self._positions.take(len(rows))
         self._insert(key, rows, range(first, first + len(rows)))

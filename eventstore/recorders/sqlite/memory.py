@@ -109,11 +109,11 @@ class MemoryRecorder(Recorder):
             return self._reader().value(name)
 
     @property
-    def left(self) -> Any:
+    def last_conversation(self) -> Any:
         with self._lock:
             if self._open().in_transaction:
                 return None
-            return self._transaction.left
+            return self._transaction.last_conversation
 
     def compact(self, patience_s: float, on_progress: object = None) -> bool:
         return True  # no bytes are on a disk

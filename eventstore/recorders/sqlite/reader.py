@@ -51,7 +51,7 @@ class SQLiteReader(Reader):
         rows = as_rows(self._execute(_flagged_rows(min(number, _FEW + 1)), tuple(bindings)))
         if number > 1:
             rows.sort(key=_id)  # within an interval the index has them in order
-        return self._whole(rows, key, intervals)
+        return self._with_attachments(rows, key, intervals)
 
     def _ask_listed(self, digests: Sequence[bytes], at: int, key: int, limit: int) -> list[Columns]:
         statement = SQL["listed"].format(others=" ".join([SQL["also_listed"]] * (len(digests) - 1)))

@@ -244,11 +244,11 @@ class SQLiteRecorder(Recorder):
             return str(self._data_version())
 
     @property
-    def left(self) -> Any:
+    def last_conversation(self) -> Any:
         self._file.check_open()
         try:
             self._file.check()
-            return self._writing.left
+            return self._writing.last_conversation
         except (
             BaseException
         ) as error:  # as ``translated``, without a generator for what is asked often

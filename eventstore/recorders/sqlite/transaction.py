@@ -37,8 +37,9 @@ conversations.
 class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``left`` and the next position are kept from one transaction to the next. So the owner must call
-    ``forget`` where a transaction is rolled back, and where another connection has committed.
+    ``last_conversation`` and the next position are kept from one transaction to the next. So the
+    owner must call ``forget`` where a transaction is rolled back, and where another connection has
+    committed.
     """
 
     def __init__(self, connection: sqlite3.Connection) -> None:
@@ -63,7 +64,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
             self._insert(key, rows, _staged_position(key, rows[0].id))
             return unplaced
         position = self._next_position
-        self.left = None
+        self.last_conversation = None
         if position is None:
             position = self._last_position() + 1
         self._insert(key, rows, position)

@@ -156,7 +156,7 @@ class SQLiteWriting:
             self._checkpoints.look(pages)
 
     @property
-    def left(self) -> Any:
+    def last_conversation(self) -> Any:
         """Return what the last commit left, if nothing was committed since. Any thread may ask at
         any time, also during a transaction of another thread: see ``_own_header``.
         """
@@ -164,7 +164,9 @@ class SQLiteWriting:
         index = self._file.index
         if own is None or index < 0:
             return None
-        left = self._transaction.left  # first: a transaction that begins now takes the header away
+        left = (
+            self._transaction.last_conversation
+        )  # first: a transaction that begins now takes the header away
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError as error:

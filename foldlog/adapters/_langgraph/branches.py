@@ -135,7 +135,7 @@ class ThreadBranches:
         branches: list[ThreadBranch] = []
         with suppress(ConversationErased, ConversationNotFound):
             first = moment.conversation(thread)
-            branches.append(self._known_branch(first.found) or self._branch(first))
+            branches.append(self._known_branch(first.state) or self._branch(first))
         forks = [fork for fork in moment.beginning_with(thread + _FORKS) if fork.erasure is None]
         branches += [
             self._known_branch(fork) or self._branch(moment.conversation(fork.id)) for fork in forks
@@ -243,7 +243,7 @@ class ThreadBranches:
         return None
 
     def _branch(self, reading: ReadTransaction) -> ThreadBranch:
-        found = reading.found
+        found = reading.state
         documents = newest_values(reading)
         value = copied(documents.get(CHECKPOINT))
         hidden = documents.get(HIDDEN)
