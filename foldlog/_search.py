@@ -344,7 +344,7 @@ class _Conversation:
             if found is None:
                 source = None
             else:
-                source = sources.of_key(found.key, has_texts=False)
+                source = sources.find_by_key(found.key, has_texts=False)
             made = {} if source is None else sources.made(source)
             return source, made, 0 if found is None else found.version
 

@@ -1,8 +1,9 @@
-"""The ledger: what changed a conversation after the fact, as entries in the one order of positions.
+"""The ledger: entries for changes of stored conversations, such as erasures, in the one order of
+positions.
 
-Whatever is derived from events follows this order and applies the entries. The ledger of
-conversation k is a log like that of a conversation, under the key -k; that of the store as a whole
-is under 0.
+Whatever is derived from events follows this order and applies the entries. The ledger of the
+conversation with key k is a log of its own, under the key -k. The ledger of the whole store has the
+key 0.
 """
 
 from __future__ import annotations
@@ -20,43 +21,44 @@ _ALL = 2**62
 
 
 def enter(
-    transaction: Transaction, found: Conversation, entry: Event, at: int, *, is_first: bool = False
+    transaction: Transaction, state: Conversation, entry: Event, at: int, *, is_first: bool = False
 ) -> None:
-    """Enter a change of a conversation. It gets the next position. Cost: a row; unless it
-    ``is_first`` in the ledger of the conversation, the earlier entries too.
+    """Enter a change of a conversation. The entry gets the next position. ``is_first`` says that
+    the conversation has no entry yet. Cost: a row; without ``is_first`` also reading the earlier
+    entries.
     """
-    _insert(transaction, found.key, found.id, _row(entry, at, *found.end), is_first=is_first)
+    _insert(transaction, state.key, state.id, _row(entry, at, *state.end), is_first=is_first)
 
 
-def enter_erasure(transaction: Transaction, found: Conversation, erasure: Erasure) -> Conversation:
-    """Make a conversation a tombstone, and enter that. Return it as it is then."""
-    transaction.erase(found.key, erasure)
-    erased = found._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
-    enter(transaction, erased, Erased(reason=erasure.reason), erasure.erased_at)
-    return erased
+def enter_erasure(transaction: Transaction, state: Conversation, erasure: Erasure) -> Conversation:
+    """Make a conversation a tombstone, and enter the erasure. Return the tombstone."""
+    transaction.erase(state.key, erasure)
+    tombstone = state._replace(salt=b"", key_id=None, sealed_key=None, erasure=erasure)
+    enter(transaction, tombstone, Erased(reason=erasure.reason), erasure.erased_at)
+    return tombstone
 
 
 def erasure_of(tombstones: Iterable[Conversation], position: int) -> Row | None:
-    """Return the entry at a position as the tombstone of the conversation tells it, if it is that
-    of an erasure.
+    """Return the entry of the erasure at this position, made from its tombstone; None if no
+    tombstone has it.
     """
-    for each in tombstones:
-        if each.erasure is not None and each.erasure.position == position:
-            return _row(Erased(reason=each.erasure.reason), each.erasure.erased_at, *each.end)
+    for tombstone in tombstones:
+        if tombstone.erasure is not None and tombstone.erasure.position == position:
+            return _row(
+                Erased(reason=tombstone.erasure.reason), tombstone.erasure.erased_at, *tombstone.end
+            )
     return None
 
 
 def as_followed(entry: Row) -> Row:
-    """Return the row of an entry with the id that followers know it by: the version of its
+    """Return the row of an entry with the id that followers see: the version of its
     conversation.
     """
     return entry._replace(id=entry.shown_before)
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    """Enter that the file of the store is another one since, which has no positions after
-    ``after``.
-    """
+    """Enter that the store is now in another file, which had no positions after ``after``."""
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
 
 

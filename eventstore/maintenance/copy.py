@@ -61,7 +61,7 @@ from foldlog.eventstore.sources.moving import (
     is_same_source,
     made_of,
     note_made,
-    of_whole_records,
+    split_at_records,
 )
 from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
 from foldlog.eventstore.store import Store
@@ -276,7 +276,7 @@ def copy_conversation(
             made = made_of(source, found)
         else:
             made = {}
-        for chunk in of_whole_records(
+        for chunk in split_at_records(
             chunked(_up_to_damage(rows, damage)), made, lambda: not damage
         ):
             if stopped.is_set():

@@ -26,7 +26,9 @@ except ImportError:
 SIZE: Final = 128 * 1024
 """About the number of bytes in a block."""
 _RATIO: Final = 8
-"""Most blocks inflate to fewer bytes than this number times theirs: then no buffer has to grow."""
+"""Most blocks inflate to less than this number times their stored size: then the buffer need not
+grow.
+"""
 HASH_BYTES: Final = 16
 GENESIS: Final = bytes(32)
 """The head before the first record."""
@@ -40,8 +42,8 @@ class DamagedBlock(ValueError):
 class Block(NamedTuple):
     """The records from number ``first`` on.
 
-    ``places`` has the start and the end of each record in ``raw``, ``hashes`` the hash of each as
-    it was imported: also of one that was redacted since.
+    ``places`` has the start and the end of each record in ``raw``. ``hashes`` has the hash of each
+    record as it was imported, also if the record was redacted since.
     """
 
     first: int
@@ -71,11 +73,11 @@ class Block(NamedTuple):
 
     def numbers_of(self, hashes: Iterable[bytes]) -> list[int]:
         """Return the numbers of the records that have one of these hashes."""
-        wanted = frozenset(hashes)
+        searched = frozenset(hashes)
         return [
             number
-            for number, each in enumerate(each_hash(self.hashes), self.first)
-            if each in wanted
+            for number, record_hash in enumerate(each_hash(self.hashes), self.first)
+            if record_hash in searched
         ]
 
     def before(self, number: int) -> Block:
@@ -94,24 +96,24 @@ class Block(NamedTuple):
         return Block(number, places, self.hashes[HASH_BYTES * count :], self.raw[start:])
 
     def with_record(self, number: int, record: bytes) -> Block:
-        """Return the block with other bytes for a record. Its hash stays: it proves what was
-        there.
+        """Return the block with other bytes for a record. The record's hash stays: it proves the
+        bytes that were imported.
         """
         index = 2 * (number - self.first)
         start, end = self.places[index : index + 2]
-        longer = len(record) - (end - start)
+        growth = len(record) - (end - start)
         places = self.places[: index + 1] + array(
-            "I", [place + longer for place in self.places[index + 1 :]]
+            "I", [place + growth for place in self.places[index + 1 :]]
         )
         return Block(self.first, places, self.hashes, self.raw[:start] + record + self.raw[end:])
 
     def between(self) -> Iterator[bytes]:
-        """Yield what stands before, between and behind the records."""
+        """Yield the bytes before, between and after the records."""
         edges = iter((0, *self.places, len(self.raw)))
         return (self.raw[start:end] for start, end in zip(edges, edges, strict=True))
 
     def alone(self) -> Block:
-        """Return the block without what stands between the records, but for white space."""
+        """Return the block without the bytes between its records. White space may stay."""
         if not any(part.strip() for part in self.between()):
             return self
         return of_records(self.first, self.records())._replace(hashes=self.hashes)
@@ -122,7 +124,7 @@ class Block(NamedTuple):
 
 
 def joined(blocks: Sequence[Block]) -> Block:
-    """Return blocks that follow one another as one."""
+    """Return one block with the records of consecutive blocks."""
     places = array("I")
     length = 0
     for block in blocks:
@@ -133,7 +135,7 @@ def joined(blocks: Sequence[Block]) -> Block:
 
 
 def of_records(first: int, records: Iterable[bytes], end: bytes = b"\n") -> Block:
-    """Return a block of records with ``end`` behind each."""
+    """Return a block of records with ``end`` after each record."""
     places = array("I")
     length = 0
     raw = list[bytes]()
@@ -157,14 +159,12 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 
 
 def _steps_to(places: array[int]) -> array[int]:
-    """Return the numbers of bytes from each place to the next: small numbers, which deflate
-    well.
-    """
+    """Return the distances from each place to the next. These small numbers deflate well."""
     return array("I", map(sub, places, (0, *places)))
 
 
 def unpacked(first: int, count: int, index: bytes, raw: bytes) -> Block:
-    """Return a stored block, the bytes of which are unpacked. Raises ``DamagedBlock``."""
+    """Return the block with these unpacked bytes and its stored index. Raises ``DamagedBlock``."""
     return Block(first, *unpacked_index(count, index), raw)
 
 
@@ -187,21 +187,21 @@ def hash_of(record: bytes) -> bytes:
 
 
 def each_hash(hashes: bytes) -> list[bytes]:
-    """Return hashes that stand one behind the other."""
-    return [hashes[place : place + HASH_BYTES] for place in range(0, len(hashes), HASH_BYTES)]
+    """Return the single hashes of a byte string of hashes."""
+    return [hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)]
 
 
 def chained(head: bytes, hashes: bytes) -> bytes:
-    """Return the head after the records with these hashes. It does not depend on where blocks
-    end.
+    """Return the head of the chain after the records with these hashes. It does not depend on how
+    the records are divided into blocks.
     """
-    for place in range(0, len(hashes), HASH_BYTES):
-        head = sha256(head + hashes[place : place + HASH_BYTES]).digest()
+    for start in range(0, len(hashes), HASH_BYTES):
+        head = sha256(head + hashes[start : start + HASH_BYTES]).digest()
     return head
 
 
 def fingerprint_of(head: bytes) -> bytes:
-    """Return what stands for a history that begins with the records before this head."""
+    """Return the fingerprint of the histories that begin with the records before this head."""
     return head[:HASH_BYTES]
 
 
@@ -210,10 +210,14 @@ def shared(ours: bytes, theirs: bytes) -> int:
     if theirs.startswith(ours) or ours.startswith(theirs):
         return min(len(ours), len(theirs)) // HASH_BYTES
     pairs = zip(each_hash(ours), each_hash(theirs), strict=False)
-    return next(number for number, (one, other) in enumerate(pairs) if one != other)
+    return next(
+        number for number, (our_hash, their_hash) in enumerate(pairs) if our_hash != their_hash
+    )
 
 
 def changed_records(block: Block, redacted: Iterable[int] = ()) -> list[int]:
-    """Return the numbers of the records that are not what was imported, but for redacted ones."""
+    """Return the numbers of the records whose bytes differ from the imported bytes. Redacted
+    records are not checked.
+    """
     numbers = sorted(set(range(block.first, block.stop)).difference(redacted))
-    return [each for each in numbers if hash_of(block.record(each)) != block.hash_of(each)]
+    return [number for number in numbers if hash_of(block.record(number)) != block.hash_of(number)]

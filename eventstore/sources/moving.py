@@ -1,4 +1,4 @@
-"""Sources as a whole: copy one to another store, seal it again, verify it."""
+"""Work on whole sources: copy one to another store, seal it again, verify it."""
 
 from __future__ import annotations
 
@@ -22,132 +22,140 @@ _TOGETHER: Final = 64
 
 
 def is_same_source(
-    source: Database, target: Database, found: Conversation, there: Conversation
+    source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether both conversations have the same source, redacted in the same places, or none.
-    Cost: one row of each.
+    """Return whether both conversations have the same records, and the same ones are redacted and
+    made events. Cost: one row of each.
     """
     ours, theirs = (
-        database.recorder.query(partial(_known_of, database, key))
-        for database, key in ((source, found.key), (target, there.key))
+        database.recorder.query(partial(_content_of, database, key))
+        for database, key in ((source, original.key), (target, copy.key))
     )
     return ours == theirs
 
 
-def _known_of(database: Database, key: int, reader: Reader) -> object:
-    known = Sources(database, reader).of_key(key, has_texts=False)
-    return None if known is None else (known.head, known.redacted, known.made)
+def _content_of(database: Database, key: int, reader: Reader) -> object:
+    stored = Sources(database, reader).find_by_key(key, has_texts=False)
+    return None if stored is None else (stored.head, stored.redacted, stored.made)
 
 
-def copy_source(source: Database, target: Database, found: Conversation, version: int) -> int:
-    """Copy the source of a conversation, after its events: its own records, or all where the target
-    lacks what it shares. The target has the events before ``version``: it makes later ones itself.
+def copy_source(
+    source: Database, target: Database, conversation: Conversation, version: int
+) -> int:
+    """Copy the source of a conversation, after its events were copied. If the target lacks the
+    parent of the source, the shared records are copied too. The target has the events before
+    ``version``; it makes later events from the records.
 
-    Each transaction leaves a source that is sound, and shorter than this one until the last. Return
-    how many records it got that are no events yet. A conversation that has no others begins here.
-    Raises ``HistoryDiverged`` where the target has other records, ``ConversationErased`` where it
-    erased them. Cost: nothing where both are the same; else its blocks.
+    Each transaction leaves a sound source in the target, which is shorter than this one until the
+    last transaction. Return the number of new records that have no events yet. A conversation
+    without any events is begun here. Raises ``HistoryDiverged`` if the target has other records,
+    and ``ConversationErased`` if they were erased there. Cost: its blocks; almost nothing if both
+    sources are equal.
     """
 
     def read(reader: Reader) -> tuple[Source | None, str, str, list[tuple[bytes, Place]]]:
         sources = Sources(source, reader)
-        own = sources.of_key(found.key)
-        if own is None:
+        original = sources.find_by_key(conversation.key)
+        if original is None:
             return None, "", "", []
-        parent = "" if own.parent is None else sources.name_of(own.parent)
-        return own, parent, sources.name_of(own.root), sources.places_of(found.key)
+        parent = "" if original.parent is None else sources.name_of(original.parent)
+        return original, parent, sources.name_of(original.root), sources.places_of(conversation.key)
 
-    own, parent, root, places = source.recorder.query(read)
-    if own is None:
+    original, parent, root, places = source.recorder.query(read)
+    if original is None:
         return 0
-    there = target.recorder.query(partial(_source_there, target, found))
+    existing = target.recorder.query(partial(_source_in_target, target, conversation))
     shared, root_key = (
         target.recorder.query(partial(_key_of, target, name)) for name in (parent, root)
     )
-    if there is not None and there.parent is None:
-        shared = None  # it has a copy of what this one shares
-    is_alone = own.parent is not None and shared is None
+    if existing is not None and existing.parent is None:
+        shared = None  # the target has its own copy of the shared records
+    is_alone = original.parent is not None and shared is None
     if is_alone:
-        gone = source.recorder.query(partial(_redacted_in, source, own))
-        own = own._replace(redacted=tuple(sorted(gone)))
-    if there is not None and (there.head, there.redacted, there.made) == (
-        own.head,
-        own.redacted,
-        own.made,
+        redacted_numbers = source.recorder.query(partial(_redacted_in, source, original))
+        original = original._replace(redacted=tuple(sorted(redacted_numbers)))
+    if existing is not None and (existing.head, existing.redacted, existing.made) == (
+        original.head,
+        original.redacted,
+        original.made,
     ):
         return 0
-    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(own))
-    if there is not None and there.head != chained(GENESIS, hashes[: HASH_BYTES * there.records]):
-        raise HistoryDiverged(found.id, 0, found.version)
-    start = 0 if is_alone else own.from_record
+    hashes = source.recorder.query(lambda reader: Sources(source, reader).hashes(original))
+    if existing is not None and existing.head != chained(
+        GENESIS, hashes[: HASH_BYTES * existing.records]
+    ):
+        raise HistoryDiverged(conversation.id, 0, conversation.version)
+    start = 0 if is_alone else original.from_record
     made = {
         number: (first, events)
-        for number, (first, events) in made_of(source, found).items()
+        for number, (first, events) in made_of(source, conversation).items()
         if first + events <= version
     }
-    copied = own._replace(
+    copied = original._replace(
         root=root_key or 0,
         parent=shared,
         from_record=start,
-        made=min(own.made, max(made, default=-1) + 1),
+        made=min(original.made, max(made, default=-1) + 1),
     )
-    refused = source.recorder.query(partial(_refused_by, source, {found.key, own.root}))
+    refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
     head = chained(GENESIS, hashes[: HASH_BYTES * start])
-    for blocks in _pages(source, own, start):
+    for blocks in _pages(source, original, start):
         head = chained(head, b"".join(block.hashes for block in blocks))
         part = copied._replace(records=blocks[-1].stop, head=head, sums=b"")
-        put = partial(_put, target=target, found=found, part=part, blocks=blocks, made=made)
+        put = partial(
+            _put, target=target, conversation=conversation, part=part, blocks=blocks, made=made
+        )
         target.recorder.transact(put)
 
     def finish(transaction: Transaction) -> None:
-        writing, sources = _opened(transaction, target, found)
+        writing, sources = _opened(transaction, target, conversation)
         whole = copied._replace(conversation=writing.key, root=copied.root or writing.key)
         sources.put(whole)
         sources.refuse(writing.key, refused)
         sources.clear_made(whole)
         sources.put_made(whole, {number: made[number] for number in made if number >= start})
-        for place, seen in places:
-            sources.put_place(place, seen._replace(conversation=writing.key))
+        for place, imported in places:
+            sources.put_place(place, imported._replace(conversation=writing.key))
         writing.set_pending(whole.records - whole.made)
         writing.end()
 
     target.recorder.transact(finish)
-    before = 0 if there is None else there.records
+    before = 0 if existing is None else existing.records
     return max(0, copied.records - max(copied.made, before))
 
 
 def _put(
     transaction: Transaction,
     target: Database,
-    found: Conversation,
+    conversation: Conversation,
     part: Source,
     blocks: list[Block],
     made: Made,
 ) -> None:
-    """Write blocks, and what they became. The source is ``part`` then, the records up to the end of
-    these blocks; or what is there, if that is longer.
+    """Write blocks, and the list of their events. The source in the target is then ``part``, which
+    ends with these blocks, or the existing source if that is longer.
     """
-    writing, sources = _opened(transaction, target, found)
-    there = sources.of_key(writing.key)
+    writing, sources = _opened(transaction, target, conversation)
+    existing = sources.find_by_key(writing.key)
     for first in sources.firsts(writing.key, blocks[0].first, blocks[-1].stop):
         sources.delete_block(writing.key, first)
     redacted = {number for number in part.redacted if number < part.records}
-    done = part.from_record
+    first_new = part.from_record
     part = part._replace(
         conversation=writing.key,
         root=part.root or writing.key,
         made=min(part.made, part.records),
     )
-    if there is not None:
-        done = max(done, there.made)
-        redacted.update(there.redacted)
-        part = part._replace(made=max(part.made, there.made))
-        if there.records > part.records:
-            part = part._replace(records=there.records, head=there.head)
+    if existing is not None:
+        first_new = max(first_new, existing.made)
+        redacted.update(existing.redacted)
+        part = part._replace(made=max(part.made, existing.made))
+        if existing.records > part.records:
+            part = part._replace(records=existing.records, head=existing.head)
     part = part._replace(redacted=tuple(sorted(redacted)))
     sources.put_blocks(part, blocks)
     sources.put(part)
-    new = {number: made[number] for number in made if done <= number < blocks[-1].stop}
+    new = {number: made[number] for number in made if first_new <= number < blocks[-1].stop}
     sources.put_made(part, new)
     writing.set_pending(part.records - part.made)
     writing.end()
@@ -155,77 +163,82 @@ def _put(
 
 def _refused_by(database: Database, conversations: Iterable[int], reader: Reader) -> list[bytes]:
     sources = Sources(database, reader)
-    return [each for key in conversations for each in sources.refused_of(key)]
+    return [fingerprint for key in conversations for fingerprint in sources.refused_of(key)]
 
 
-def _source_there(target: Database, found: Conversation, reader: Reader) -> Source | None:
+def _source_in_target(
+    target: Database, conversation: Conversation, reader: Reader
+) -> Source | None:
     """Return the source of a conversation in the target. Raises ``ConversationErased``, and
-    ``HistoryDiverged`` where a conversation with the same id is another one.
+    ``HistoryDiverged`` if the target has another conversation with the same id.
     """
-    there = not_erased(target.find(reader, found.id, pending=True))
-    if there is None:
+    existing = not_erased(target.find(reader, conversation.id, pending=True))
+    if existing is None:
         return None
-    known = Sources(target, reader).of_key(there.key)
-    if known is None and there.created_at != found.created_at:
-        raise HistoryDiverged(found.id, 0, there.version)
-    return known
+    source = Sources(target, reader).find_by_key(existing.key)
+    if source is None and existing.created_at != conversation.created_at:
+        raise HistoryDiverged(conversation.id, 0, existing.version)
+    return source
 
 
 def _opened(
-    transaction: Transaction, target: Database, found: Conversation
+    transaction: Transaction, target: Database, conversation: Conversation
 ) -> tuple[WriteTransaction, SourcesToWrite]:
-    """Return the conversation in the target, and its source. One without events begins."""
-    there = not_erased(target.find(transaction, found.id, pending=True))
-    if there is not None:
-        writing = WriteTransaction(transaction, there, target)
+    """Return the conversation in the target, and an object that writes its source. If the target
+    lacks the conversation, it is begun.
+    """
+    existing = not_erased(target.find(transaction, conversation.id, pending=True))
+    if existing is not None:
+        writing = WriteTransaction(transaction, existing, target)
         return writing, SourcesToWrite.beside(writing)
-    new = Conversation(0, found.id, found.created_at, found.salt)
+    new = Conversation(0, conversation.id, conversation.created_at, conversation.salt)
     writing = WriteTransaction(transaction, begin_new(transaction, target, new), target)
     writing.begin()
     writing.list_as(0, [EVERY])
     return writing, SourcesToWrite.beside(writing)
 
 
-def made_of(source: Database, found: Conversation) -> Made:
-    """Return which events the records of a conversation became."""
+def made_of(source: Database, conversation: Conversation) -> Made:
+    """Return the events that were made of each record of a conversation."""
 
     def read(reader: Reader) -> Made:
         sources = Sources(source, reader)
-        own = sources.of_key(found.key)
-        return {} if own is None else sources.made(own)
+        stored = sources.find_by_key(conversation.key)
+        return {} if stored is None else sources.made(stored)
 
     return source.recorder.query(read)
 
 
-def of_whole_records(
+def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
-    """Yield rows in groups none of which ends between two events of one record. Unless they are
-    whole in the end, the first events of their last record are left out: it has not all of them.
+    """Yield rows in groups, none of which ends between two events of one record. ``is_whole`` is
+    asked at the end: if it returns False, rows are missing, and the events of the last record are
+    left out because the record may not have all of them.
     """
-    inside = {
+    first_of_later = {
         event_id: first
         for first, count in made.values()
         for event_id in range(first + 1, first + count)
     }
-    left: list[Row] = []
+    remaining: list[Row] = []
     for chunk in chunks:
-        rows = [*left, *chunk]
-        border = inside.get(rows[-1].id + 1, rows[-1].id + 1)
-        cut = max(0, border - rows[0].id)
-        left = rows[cut:]
+        rows = [*remaining, *chunk]
+        next_border = first_of_later.get(rows[-1].id + 1, rows[-1].id + 1)
+        cut = max(0, next_border - rows[0].id)
+        remaining = rows[cut:]
         if cut:
             yield rows[:cut]
-    if left and is_whole():
-        yield left
+    if remaining and is_whole():
+        yield remaining
 
 
 def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
-    """Write that the events before a version are those of their records, where the conversation has
-    these already.
+    """Record that the events before ``version`` were made of these records, if the conversation
+    already has the records.
     """
     sources = SourcesToWrite.beside(writing)
-    source = sources.of_key(writing.key) if made else None
+    source = sources.find_by_key(writing.key) if made else None
     if source is None:
         return
     new = {
@@ -242,44 +255,57 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
 
 
 def leave_alone(transaction: Transaction, database: Database, conversation: int) -> None:
-    """Give the sources that share records of this one a copy of them. Cost: these records."""
+    """Copy the records of a source to the sources that share them. Cost: these records."""
     sources = SourcesToWrite(database, transaction)
-    source = sources.of_key(conversation)
-    for each in () if source is None else sources.family(source.root):
-        if each.parent == conversation:
-            sources.leave_parent(each)
+    source = sources.find_by_key(conversation)
+    if source is None:
+        return
+    for sharing in sources.family(source.root):
+        if sharing.parent == conversation:
+            sources.leave_parent(sharing)
 
 
 def seal_again(
     transaction: Transaction, database: Database, conversation: int, key: DataKey | None
 ) -> None:
-    """Seal what is stored of a source with this key, or store it plain. Cost: its blocks."""
+    """Encrypt a stored source with this key, or store it plain if ``key`` is None. Cost: its
+    blocks.
+    """
     sources = SourcesToWrite(database, transaction)
-    source = sources.of_key(conversation)
+    source = sources.find_by_key(conversation)
     if source is None:
         return
-    target = SourcesToWrite(database, transaction, key_of={conversation: key})
+    target = SourcesToWrite(database, transaction, keys={conversation: key})
     for block in sources.own_blocks(source):
         target.put_blocks(source, [block])
     target.put(source)
 
 
-def problems_of(database: Database, found: Conversation) -> Iterator[str]:
-    """Yield what is wrong with the records of a conversation. Cost: one hash of each."""
+def problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
+    """Yield the problems of a conversation's records, as sentences. Cost: one hash of each
+    record.
+    """
     try:
-        yield from _problems_of(database, found)
+        yield from _problems_of(database, conversation)
     except CorruptEvent as error:
         yield error.problem
 
 
-def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
-    """Yield what is wrong with its records. Raises ``CorruptEvent`` for what cannot be read."""
-    source = database.recorder.query(lambda reader: Sources(database, reader).of_key(found.key))
+def _problems_of(database: Database, conversation: Conversation) -> Iterator[str]:
+    """Yield the problems of a conversation's records. Raises ``CorruptEvent`` if a record cannot be
+    read.
+    """
+    source = database.recorder.query(
+        lambda reader: Sources(database, reader).find_by_key(conversation.key)
+    )
     if source is None:
-        if found.pending:
-            yield f"{found.pending} records of its source are missing"
+        if conversation.pending:
+            yield f"{conversation.pending} records of its source are missing"
         return
-    gone = database.recorder.query(lambda reader: Sources(database, reader).all_redacted(source))
+    redacted_numbers = database.recorder.query(
+        lambda reader: Sources(database, reader).all_redacted(source)
+    )
+    # Reading the list of events raises ``CorruptEvent`` if it is damaged.
     database.recorder.query(lambda reader: Sources(database, reader).made(source))
     head = GENESIS
     number = 0
@@ -289,27 +315,26 @@ def _problems_of(database: Database, found: Conversation) -> Iterator[str]:
                 yield f"records {number} to {block.first - 1} of its source are missing"
             head = chained(head, block.hashes)
             number = block.stop
-            for changed in changed_records(block, gone):
-                yield f"record {changed} of its source is not what was imported"
+            for number_changed in changed_records(block, redacted_numbers):
+                yield f"record {number_changed} of its source is not what was imported"
     if number < source.records:
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:
         yield "the chain of the records of its source does not end in the head that is stored"
-    if source.records - source.made != found.pending:
+    if source.records - source.made != conversation.pending:
         yield (
-            f"it says that {found.pending} records have no events, and"
+            f"it says that {conversation.pending} records have no events, and"
             f" {source.records - source.made} have none"
         )
 
 
 def _key_of(database: Database, conversation: str, reader: Reader) -> int | None:
-    """Return the key of a conversation that has a source."""
-    found = database.find(reader, conversation, pending=True)
-    if found is None or found.erasure is not None:
-        known = None
-    else:
-        known = Sources(database, reader).of_key(found.key, has_texts=False)
-    return None if known is None else known.conversation
+    """Return the key of a conversation, if it has a source; otherwise None."""
+    state = database.find(reader, conversation, pending=True)
+    if state is None or state.erasure is not None:
+        return None
+    source = Sources(database, reader).find_by_key(state.key, has_texts=False)
+    return None if source is None else source.conversation
 
 
 def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]:
@@ -317,16 +342,16 @@ def _redacted_in(database: Database, source: Source, reader: Reader) -> set[int]
 
 
 def _pages(database: Database, source: Source, start: int) -> Iterator[list[Block]]:
-    """Yield the blocks from a record on, some in each read transaction."""
+    """Yield the blocks of ``source`` from record ``start`` on, some in each read transaction."""
     while start < source.records:
 
         def read(reader: Reader, start: int = start) -> list[Block]:
-            found = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
-            # it may have grown since it was read
-            own = (block for block in found if block.first < source.records)
+            page = islice(Sources(database, reader).blocks(source, start), _TOGETHER)
+            # The stored source may have grown since: leave out the new records.
+            known = (block for block in page if block.first < source.records)
             return [
                 block if block.stop <= source.records else block.before(source.records)
-                for block in own
+                for block in known
             ]
 
         blocks = database.recorder.query(read)

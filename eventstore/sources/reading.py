@@ -1,4 +1,4 @@
-"""Read what is stored of a source, some blocks in each read transaction."""
+"""Read a source, some blocks in each read transaction."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
 IMPORTED_AT: Final = "imported_at"
-"""What is stored about a source: when the last import added to it, in microseconds since 1970."""
+"""The key in ``Source.about`` for the time when the last import added to it, in microseconds since
+1970.
+"""
 _BLOCKS: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 
 
 def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Block]:
-    """Yield the blocks of a source from that of a record on, a megabyte in each read
-    transaction.
+    """Yield the blocks of a source from the block with record ``start`` on, about a megabyte in
+    each read transaction.
     """
     while start < source.records:
 
@@ -37,8 +39,8 @@ def blocks_of(database: Database, source: Source, start: int = 0) -> Iterator[Bl
 def own_blocks_with(
     database: Database, source: Source, is_wanted: Callable[[bytes], bool]
 ) -> Iterator[Block]:
-    """Yield the blocks that are stored for a source alone and have bytes that are wanted. Cost:
-    their bytes; of those that are yielded the indexes too.
+    """Yield the blocks that are stored for the source itself, if ``is_wanted`` accepts their bytes.
+    Cost: the bytes of all its blocks, and the indexes of the blocks that are yielded.
     """
     start = source.from_record
     while start < source.records:
@@ -53,5 +55,7 @@ def own_blocks_with(
 
 
 def about(source: Source) -> dict[str, Any]:
-    """Return where a source came from, and what is beside its records."""
+    """Return ``Source.about`` as a dict: the origin of a source, and the data beside its
+    records.
+    """
     return dict(msgspec.json.decode(source.about)) if source.about else {}

@@ -1,12 +1,13 @@
-"""The rows of sources in one transaction: what is imported, its blocks, and which events its
-records became.
+"""The rows of sources in one transaction: what was imported, its blocks, and the events that were
+made of its records.
 
-A source has the key of the conversation that it is. It may begin with the records of another
-source, its parent, up to the record at which the two differ. Sources of one root are a family: they
-may hold the same records.
+A source has the key of its conversation. It may begin with the records of another source, its
+parent, up to the record at which the two differ. Sources with one root are a family: they may hold
+the same records.
 
-The index and the bytes of a block, and what is known of a source, are deflated; in an encrypted
-conversation they are sealed with its key, at their own place.
+The index and the bytes of a block, and the texts about a source, are deflated. In an encrypted
+conversation they are sealed with its key. The seal names the column and the row, so that no other
+row can take its place.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import as_text
 from foldlog.eventstore.sources.blocks import (
+    HASH_BYTES,
     Block,
     DamagedBlock,
+    each_hash,
     pack,
     unpack,
     unpacked,
@@ -40,10 +43,11 @@ _DEFLATED: Final = 1
 _PAGE: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 MADE: Final = 64
-"""The number of records of which one row says what they became: a recorder writes it again with
-each of them.
+"""The number of records whose events are in one row. A recorder writes the row again for each new
+record, so it is small.
 """
 _ROWS: Final = 4
+"""The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
 """The number of fingerprints in one question."""
 _numbers = struct.Struct(">2q").pack
@@ -52,18 +56,19 @@ _numbers = struct.Struct(">2q").pack
 class Source(NamedTuple):
     """A source as it is stored.
 
-    ``conversation``  the key of the conversation that it is
+    ``conversation``  the key of its conversation
     ``root``          the key of the first source of its family
-    ``parent``        the key of the source whose records it shares below ``from_record``
-    ``records``       how many there are, the shared ones among them; of ``made`` there are events
+    ``parent``        the key of the source from which it shares the records below ``from_record``
+    ``records``       the number of its records, including shared ones
+    ``made``          the number of records that events were made of
     ``format``        the name of its format; ``reader`` the version of the decoder that made the
                       events
     ``head``          the end of the chain of its records' hashes
-    ``fingerprint``   refuses it when it is imported again after an erasure
-    ``redacted``      the numbers of its own records of which only the skeleton stays
-    ``about``         where it came from, and what is beside the records
-    ``sums``          what figures are made of while not all records are events, and counted on when
-                      it grows
+    ``fingerprint``   an import with this fingerprint is refused after an erasure
+    ``redacted``      the numbers of its own records that were redacted: only the skeleton stays
+    ``about``         JSON about its origin, and the data beside its records
+    ``sums``          sums of its records, from which figures are made before all records are
+                      events; an import that adds records adds to them
     """
 
     conversation: int
@@ -82,8 +87,9 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What was found at a place: the conversation with this key, up to this record and byte.
-    ``seen`` is when, ``state`` how the file was, ``digest`` a hash of the bytes that were taken.
+    """The state of a place, such as a file, when it was last imported. Its first ``taken`` bytes
+    are the first ``records`` records of the conversation with this key. ``seen`` is the time,
+    ``state`` the state of the file, ``digest`` a hash of the bytes.
     """
 
     conversation: int
@@ -95,12 +101,12 @@ class Place(NamedTuple):
 
 
 Made = Mapping[int, tuple[int, int]]
-"""Of each record the id of its first event, and how many events it became."""
+"""For each record number the id of its first event, and the number of its events."""
 
 
 class Near(NamedTuple):
-    """Which events some records became that follow one another: all that are of events from
-    ``start`` to ``stop``.
+    """The events of some consecutive records: of all records that the events from ``start`` to
+    ``stop`` were made of.
     """
 
     start: int
@@ -112,43 +118,45 @@ class Sources:
     """Reads sources in one transaction."""
 
     def __init__(
-        self, database: Database, reader: Reader, key_of: Mapping[int, DataKey | None] | None = None
+        self, database: Database, reader: Reader, keys: Mapping[int, DataKey | None] | None = None
     ) -> None:
-        """``key_of`` are keys that are not those of the conversations as they are found."""
+        """``keys`` has data keys, by conversation, to use instead of the stored ones."""
         self.database = database
         self.reader = reader
-        self._keys: dict[int, DataKey | None] = dict(key_of or {})
+        self._keys: dict[int, DataKey | None] = dict(keys or {})
 
-    def of_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key; None where it was not imported.
-        Unless it ``has_texts``, what is stored beside its records is empty, and costs nothing.
+    def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
+        """Return the source of the conversation with this key; None if it was not imported. Without
+        ``has_texts``, ``about`` and ``sums`` are empty and cost nothing.
         """
-        found = self.reader.ask_sources("source", conversation)
-        return self._source(found[0], has_texts=has_texts) if found else None
+        rows = self.reader.ask_sources("source", conversation)
+        return self._source(rows[0], has_texts=has_texts) if rows else None
 
     def of(self, conversation: str) -> Source | None:
-        """Return the source of a conversation. Raises ``ConversationNotFound``."""
-        found = self.database.find(self.reader, conversation, pending=True)
-        if found is None:
+        """Return the source of a conversation; None if it was not imported, or was erased. Raises
+        ``ConversationNotFound``.
+        """
+        state = self.database.find(self.reader, conversation, pending=True)
+        if state is None:
             raise ConversationNotFound(conversation)
-        return self.of_key(found.key) if found.erasure is None else None
+        return self.find_by_key(state.key) if state.erasure is None else None
 
     def family(self, root: int) -> list[Source]:
-        """Return all sources of a root, the oldest first."""
+        """Return all sources with this root, the oldest first."""
         keys = [key for (key,) in self.reader.ask_sources("family", root)]
-        return [source for source in map(self.of_key, keys) if source is not None]
+        return [source for source in map(self.find_by_key, keys) if source is not None]
 
     def all(self, after: int = 0, limit: int = 500) -> list[Source]:
-        """Return sources with keys after one, in the order of the keys. Without the key of an
-        encrypted one, what is known of it is empty.
+        """Return sources with keys greater than ``after``, in the order of the keys. Raises
+        ``KeyUnavailable`` if the key of an encrypted source is missing.
         """
         return [
             self._source(columns) for columns in self.reader.ask_sources("sources", after, limit)
         ]
 
     def abouts(self) -> Iterator[tuple[str, str, bytes]]:
-        """Yield the id of each conversation with a source, the format, and what is stored about the
-        source, the oldest first; without those whose key is not given.
+        """Yield the id of each conversation with a source, the format, and ``Source.about``, the
+        oldest first. Encrypted sources are left out if their key is missing.
         """
         for name, key, encoding, format, stored in self.reader.ask_sources("abouts"):
             with suppress(KeyUnavailable):
@@ -159,32 +167,32 @@ class Sources:
                 )
 
     def name_of(self, conversation: int) -> str:
-        """Return the id of the conversation with this key."""
-        found = self.reader.conversation(conversation)
-        return "" if found is None else found.id
+        """Return the id of the conversation with this key; an empty text if there is none."""
+        state = self.reader.conversation(conversation)
+        return "" if state is None else state.id
 
     # -- blocks
-    # ----------------------------------------------------------------------------------------------
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
-        """Yield the blocks from that of a record on, the shared ones too, the last of these up to
-        where the two sources differ. Raises ``CorruptEvent`` for a damaged one. Cost: these blocks.
+        """Yield the blocks from the block with record ``start`` on. Shared blocks come first; the
+        last of them is cut where the two sources differ. Raises ``CorruptEvent`` for a damaged
+        block. Cost: these blocks.
         """
         if source.parent is not None and start < source.from_record:
-            parent = self.of_key(source.parent)
+            parent = self.find_by_key(source.parent)
             for block in () if parent is None else self.blocks(parent, start):
                 if block.first >= source.from_record:
                     break
-                yield (
-                    block if block.stop <= source.from_record else block.before(source.from_record)
-                )
+                if block.stop > source.from_record:
+                    block = block.before(source.from_record)
+                yield block
         yield from self.own_blocks(source, start)
 
     def own_blocks(
         self, source: Source, start: int = 0, is_wanted: Callable[[bytes], bool] = lambda raw: True
     ) -> Iterator[Block]:
-        """Yield the blocks that are stored for this source alone, those with bytes that are
-        wanted.
+        """Yield the blocks that are stored for this source itself, if ``is_wanted`` accepts their
+        bytes.
         """
         key = source.conversation
         while page := self.reader.ask_sources("blocks", key, start, _PAGE):
@@ -201,19 +209,22 @@ class Sources:
             start = page[-1][0] + page[-1][1]
 
     def hashes(self, source: Source) -> bytes:
-        """Return the hashes of all records, one behind the other. Cost: the indexes of its
-        blocks.
-        """
+        """Return the hashes of all records as one byte string. Cost: the indexes of its blocks."""
         shared = b""
-        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
-            shared = self.hashes(parent)
-        found = [shared[: source.from_record * 16]]
-        found += [hashes for _, hashes in self.indexes(source)]
-        return b"".join(found)
+        parent = self.parent_of(source)
+        if parent is not None:
+            shared = self.hashes(parent)[: source.from_record * HASH_BYTES]
+        return b"".join([shared, *(hashes for _, hashes in self.indexes(source))])
+
+    def parent_of(self, source: Source) -> Source | None:
+        """Return the source from which this one shares its first records; None if it shares
+        none.
+        """
+        return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
-        """Yield of each own block the number of its first record, and the hashes. Cost: the
-        indexes.
+        """Yield, for each block of its own, the number of its first record and the hashes. Cost:
+        the indexes.
         """
         key = source.conversation
         for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
@@ -229,42 +240,44 @@ class Sources:
         return next(self.blocks(source, number)).record(number)
 
     def all_redacted(self, source: Source) -> set[int]:
-        """Return the numbers of the redacted records, the shared ones too."""
-        found = set(source.redacted)
-        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
-            found |= {number for number in self.all_redacted(parent) if number < source.from_record}
-        return found
+        """Return the numbers of the redacted records, including shared ones."""
+        numbers = set(source.redacted)
+        parent = self.parent_of(source)
+        if parent is not None:
+            shared = self.all_redacted(parent)
+            numbers |= {number for number in shared if number < source.from_record}
+        return numbers
 
     def redacted_hashes(self, root: int) -> set[bytes]:
-        """Return the hashes of the redacted records of a family: these records come in as their
-        skeletons.
+        """Return the hashes of the redacted records of a family. An import stores only the
+        skeletons of these records.
         """
-        found = set[bytes]()
+        redacted = set[bytes]()
         for source in self.family(root):
-            for first, hashes in self.indexes(source) if source.redacted else ():
-                stop = first + len(hashes) // 16
-                inside = (number - first for number in source.redacted if first <= number < stop)
-                found |= {hashes[16 * place : 16 * place + 16] for place in inside}
-        return found
+            if not source.redacted:
+                continue
+            numbers = set(source.redacted)
+            for first, hashes in self.indexes(source):
+                for number, record_hash in enumerate(each_hash(hashes), first):
+                    if number in numbers:
+                        redacted.add(record_hash)
+        return redacted
 
     # -- events of records
-    # --------------------------------------------------------------------------------------------
 
     def made(self, source: Source) -> dict[int, tuple[int, int]]:
-        """Return which events each record became, the shared ones too. Cost: some bytes a
-        record.
-        """
-        found: dict[int, tuple[int, int]] = {}
-        if source.parent is not None and (parent := self.of_key(source.parent)) is not None:
+        """Return the events of each record, including shared ones. Cost: some bytes a record."""
+        made: dict[int, tuple[int, int]] = {}
+        parent = self.parent_of(source)
+        if parent is not None:
             shared = self.made(parent)
-            found = {number: shared[number] for number in shared if number < source.from_record}
-        return found | self._made_in(
-            source.conversation, self.reader.ask_sources("made", source.conversation)
-        )
+            made = {number: shared[number] for number in shared if number < source.from_record}
+        rows = self.reader.ask_sources("made", source.conversation)
+        return made | self._made_in(source.conversation, rows)
 
     def made_near(self, source: Source, event_id: int) -> Near:
-        """Return which events the record of this event became, and some records after it, the
-        shared ones too. Cost: a few rows.
+        """Return the events of the record that this event was made of, and of some records after
+        it, including shared ones. Cost: a few rows.
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
@@ -273,7 +286,7 @@ class Sources:
             made = self._made_in(key, rows)
             stop = sum(made[max(made)]) if len(rows) == _ROWS else sys.maxsize
             return Near(first, stop, made)
-        parent = None if source.parent is None else self.of_key(source.parent)
+        parent = self.parent_of(source)
         if parent is None:
             return Near(0, first, {})
         near = self.made_near(parent, event_id)
@@ -281,15 +294,15 @@ class Sources:
         return Near(near.start, min(near.stop, first), shared)
 
     def records_before(self, source: Source, version: int) -> int:
-        """Return the number after the last record all events of which are before a version. Cost: a
-        few rows.
+        """Return the number of records that were complete at a version: all their events have
+        smaller ids. Cost: a few rows.
         """
         while version:
             near = self.made_near(source, version - 1)
-            whole = (
+            complete = (
                 number for number, (first, count) in near.made.items() if first + count <= version
             )
-            last = max(whole, default=-1)
+            last = max(complete, default=-1)
             if last >= 0:
                 return last + 1
             version = near.start
@@ -298,31 +311,35 @@ class Sources:
     def _made_in(
         self, conversation: int, rows: Iterable[Sequence[Any]]
     ) -> dict[int, tuple[int, int]]:
-        found: dict[int, tuple[int, int]] = {}
+        made: dict[int, tuple[int, int]] = {}
         for _, data in rows:
             numbers = array("I")
             numbers.frombytes(self._unpacked(conversation, data))
-            each = iter(numbers)
-            found |= {
+            made |= {
                 number: (first, count)
-                for number, first, count in zip(each, each, each, strict=True)
+                for number, first, count in zip(
+                    numbers[::3], numbers[1::3], numbers[2::3], strict=True
+                )
             }
-        return found
+        return made
 
     # -- places
-    # ----------------------------------------------------------------------------------------------
 
     def places(self, place: bytes) -> list[Place]:
-        """Return what was found at a place, the newest last."""
+        """Return the imported states of a place, the newest last."""
         return [Place(*columns) for columns in self.reader.ask_sources("places", place)]
 
     def places_of(self, conversation: int) -> list[tuple[bytes, Place]]:
-        """Return the places that became this conversation, and what was found there."""
-        found = self.reader.ask_sources("places_of", conversation)
-        return [(place, Place(conversation, *columns)) for place, *columns in found]
+        """Return the places from which this conversation was imported, each with its imported
+        state.
+        """
+        rows = self.reader.ask_sources("places_of", conversation)
+        return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def firsts(self, conversation: int, start: int, stop: int) -> list[int]:
-        """Return the numbers with which stored blocks begin, from a record up to another one."""
+        """Return the first record numbers of the stored blocks that begin at ``start`` or later,
+        and before ``stop``.
+        """
         rows = self.reader.ask_sources("block_indexes", conversation)
         return [first for first, *_ in rows if start <= first < stop]
 
@@ -335,25 +352,23 @@ class Sources:
         return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
-        """Return what is refused because of a conversation."""
+        """Return the fingerprints that are refused because of a conversation."""
         return [
             fingerprint for (fingerprint,) in self.reader.ask_sources("refused_of", conversation)
         ]
 
     def refused_among(self, hashes: Iterable[bytes]) -> set[bytes]:
-        """Return which of these are hashes of redacted records, or fingerprints. Cost: a query for
-        each thousand.
+        """Return the hashes among these that are refused: hashes of redacted records, or
+        fingerprints of erased sources. Cost: a query for each thousand.
         """
-        left = iter(hashes)
-        found = set[bytes]()
-        while some := b"".join(islice(left, _ASKED)):
-            found |= {
-                fingerprint for (fingerprint,) in self.reader.ask_sources("refused_among", some)
-            }
-        return found
+        remaining = iter(hashes)
+        refused = set[bytes]()
+        while page := b"".join(islice(remaining, _ASKED)):
+            rows = self.reader.ask_sources("refused_among", page)
+            refused |= {fingerprint for (fingerprint,) in rows}
+        return refused
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
     def _source(self, columns: Sequence[Any], *, has_texts: bool = True) -> Source:
         (
@@ -396,9 +411,9 @@ class Sources:
     def _key(self, conversation: int) -> DataKey | None:
         """Return the key of a conversation. Raises ``KeyUnavailable``."""
         if conversation not in self._keys:
-            found = self.database.find_key(self.reader, conversation)
+            state = self.database.find_key(self.reader, conversation)
             self._keys[conversation] = (
-                None if found is None else self.database.codec_of(found).data_key
+                None if state is None else self.database.codec_of(state).data_key
             )
         return self._keys[conversation]
 
@@ -435,11 +450,11 @@ class SourcesToWrite(Sources):
 
     @classmethod
     def beside(cls, writing: WriteTransaction) -> Self:
-        """Return the sources, to write that of this conversation."""
-        return cls(writing.database, writing.transaction, key_of={writing.key: writing.data_key})
+        """Return an object that writes the source of this conversation."""
+        return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
     def put(self, source: Source) -> None:
-        """Write a source, in the place of what is there."""
+        """Write a source. It replaces the stored one."""
         key = source.conversation
         texts = (source.about, source.sums)
         names = (b"about", b"sums")
@@ -447,7 +462,7 @@ class SourcesToWrite(Sources):
             self._sealed(key, name, 0, pack(text)) for name, text in zip(names, texts, strict=True)
         ]
         redacted = array("I", source.redacted).tobytes()
-        # sums may be long, and the database copies what it is given: let the texts go before
+        # The sums may be many megabytes, which the database copies: free the plain texts first.
         source = source._replace(about=b"", sums=b"")
         del texts
         self.reader.write_sources(
@@ -461,11 +476,11 @@ class SourcesToWrite(Sources):
         )
 
     def set_progress(self, source: Source, records: int, made: int, head: bytes) -> None:
-        """Write how many records there are, and how many have events."""
+        """Write the number of records, the number of records that have events, and the head."""
         self.reader.write_sources("set_progress", records, made, head, source.conversation)
 
     def put_blocks(self, source: Source, blocks: Iterable[Block]) -> None:
-        """Write blocks, in the place of those with the same first record."""
+        """Write blocks. A stored block with the same first record is replaced."""
         key = source.conversation
         for block in blocks:
             index, body = block.packed()
@@ -473,67 +488,69 @@ class SourcesToWrite(Sources):
                 self._sealed(key, b"places", block.first, index),
                 self._sealed(key, b"body", block.first, body),
             ]
-            number = block.stop - block.first
+            count = block.stop - block.first
             self.reader.write_sources(
-                "put_block", key, block.first, number, self._encoding(key), *sealed
+                "put_block", key, block.first, count, self._encoding(key), *sealed
             )
 
     def delete_block(self, conversation: int, first: int) -> None:
         """Delete the block that begins with a record."""
         self.reader.write_sources("delete_block", conversation, first)
 
-    def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
+    def join_blocks(self, source: Source, blocks: Sequence[Block], joined: Block) -> None:
         """Write one block in the place of several."""
         for block in blocks:
             self.delete_block(source.conversation, block.first)
-        self.put_blocks(source, [whole])
+        self.put_blocks(source, [joined])
 
     def leave_parent(self, source: Source) -> None:
-        """Give a source a copy of the records that it shares, and of what they became. Cost: these
-        records.
+        """Copy to a source the records that it shares with its parent, and the list of their
+        events. Cost: these records.
         """
         shared = source._replace(records=source.from_record)
         blocks = [block for block in self.blocks(shared) if block.first < source.from_record]
         made = {
-            number: place
-            for number, place in self.made(source).items()
+            number: events
+            for number, events in self.made(source).items()
             if number < source.from_record
         }
-        gone = self.all_redacted(source)
-        alone = source._replace(parent=None, from_record=0, redacted=tuple(sorted(gone)))
-        self.put_blocks(alone, blocks)
-        self.put_made(alone, made)
-        self.put(alone)
+        redacted = self.all_redacted(source)
+        detached = source._replace(parent=None, from_record=0, redacted=tuple(sorted(redacted)))
+        self.put_blocks(detached, blocks)
+        self.put_made(detached, made)
+        self.put(detached)
 
     def put_made(self, source: Source, made: Made) -> None:
-        """Write which events some records became, in their order. A row that begins with the same
-        event is replaced.
+        """Write the events of some records, in the order of the records. A stored row that begins
+        with the same event is replaced.
         """
-        left = iter(made.items())
-        while row := [*islice(left, MADE)]:
-            numbers = array("I", [value for number, place in row for value in (number, *place)])
-            _, (event, _) = row[0]
+        remaining = iter(made.items())
+        while page := [*islice(remaining, MADE)]:
+            numbers = array("I")
+            for number, (first, count) in page:
+                numbers.extend((number, first, count))
+            _, (first_event, _) = page[0]
             self.reader.write_sources(
-                "put_made", source.conversation, event, pack(numbers.tobytes())
+                "put_made", source.conversation, first_event, pack(numbers.tobytes())
             )
 
     def clear_made(self, source: Source) -> None:
-        """Forget which events its own records became, before it is written again."""
+        """Delete the list of the events of its own records, before it is written again."""
         self.reader.write_sources("delete_made", source.conversation)
 
-    def put_place(self, place: bytes, found: Place) -> None:
-        """Write what was found at a place."""
-        self.reader.write_sources("put_place", place, *found)
+    def put_place(self, place: bytes, state: Place) -> None:
+        """Write the state of a place at its import."""
+        self.reader.write_sources("put_place", place, *state)
 
     def refuse(self, conversation: int, fingerprints: Iterable[bytes]) -> None:
-        """Refuse the hashes of redacted records, or what an erased conversation refuses in another
-        store.
+        """Refuse these fingerprints in later imports: the hashes of redacted records, or the
+        fingerprints that an erased conversation refuses in another store.
         """
         for fingerprint in fingerprints:
             self.reader.write_sources("put_refused", fingerprint, conversation)
 
     def allow(self, fingerprint: bytes) -> None:
-        """Let a source come in again that was erased."""
+        """Allow an erased source to be imported again."""
         self.reader.write_sources("allow", fingerprint)
 
     def _encoding(self, conversation: int) -> int:

@@ -215,7 +215,7 @@ class Import:
             return None
         database = self._store.database
         key = known[-1].conversation
-        source = database.recorder.query(lambda reader: Sources(database, reader).of_key(key))
+        source = database.recorder.query(lambda reader: Sources(database, reader).find_by_key(key))
         return None if source is None else format_named(source.format)
 
     def _unchanged(self, path: Path) -> Iterator[Imported]:
@@ -231,7 +231,7 @@ class Import:
                 sources = Sources(self._store.database, reader)
                 return (
                     sources.name_of(key),
-                    sources.of_key(key, has_texts=False),
+                    sources.find_by_key(key, has_texts=False),
                     sources.places(following),
                 )
 

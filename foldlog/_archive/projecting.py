@@ -225,7 +225,7 @@ class _Making:
 
         def also(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
-            now = sources.of_key(source.conversation)
+            now = sources.find_by_key(source.conversation)
             if now is None or now.made != first:
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.put_made(source, made)

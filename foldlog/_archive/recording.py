@@ -248,7 +248,7 @@ class HistoryRecorder:
             return
         self._new = of_records(self._records, self._bodies)
         sources = SourcesToWrite.beside(writing)
-        source = sources.of_key(writing.key)
+        source = sources.find_by_key(writing.key)
         if source is None:
             source = self._begun(sources, writing)
         if source.records != self._records or source.format != self._format.name:
@@ -345,7 +345,7 @@ def source_in(sources: Sources, found: Conversation | None) -> Source | None:
     key = 0 if found is None else found.key
     stop: int | None = None
     while found is not None:
-        source = sources.of_key(found.key)
+        source = sources.find_by_key(found.key)
         if source is not None:
             if stop is None:
                 return source

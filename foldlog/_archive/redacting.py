@@ -105,7 +105,7 @@ def _hashes(sources: Sources, named: Mapping[str, Iterable[int]]) -> dict[int, s
         if there is None or there.erasure is not None:
             source = None
         else:
-            source = sources.of_key(there.key)
+            source = sources.find_by_key(there.key)
         if source is None:
             continue
         made = sources.made(source)

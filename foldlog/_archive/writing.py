@@ -284,7 +284,7 @@ class SourceWriter:
     ) -> Source:
         def append(transaction: Transaction) -> Source:
             sources = Sources(self.database, transaction)
-            now = sources.of_key(source.conversation)
+            now = sources.find_by_key(source.conversation)
             found = self.database.find(
                 transaction, sources.name_of(source.conversation), pending=True
             )
@@ -455,7 +455,7 @@ class SourceWriter:
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
             sources.put_place(self.place, self._seen(source))
-            now = sources.of_key(source.conversation)
+            now = sources.find_by_key(source.conversation)
             if now is not None and self.reading.records == now.records:
                 told = {**about(now), "paths": self._paths(now), **self._words(sources, now)}
                 if (encoded := msgspec.json.encode(told)) != now.about:
@@ -488,7 +488,7 @@ class SourceWriter:
 
         def also(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
-            if sources.of_key(source.conversation) != source:
+            if sources.find_by_key(source.conversation) != source:
                 raise VersionConflict(name, version, version)
             sources.put(now)
             writing.transaction.forget_figures(now.conversation)
@@ -515,7 +515,7 @@ class SourceWriter:
         return self.database.recorder.query(lambda reader: work(Sources(self.database, reader)))
 
     def source(self, key: int) -> Source | None:
-        found: Source | None = self.query(lambda sources: sources.of_key(key))
+        found: Source | None = self.query(lambda sources: sources.find_by_key(key))
         return found
 
     def hashes_of(self, source: Source) -> bytes:

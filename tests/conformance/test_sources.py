@@ -79,8 +79,8 @@ def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
 def test_a_source_is_read_as_it_was_written(store: Store, name: str) -> None:
     source = begun(store, name, redacted=(1, 7))
     assert asked(store, lambda sources: sources.of(name)) == source
-    assert asked(store, lambda sources: sources.of_key(source.conversation)) == source
-    assert asked(store, lambda sources: sources.of_key(source.conversation + 1)) is None
+    assert asked(store, lambda sources: sources.find_by_key(source.conversation)) == source
+    assert asked(store, lambda sources: sources.find_by_key(source.conversation + 1)) is None
     assert asked(store, lambda sources: sources.all()) == [source]
     assert records_of(store, source) == RECORDS
     assert records_of(store, source, 4) == RECORDS[3:]
@@ -237,7 +237,7 @@ def test_an_erasure_deletes_all_of_it_and_refuses_what_it_was(store: Store) -> N
     )
     erase(store, "c1", reason="asked for")
     assert asked(
-        store, lambda sources: (sources.of("c1"), sources.of_key(source.conversation))
+        store, lambda sources: (sources.of("c1"), sources.find_by_key(source.conversation))
     ) == (None, None)
     assert records_of(store, source) == []
     assert asked(store, lambda sources: (sources.made(source), sources.places(b"p" * 16))) == (
