@@ -51,7 +51,7 @@ class WriteTransaction(ReadTransaction):
     _reader: Transaction
     _changed = False
     _recent: tuple[Conversation, tuple[Row, ...], int] | None = None
-    """The newest rows, for ``Left``."""
+    """The newest rows, for ``LastConversation``."""
     _before: Conversation | None = None
     """The conversation before the rows that were inserted last."""
     is_begun = True
@@ -265,9 +265,9 @@ class WriteTransaction(ReadTransaction):
 def _recent(
     last: LastConversation | None, found: Conversation, rows: Sequence[Row], now: Conversation
 ) -> tuple[Conversation, tuple[Row, ...], int]:
-    """Return the last three fields of a ``Left``, when a conversation that was ``found`` has grown
-    by ``rows`` to ``now``. None of the rows stay where one has attachments, or is structural and so
-    changes more than itself.
+    """Return the last three fields of a ``LastConversation``, after a conversation that was
+    ``found`` has grown by ``rows`` to ``now``. None of the rows stay if one has attachments, or is
+    structural and so changes more than itself.
     """
     size = 0
     for row in rows:

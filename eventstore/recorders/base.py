@@ -916,7 +916,7 @@ class Recorder(ABC):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted meanwhile
+        """Remove the bytes of deleted and replaced rows. Bytes of rows deleted in that time
         stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a server's
         tables can do it. Raises ``busy`` if an older reader needs the bytes for ``patience_s``
         seconds: then the bytes stay pending and a file does not shrink. ``on_progress`` is called
