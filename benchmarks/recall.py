@@ -72,6 +72,8 @@ GENERATED = 5
 LENGTH = 400
 EXAMPLES = 5
 USES_LEAST = 100
+HISTORIES_LEAST = 5
+"""A group of fewer histories has no table on the page."""
 COLUMNS = (
     "condenser",
     "terms",
@@ -310,9 +312,11 @@ def show(name: str, group: Mapping[str, Any]) -> None:
 
 
 def in_page(text: str, groups: Mapping[str, Any]) -> str:
-    """Put the tables of docs/recall.json into the page."""
+    """Put the tables of docs/recall.json into the page, but for groups of only a few histories."""
     made = ""
     for name, group in groups.items():
+        if group["histories"] < HISTORIES_LEAST:
+            continue
         made += f"**{title(name, group)}**\n\n| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}\n"
         made += "".join(f"| {' | '.join(cells)} |\n" for cells in figures(group)) + "\n"
     return with_part(text, "python -m benchmarks.recall FOLDER --publish", made)
