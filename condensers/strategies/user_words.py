@@ -239,7 +239,7 @@ _PLACE = re.compile(
     r"\[(?:(?:Jupyter )?current working directory|Python interpreter): .*\]|\((?:Open file|Current"
     r" directory): .*\)"
     r"|(?:Wall time|Chunk ID|Original token count|Total output lines|agentId|duration_ms):"
-    r" .*|Output:|</usage>",
+    r" .*|Output:|</usage>|Auto-merging .*",
     re.IGNORECASE,
 )
 _PROMPT = re.compile(
@@ -280,6 +280,7 @@ _STATUS = re.compile(
     re.MULTILINE,
 )
 
+_CONFLICT = re.compile(r"^CONFLICT \([^)]*\): (?:Merge conflict in )?(.+)$", re.MULTILINE)
 _APPLIED = re.compile(
     r"^(?:File updated\b|Text replaced\b|File created successfully"
     r"|Success\. Updated the following files"
@@ -399,11 +400,17 @@ def git_status_in(text: str) -> str:
     return "; ".join(f"{heading}: {', '.join(files)}" for heading, files in lists)
 
 
+def conflicts_in(text: str) -> str:
+    """Return the files in which git found conflicts, after their number; empty if there is none."""
+    files = _CONFLICT.findall(text)
+    return f"conflicts in {len(files)} files: {', '.join(files)}" if files else ""
+
+
 def error_line(text: str) -> str:
     """Return the most telling line of a failed output: the last that names an error, else the last
     one.
     """
-    lines = _lines_that_count(text)
+    lines = lines_that_count(text)
     for line in reversed(lines[-_LOOKED_AT:]):
         if ERROR.search(line):
             return line
@@ -414,7 +421,7 @@ def last_line(text: str, is_check: bool = False) -> str:
     """Return the last useful line of an output; of a check, the last that says how it ended, if one
     does. Empty if it has none.
     """
-    lines = _lines_that_count(text[-_LAST_READ:])
+    lines = lines_that_count(text[-_LAST_READ:])
     ends = (line for line in reversed(lines) if is_check and _ENDS.search(line))
     return next(ends, "") or next(
         (line for line in reversed(lines) if any(map(str.isalnum, line))), ""
@@ -423,7 +430,7 @@ def last_line(text: str, is_check: bool = False) -> str:
 
 def gist_of_output(text: str) -> str:
     """Return the first and the last useful line of an output, as one line."""
-    lines = _lines_that_count(unwrapped(text.strip())[0])
+    lines = lines_that_count(unwrapped(text.strip())[0])
     if len(lines) < 2:
         return "".join(lines)
     return f"{lines[0]} … {lines[-1]}" if len(lines) > 2 else " ".join(lines)
@@ -452,7 +459,8 @@ def files_written(text: str) -> list[str]:
     return [found[1] or found[2] for found in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
 
 
-def _lines_that_count(text: str) -> list[str]:
+def lines_that_count(text: str) -> list[str]:
+    """Return the lines of an output without its frame and its empty lines."""
     lines = (" ".join(line.split()) for line in _TAGS.sub("", text).splitlines())
     return [line for line in lines if line and not is_frame(line)]
 

@@ -53,6 +53,7 @@ from tests.said import ids
 LENGTH = 6_000
 REPORTED = "Reported by the agent"
 UNSEEN = "(files that programs wrote are here only if an output names them)"
+UNCHECKED = "since the last change, of {}: no test, lint or build command"
 
 
 def told(events, length=LENGTH):
@@ -89,7 +90,8 @@ def test_what_the_user_asked_and_the_agent_said():
     text = digest(message("fix the\nparser"), message("On it.", "agent"), message("be quick"))
     assert section(text, "Asked by the user") == ["fix the parser", "be quick"]
     assert section(text, "Said by the agent") == ["On it."]
-    assert text.startswith("# Digest of 3 events\n")
+    assert text.startswith("# Digest of 3 events, up to [2]; the conversation goes on\n")
+    assert told([]) == "# Digest of 0 events"
 
 
 def test_texts_in_parts_of_any_type_are_said_and_their_names_are_known():
@@ -298,7 +300,8 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
     repeated = ran(1, post, 0, post)
     assert section(digest(repeated), "Commands run")[0].endswith("(4 lines)` → output not shown")
     assert section(digest(repeated), "Built so far") == [
-        f"not confirmed as sent: {posted} → output not shown"
+        f"not confirmed as sent: {posted} → output not shown",
+        UNCHECKED.format("b.md"),
     ]
     text = digest(
         repeated,
@@ -309,6 +312,7 @@ def test_what_was_sent_stands_with_the_link_that_a_result_shows():
     assert section(text, "Built so far") == [
         f"sent: `curl POST` → exit 0: {issue}",
         f"sent: `gh api pulls/1/replies -f body` → exit 0: {issue}",
+        UNCHECKED.format("b.md"),
     ]
 
 
@@ -329,7 +333,10 @@ def test_the_output_of_an_earlier_command_is_not_that_of_a_later_one():
         "`cat > a.md <<'EOF' … (3 lines)` → https://kites.org/issues/7",
         f"`{second}` → output not shown",
     ]
-    assert section(text, "Built so far") == ["sent: `gh issue create --title kite` → exit 0: shown"]
+    assert section(text, "Built so far") == [
+        "sent: `gh issue create --title kite` → exit 0: shown",
+        UNCHECKED.format("a.md"),
+    ]
 
 
 def test_what_was_sent_counts_when_the_next_result_has_its_link():
@@ -338,7 +345,10 @@ def test_what_was_sent_counts_when_the_next_result_has_its_link():
         ran(1, post, 0, post),
         ran(2, "ls -la kites", 0, f"{post}\n^Lhttps://kites.org/issues/7\nls -la kites\na.py"),
     )
-    assert lines(text, "Built so far") == ["sent: `curl POST` → https://kites.org/issues/7 [3]"]
+    assert lines(text, "Built so far") == [
+        "sent: `curl POST` → https://kites.org/issues/7 [3]",
+        f"{UNCHECKED.format('a.md')} [0]",
+    ]
     assert "a.md: written; last: # Kites [0]" in text
 
 
@@ -358,7 +368,8 @@ def test_a_command_in_the_background_ends_when_the_agent_asks_for_its_output():
         ),
     ):
         run, wait = pair(1, "run", begin, command="make test"), pair(2, "output", on, **asked)
-        assert section(digest(run), "Built so far") == []
+        not_shown = "last test: `make test` → output not shown"
+        assert section(digest(run), "Built so far") == [not_shown]
         assert section(digest(run, wait), "Commands run") == ["`make test` → output not shown"]
         text = digest(run, wait, pair(3, "output", f"{end}\nOutput:\nerror: no tail", **asked))
         assert lines(text, "Commands run") == ["`make test` → exit 2: error: no tail [5]"]
@@ -444,7 +455,7 @@ def test_a_message_that_waits_is_asked_and_one_that_comes_twice_is_marked():
 def test_any_linter_is_a_check_and_its_line_says_how_it_ended(output, ending):
     text = digest(ran(1, "golangci-lint run 2>&1 | head -100", content=output))
     checked = f"`golangci-lint run 2>&1 | head -100` → {ending}"
-    assert section(text, "Built so far") == [f"last test, lint or build: {checked}"]
+    assert section(text, "Built so far") == [f"last lint: {checked}"]
     assert section(text, "Commands run") == [checked]
 
 
@@ -472,7 +483,9 @@ def test_what_was_checked_or_said_before_a_change_names_the_changed_file():
         "`ruff check` → exit 0: no output; changed since: tail.py",
     ]
     assert section(text, "Built so far") == [
-        "last test, lint or build: `ruff check` → exit 0: no output; changed since: tail.py"
+        "last test: `pytest -q` → exit 0: 3 passed in 1 s",
+        "last lint: `ruff check` → exit 0: no output",
+        UNCHECKED.format("tail.py"),
     ]
     assert section(text, REPORTED) == [
         f"the agent said (changed since: tail.py): {report}",
@@ -500,7 +513,7 @@ def test_tasks_that_are_made_and_changed_one_by_one():
     text = digest(
         *make, pair(3, "TaskUpdate", "Updated task #2 status", taskId="2", status="completed")
     )
-    assert section(text, "Tasks") == ["[pending] 1: sew 1", "[completed] 2: sew 2"]
+    assert section(text, "Tasks") == ["[pending] 1: sew 1"]
     assert section(text, "Built so far") == ["task done: 2: sew 2"]
     assert "Other calls" not in text
     again = pair(4, "TaskUpdate", "Updated task #2 status", taskId="2", status="in_progress")
@@ -656,7 +669,7 @@ def test_a_name_stands_with_the_line_and_the_event_that_had_it_last():
         ),
     )
     assert lines(text, "Read, searched and printed") == [
-        "`rg fly src/`: …def flyHigh(wind_speed) | src/wind.py:3 [2]",
+        "`rg fly src/`: src/kite.py:12: def flyHigh(wind_speed) | src/wind.py:3 [2]",
         "/w/a.py: rain = depot.load(42) | snow_fall = 3 [4]",
     ]
 
@@ -839,7 +852,7 @@ def test_a_digest_has_at_most_its_length_and_says_what_it_left_out():
 
 
 def test_a_digest_of_the_least_length_is_not_made_shorter():
-    text = digest(Message(source="user", content="x" * 251))
+    text = digest(Message(source="user", content="x" * 214))
     assert (len(text), DigestCondenser().summarize([], None).shorter(text)) == (LENGTH_LEAST, None)
 
 

@@ -12,7 +12,12 @@ from msgspec.structs import replace
 
 import foldlog
 from foldlog.condensers.strategies.digest import Digest, DigestCondenser, digest_of, layout
-from foldlog.condensers.strategies.digest.commands import FileChange, changes_by, checks, covers
+from foldlog.condensers.strategies.digest.commands import (
+    FileChange,
+    changes_by,
+    covers,
+    kinds_of_check,
+)
 from foldlog.condensers.strategies.digest.facts import deed_of
 from foldlog.condensers.strategies.digest.layout import text_of
 from foldlog.eventstore.events import Action, CondensationSummary, Message, Observation
@@ -22,6 +27,8 @@ from tests.condensers.scripted import Characters
 
 LENGTH = 6_000
 UNSEEN = "(files that programs wrote are here only if an output names them)"
+READ, RAN = "Read, searched and printed", "Commands run"
+UNCHECKED = "since the last change, of {}: no test, lint or build command"
 
 
 def told(*events, length=LENGTH):
@@ -260,7 +267,8 @@ def test_a_notebook_and_an_editor_of_many_places_change_files():
         UNSEEN,
     ]
     assert section(text, "Built so far") == [
-        "last test, lint or build: `pytest -q` → exit 0: done; changed since: b.py"
+        "last test: `pytest -q` → exit 0: done",
+        UNCHECKED.format("b.py"),
     ]
 
 
@@ -287,7 +295,7 @@ def swap(number, old, new, path="a.py"):
 def test_the_line_of_a_file_is_one_of_its_last_change():
     text = told(swap(1, "wind = 1", "wind = 2"), swap(2, "import kite\nimport rope", "import kite"))
     assert section(text, "Files changed") == ["a.py: edited 2 times; last: removed import rope"]
-    assert "last" not in told(swap(1, "wind = 1", "wind = 2"), ran(2, "touch a.py", 0, ""))
+    assert "; last" not in told(swap(1, "wind = 1", "wind = 2"), ran(2, "touch a.py", 0, ""))
 
 
 def test_an_edit_that_takes_back_another_names_it():
@@ -518,6 +526,7 @@ def test_what_was_built_is_told_by_commits_tasks_and_the_words_before_the_next_r
     assert section(text, "Built so far") == [
         "task done: fold it",
         "committed: kite: fold it (0123abc on main)",
+        UNCHECKED.format("part_2.py"),
     ]
     assert section(text, "Reported by the agent") == [
         "the agent said: The kite is folded, and it flies well."
@@ -587,8 +596,10 @@ def test_commands_that_check_are_those_that_test_or_build():
         "mise run test:ci",
         "./gradlew test",
         "python -m pytest",
+        "uv run -- python tests/runtests.py",
+        "./run_tests.sh",
     ):
-        assert checks(command), command
+        assert kinds_of_check(command), command
     for command in (
         "cd /w/test-kite",
         "echo test",
@@ -596,7 +607,7 @@ def test_commands_that_check_are_those_that_test_or_build():
         "cat test",
         "ls build",
     ):
-        assert not checks(command), command
+        assert not kinds_of_check(command), command
 
 
 def test_the_words_of_a_call_by_the_user_are_no_request():
@@ -604,3 +615,127 @@ def test_the_words_of_a_call_by_the_user_are_no_request():
     assert "Asked by the user" not in told(
         action, answer("ok", "u"), Message(source="agent", content="done")
     )
+
+
+# --- how a call ended, and what was checked ---
+
+
+def test_a_short_list_in_a_result_is_whole_and_a_longer_one_says_how_many_lines_it_has():
+    files = [f"src/kite_{number}.py" for number in range(7)]
+    edits = [edit(number, path) for number, path in enumerate(files[:3])]
+    command = "git diff --name-only"
+    for length in (LENGTH, 700):
+        text = told(*edits, ran(9, command, 0, "\n".join(files[:6])), length=length)
+        assert section(text, READ) == [f"`{command}`: {' | '.join(files[:6])}"]
+    text = told(*edits, ran(9, command, 0, "\n".join(files)))
+    assert section(text, READ) == [f"`{command}` (7 lines): {' | '.join(files[3:])}"]
+    pulled = "Updating 1..2\nFast-forward\n kite.py | 2 +-"
+    assert section(told(ran(1, "git pull", 0, pulled)), RAN) == [
+        "`git pull` → exit 0: Updating 1..2 | Fast-forward | kite.py | 2 +-"
+    ]
+    viewed_file = pair(1, "Read", "tail_a = 1\ntail_b = 2", file_path="/w/a.py")
+    assert section(told(viewed_file), READ) == ["/w/a.py: tail_a = 1 | tail_b = 2"]
+
+
+def test_a_merge_that_failed_names_the_files_in_conflict():
+    files = [f"src/kite_{number}.py" for number in range(6)]
+    merged = "".join(
+        f"Auto-merging {file}\nCONFLICT (content): Merge conflict in {file}\n" for file in files
+    )
+    output = f"Auto-merging src/wind.py\n{merged}Automatic merge failed; fix conflicts."
+    conflicts = f"conflicts in 6 files: {', '.join(files)}"
+    text = told(ran(1, "git merge kites", 1, output))
+    assert section(text, "Errors without a later success") == [f"`git merge kites` → {conflicts}"]
+    assert "wind.py" not in text
+    piped = told(ran(1, "git merge kites | tail -20", 0, output))
+    assert conflicts in section(piped, "Errors without a later success")[0], (
+        "whatever the pipe says"
+    )
+    failed = told(ran(1, "git merge kites | tail; rm a.py", 0, output))
+    assert section(failed, "Files changed")[0] == "a.py: deleted by a command that failed"
+    log = "CONFLICT (content): Merge conflict in kite\nok"
+    read = told(ran(1, "cat merge.log", 0, log))
+    assert section(read, READ) == [f"`cat merge.log`: {log.replace(chr(10), ' | ')}"]
+
+
+@pytest.mark.parametrize(
+    "commands, since",
+    [
+        (["ruff check"], "no test; lint `ruff check` → exit 0: done"),
+        (
+            ["pytest -q", "ruff check"],
+            "test `pytest -q` → exit 0: done [3]; lint `ruff check` → exit 0: done",
+        ),
+        (["npm test && npm run lint"], "test and lint `npm test && npm run lint` → exit 0: done"),
+        (["pytest -q > out.txt"], "no lint; test `pytest -q > out.txt` → exit 0: done"),
+        (["make all"], "check `make all` → exit 0: done"),
+        (["python fly.py"], "no test, lint or build command"),
+    ],
+)
+def test_what_was_run_since_the_last_change_stands_by_kind_at_the_end_of_what_was_built(
+    commands, since
+):
+    runs = [ran(number, command, 0) for number, command in enumerate(commands, start=1)]
+    events = [edit(0, "/w/kite.py"), *runs]
+    *_, line = section(told(*events, length=900), "Built so far")
+    name = "out.txt" if ">" in commands[0] else "kite.py"
+    assert sorted(line.partition(": ")[2].split("; ")) == sorted(since.split("; "))
+    assert line.startswith(f"since the last change, of {name}: ")
+    assert "last test" not in told(*events)
+
+
+def test_a_check_before_the_last_change_is_the_last_of_its_kind():
+    text = told(ran(1, "go test ./...", 0, "ok"), edit(1, "/w/a.go"), ran(2, "go vet ./...", 0))
+    assert section(text, "Built so far") == [
+        "last test: `go test ./...` → exit 0: ok",
+        "since the last change, of a.go: no test; lint `go vet ./...` → exit 0: done",
+    ]
+
+
+def test_an_action_stands_once():
+    """A command that only changes files stands with them, and a task that is done with the work."""
+    text = told(edit(1), ran(2, "cd /w && rm part_1.py && mkdir lib", 0, ""))
+    assert section(text, "Files changed")[0] == "/w/part_1.py: edited, deleted"
+    assert "Commands run" not in text
+    for command, output in (("rm a.py && ./fly", ""), ("mv a.py b.py", "moved"), ("rm -f", "")):
+        assert len(section(told(ran(1, command, 0, output)), RAN)) == 1
+    assert len(section(told(ran(1, "rm a.py", 1, "")), RAN)) == 1, "it failed"
+
+
+def test_what_the_agent_reported_is_not_repeated_among_what_it_said():
+    before = "Now the tail: it is too short, as you say. " * 20
+    text = told(
+        message("fold it"),
+        edit(1),
+        message("The kite is folded, and it flies well.", "agent"),
+        message("the tail is short"),
+        message(before, "agent"),
+        edit(2),
+        message("Then the string.", "agent"),
+    )
+    assert text.count(before.strip()) == 1, "the whole of it"
+    assert section(text, "Reported by the agent")[-1].endswith(before.strip())
+    assert section(text, "Said by the agent") == ["Then the string."]
+
+
+@pytest.mark.parametrize(
+    "stage, files",
+    [
+        ("git add -A && git commit -m x", ["/w/a/kite.py", "/w/b/wind.py"]),
+        ("git commit -am x", ["/w/a/kite.py", "/w/b/wind.py"]),
+        ("git add a/kite.py && git commit -m x", ["/w/a/kite.py"]),
+        ("git add b/ && git commit -F - <<'EOF'\ngit add -A\nEOF", ["/w/b/wind.py"]),
+        ("git commit -m 'git add -A'", []),
+    ],
+)
+def test_a_changed_file_names_the_commit_that_it_went_into(stage, files):
+    edits = [edit(1, "/w/a/kite.py"), edit(2, "/w/b/wind.py")]
+    text = told(*edits, ran(3, stage, 0, "[main 1a2b3c4] x"))
+    committed = [line for line in section(text, "Files changed") if "edited, committed [5]" in line]
+    assert [line.partition(":")[0] for line in committed] == files
+    assert "committed [" not in told(*edits, ran(3, stage, 0, "nothing to commit"))
+    again = [*edits, ran(3, stage, 0, "[main 1a2b3c4] x"), edit(4, "/w/a/kite.py")]
+    kite = "/w/a/kite.py: edited 2 times"
+    assert kite in section(told(*again), "Files changed"), "not yet in a commit"
+    other = ran(5, "git commit -m y", 0, "[main 2b3c4d5] y")
+    assert kite in section(told(*again, other), "Files changed"), "nobody staged it"

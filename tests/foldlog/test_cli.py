@@ -285,7 +285,7 @@ def test_the_demo_tells_in_forty_lines_what_is_true_and_commands_that_work(foldl
         "This log has 284 events: 4 condensations of foldlog",
         "forgot 55 events: View of 82 events exceeded 80",
         "condensation 84 forgot it at version 85, View of 82 events exceeded 80",
-        "In its place: # Digest of 55 events ## Asked by the user -",
+        "In its place: # Digest of 55 events, up to [56]; the conversation goes on ## Asked by the user -",
         "foldlog list --db foldlog-demo.db",
     ):
         assert words in " ".join(ran.out.split())

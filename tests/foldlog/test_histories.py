@@ -359,7 +359,9 @@ WRONG = {
     "foldlog.open(URL) returns": lambda history: history._histories.maintenance.differences_from(
         "s.db"
     ),
-    "older_than must be a datetime.timedelta": lambda history: history.close_open_calls(older_than=5),
+    "older_than must be a datetime.timedelta": lambda history: history.close_open_calls(
+        older_than=5
+    ),
     "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
         messages("hi"), expected_version=-1
     ),

@@ -4,7 +4,7 @@ A digest is a fold over all forgotten events of the log, never over the last dig
 had little room says nothing about what the next one can say. It is a text of headings and lines. A
 line ends with the id of the event that says it, so that the event can be read again.
 
-    # Digest of 57 events
+    # Digest of 57 events, up to [56]; the conversation goes on
     ## Asked by the user
     - fix the date parser; no new dependencies [1]
     ## Files changed

@@ -37,10 +37,20 @@ _READS = re.compile(
 )
 _WRITES = re.compile(r">|\s-(?:delete|exec|execdir|ok|i)\b|\btee\b")
 _CHECKS = re.compile(
-    r"(?:py|go|c|unit)?tests?|(?:test|check|lint|build)[:-]\w+|check|[\w-]*lint|build|compile|tsc|mypy|vet|clippy|ruff"
-    r"|jest|vitest|make|gradlew|verify|fmt|flake8|pyright|rubocop|test_\w+\.\w+|\w+[._](?:test|spec)\.\w+"
+    r"(?P<test>(?:\w+[_-])?(?:run|py|go|c|unit|php)?tests?(?:\.\w+)?|test[:-]\w+|test_\w+\.\w+"
+    r"|\w+[._](?:test|spec)\.\w+|jest|vitest|mocha|rspec|tox|nox)"
+    r"|(?P<lint>[\w-]*lint|lint[:-]\w+|tsc|mypy|vet|clippy|ruff|fmt|flake8|pyright|rubocop)"
+    r"|(?P<build>build|build[:-]\w+|compile)"
+    r"|(?P<check>check|check[:-]\w+|make|gradlew|verify)"
 )
+"""The words that name a kind of check. A ``check`` may be of any kind."""
+_CHECK_WORDS = 6
+"""How many words of a command may name a check."""
 _NO_CHECK = re.compile(r"cd|echo|git|cat|ls|rm|mkdir|grep|rg|find|cp|mv|sed|which|touch|chmod")
+_SILENT = frozenset({"", "cd", "mkdir", "cat", "echo", "printf"})
+"""Programs that print nothing, or print into a file, beside those that change files."""
+_ALL = re.compile(r"-\w*a|--all")
+"""The option with which git commits each changed file."""
 _SEARCHES = frozenset({"rg", "grep", "egrep", "ag"})
 _EDIT = re.compile(r"\Aedit \d+:\d+")
 """How a command of SWE-agent begins that edits the open file: lines of text follow it."""
@@ -79,9 +89,12 @@ def only_reads(command: str) -> bool:
     )
 
 
-def checks(command: str) -> bool:
-    """Return whether a command tests or builds what was written."""
-    return any(map(_is_check, _parsed(bare(command))))
+def kinds_of_check(command: str) -> set[str]:
+    """Return the kinds of checks that a command runs: ``test``, ``lint``, ``build``, or ``check``
+    where its words do not say which. Empty if it checks nothing.
+    """
+    kinds = {kind for simple in _parsed(bare(command)) for kind in _kinds(simple)}
+    return kinds - {"check"} or kinds
 
 
 def searches(command: str) -> bool:
@@ -95,12 +108,11 @@ def text_of_edit(command: str) -> str:
     return command.partition("\n")[2] if _EDIT.match(command) else ""
 
 
-def _is_check(simple: _Simple) -> bool:
-    words = simple.words[:4]
-    program = basename(words[0]) if words else ""
-    return not _NO_CHECK.fullmatch(program) and any(
-        _CHECKS.fullmatch(basename(word)) for word in (program, *words[1:])
-    )
+def _kinds(simple: _Simple) -> set[str]:
+    words = [basename(word) for word in simple.words[:_CHECK_WORDS]]
+    if not words or _NO_CHECK.fullmatch(words[0]):
+        return set()
+    return {str(found.lastgroup) for word in words if (found := _CHECKS.fullmatch(word))}
 
 
 _POSTS = re.compile(
@@ -157,7 +169,7 @@ def _selections(command: str) -> Iterator[list[str]]:
             for word in simple.words
             if not word.startswith("-") and " " not in word
         ]
-        if words and _is_check(simple):
+        if words and _kinds(simple):
             yield words
 
 
@@ -182,6 +194,26 @@ def changes_by(command: str) -> Iterator[FileChange]:
                 path = join(directory, change.path)
             if _PATH.fullmatch(path) and not path.startswith("/dev/"):
                 yield change._replace(path=path)
+
+
+def only_changes(command: str) -> bool:
+    """Return whether a command does nothing but change the files that its words name."""
+    return all(
+        any(_changed(simple.words)) or "".join(simple.words[:1]) in _SILENT
+        for simple in _parsed(bare(command))
+    )
+
+
+def staged_by(command: str) -> list[str]:
+    """Return the paths that a command stages for a commit: ``.`` for all."""
+    staged = list[str]()
+    for simple in _parsed(bare(command)):
+        program, options = simple.words[:2], simple.words[2:]
+        if program == ["git", "add"]:
+            staged += ["." if option.startswith("-") else option for option in options]
+        elif program == ["git", "commit"] and any(map(_ALL.match, options)):
+            staged.append(".")
+    return staged
 
 
 def is_within(path: str, deleted: str) -> bool:

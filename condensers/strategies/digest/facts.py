@@ -18,19 +18,21 @@ from foldlog.condensers.strategies.digest.commands import (
     FileChange,
     bare,
     changes_by,
-    checks,
     first_line,
+    kinds_of_check,
     only_reads,
     searches,
     text_of_edit,
 )
 from foldlog.condensers.strategies.user_words import (
     EXIT_CODE,
+    conflicts_in,
     error_line,
     exit_code_in,
     files_written,
     is_applied,
     last_line,
+    lines_that_count,
     refusal_of_edit,
     said_in_rejection,
     unwrapped,
@@ -68,13 +70,16 @@ class Deed(NamedTuple):
     text: str
     changes: tuple[FileChange, ...] = ()
     command: str = ""
+    is_view: bool = False
+    """Whether the call shows a file."""
 
 
 class CallOutcome(NamedTuple):
     """How a call ended. ``error`` is the line that names the error; empty if it succeeded or said
     nothing.
 
-    ``last`` is the last telling line of the output, ``link`` a link to an issue, a comment or the
+    ``last`` is the last telling line of the output, ``listing`` all lines where they are few and
+    short, ``link`` a link to an issue, a comment or the
     like, ``commit`` git's line about a commit, and ``changes`` the files that only the output
     names: those that a program wrote, and the open one that SWE-agent edits. It is not ``proven``
     where the output comes later, that of the ``process`` with this id when the agent asks for it.
@@ -84,6 +89,7 @@ class CallOutcome(NamedTuple):
     exit_code: int | None = None
     error: str = ""
     last: str = ""
+    listing: str = ""
     link: str = ""
     commit: str = ""
     changes: tuple[FileChange, ...] = ()
@@ -157,6 +163,9 @@ _ECHO_LEAST = 12
 """The least number of characters of a command's first line by which it is found again in an
 output.
 """
+_LISTED_LINES = 6
+"""How many short lines an output has at most that is shown whole."""
+_CONFLICTS_MAX = 600
 _RAN_MAX = 200
 _PROGRAM_MAX = 50
 _LINE_MAX = 90
@@ -181,7 +190,7 @@ def deed_of(tool: str, arguments: Mapping[str, Any]) -> Deed | None:
         texts = [text for name, text in named_in(arguments) if name in _NEW_TEXTS]
         if verbs & _CHANGING or texts:
             return Deed(Section.CHANGED, path, (_edit(path, verbs, texts, arguments),))
-        return Deed(Section.READ, path)
+        return Deed(Section.READ, path, is_view=True)
     command = _first_text(arguments, _COMMANDS)
     if command:
         directory = one_line(_first_text(arguments, _DIRECTORIES))
@@ -281,18 +290,22 @@ def outcome_of(
     refusal = refusal_of_edit(text) if is_edit else ""
     exit_code = _exit_code(observation.extras, text) if code is None else code
     says_error = exit_code is None and text.lstrip().startswith(_ERRORS)
+    conflicts = "" if only_reads(bare(command)) else conflicts_in(text)
     failed = (
         observation.is_error
         or bool(observation.extras.get("error"))
         or exit_code not in (None, 0)
         or says_error
-        or bool(refusal)
+        or bool(refusal or conflicts)
     )
-    cause = refusal or error_line(without_lines(text, is_in_all))
+    own_text = without_lines(text, is_in_all)
+    cause = refusal or error_line(own_text)
     is_vain = exit_code == 1 and not cause and searches(command)
     failed = failed and not is_vain
     error = one_line(cause or error_line(text)) if failed else ""
-    last = "no match" if is_vain else error or last_line(text, checks(command))
+    error = one_line(conflicts, _CONFLICTS_MAX) or error
+    is_check = bool(kinds_of_check(command))
+    last = "no match" if is_vain else error or last_line(text, is_check)
     links = _LINK.findall(text) or _LINK_IN_JSON.findall(text if text.startswith("{") else "")
     commit = _COMMIT.search(text)
     return CallOutcome(
@@ -300,10 +313,18 @@ def outcome_of(
         exit_code=exit_code,
         error=error,
         last=last,
+        listing="" if is_vain or is_check else listing_of(own_text),
         link=links[-1] if links else "",
         changes=tuple(_changes_in(text, command)),
         commit=f"{commit[3]} ({commit[2]} on {commit[1]})" if commit else "",
     )
+
+
+def listing_of(text: str) -> str:
+    """Return an output of a few short lines as one line; empty if it is longer."""
+    lines = lines_that_count(text)
+    is_short = 1 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
+    return " | ".join(lines) if is_short else ""
 
 
 def _changes_in(text: str, command: str) -> Iterator[FileChange]:

@@ -18,11 +18,13 @@ from foldlog.condensers.prompts.rendering import arguments_of, clipped, readable
 from foldlog.condensers.selection import ids_named
 from foldlog.condensers.strategies.digest.commands import (
     FileChange,
-    checks,
     covers,
     first_line,
     is_within,
+    kinds_of_check,
+    only_changes,
     post_by,
+    staged_by,
     text_of_edit,
 )
 from foldlog.condensers.strategies.digest.facts import (
@@ -30,6 +32,7 @@ from foldlog.condensers.strategies.digest.facts import (
     Deed,
     Section,
     deed_of,
+    listing_of,
     one_line,
     outcome_of,
     process_named,
@@ -72,17 +75,15 @@ from foldlog.projections import words_of
 
 TITLE = "# Digest of "
 AGENT_SAID = "the agent said"
-CHECK = "last test, lint or build"
-"""The subject of the line on the newest command of this kind."""
 REFUSED = "refused by the user: "
 PLAN_MODE = "plan mode: write and edit nothing but the plan until the user approves it"
 STATUS = "last git status"
 _SAID_MAX = 3_000
 _SHOWN_MAX = 160
 _SUMMARY_MAX = 20_000
-_BRIEF_MAX = 500
 _STATUS_MAX = 1_000
 _ENDING_MAX = 120
+_DONE = ("completed", "done")
 _PUSHED = " -> "
 """In git's line about a branch that was pushed."""
 _THEN_CHANGED = "before the newest change"
@@ -99,7 +100,7 @@ something else.
 """
 _OPENING = 60
 """The number of characters in which an example begins like the request."""
-_OF_EXAMPLE = "in the example before the task"
+OF_EXAMPLE = "in the example before the task"
 _IN_ALL = 0.75
 """The share of results in which a line must stand to count as one of all, and their least number.
 """
@@ -121,13 +122,15 @@ class DigestLine(NamedTuple):
 class ChangedFile(NamedTuple):
     """What was done to a file: each deed and how many times, the newest last; a line that the last
     change made, empty if it is not known; the call that changed it last; and whether the result of
-    that call says that the change was applied.
+    that call says that the change was applied. ``committed_by`` is the event of the commit that the
+    file went into after that.
     """
 
     deeds: Mapping[str, int]
     line: str
     event_id: int
     is_applied: bool = False
+    committed_by: int | None = None
 
 
 class NamePlace(NamedTuple):
@@ -170,11 +173,17 @@ class Digest:
     """
 
     count: int = 0
+    newest: int = -1
+    """The id of the newest event."""
     calls: int = 0
     lines: dict[Section, dict[str, DigestLine]] = field(
         default_factory=lambda: {section: {} for section in Section}
     )
     files: dict[str, ChangedFile] = field(default_factory=dict)
+    staged: tuple[str, ...] = ()
+    """The paths that the next commit takes."""
+    checks: dict[str, DigestLine] = field(default_factory=dict)
+    """The newest command of each kind that checks what was written."""
     errors: dict[str, OpenError] = field(default_factory=dict)
     names: dict[str, NamePlace] = field(default_factory=dict)
     results: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -210,6 +219,7 @@ class Digest:
             self,
             lines={section: lines.copy() for section, lines in self.lines.items()},
             files=self.files.copy(),
+            checks=self.checks.copy(),
             errors=self.errors.copy(),
             names=self.names.copy(),
             results=self.results.copy(),
@@ -230,6 +240,7 @@ class Digest:
         if not event.shown:
             return
         self.count += 1
+        self.newest = event.id
         match event:
             case CondensationSummary():
                 self._quote(event.id, event.content)
@@ -321,7 +332,7 @@ class Digest:
         names of its files.
         """
         self.files = {
-            path: file._replace(deeds={_OF_EXAMPLE: 1}, line="", is_applied=False)
+            path: file._replace(deeds={OF_EXAMPLE: 1}, line="", is_applied=False)
             for path, file in self.files.items()
         }
         self.lines = {section: {} for section in Section}
@@ -405,15 +416,16 @@ class Digest:
             self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
 
     def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
-        done = ("completed", "done")
         for name, status in tasks.items():
-            if status not in done:
+            if status not in _DONE:
                 self.lines[Section.BUILT].pop(one_line(f"task done: {name}"), None)
-            elif self.tasks.get(name, "") not in done:
+            elif self.tasks.get(name, "") not in _DONE:
                 self._note(Section.BUILT, f"task done: {name}", event_id)
         self.tasks = tasks
         self.lines[Section.TASKS] = {
-            name: DigestLine(f"[{status}] {name}", event_id) for name, status in tasks.items()
+            name: DigestLine(f"[{status}] {name}", event_id)
+            for name, status in tasks.items()
+            if status not in _DONE
         }
 
     def _take_deed(self, deed: Deed | None, event_id: int, call_id: object) -> None:
@@ -542,28 +554,23 @@ class Digest:
             self.lines[Section.ORDERS].pop(_refusal_of(deed), None)
         if section is Section.CHANGED or (outcome.error and section is Section.READ):
             return
-        if text_of_edit(deed.command) and outcome.changes:
+        is_edit = bool(text_of_edit(deed.command))
+        is_silent = outcome.is_proven and not outcome.failed and not outcome.last
+        if (is_edit and outcome.changes) or (
+            deed.changes and is_silent and only_changes(deed.command)
+        ):
             return
         if section in (Section.RAN, Section.CALLED) or outcome.exit_code:
             ended = _ending(outcome)
         else:
-            ended = ""
-        is_check = (
-            section is Section.RAN
-            and not deed.changes
-            and outcome.is_proven
-            and checks(deed.command)
-        )
-        self._put(section, text, DigestLine(text + ended, event_id, is_check))
-        is_program = section is Section.RAN and not text_of_edit(deed.command)
+            ended = f": {outcome.listing}" if outcome.listing and not deed.is_view else ""
+        kinds = kinds_of_check(deed.command) if section is Section.RAN else set()
+        self._put(section, text, DigestLine(text + ended, event_id, bool(kinds)))
+        is_program = section is Section.RAN and not is_edit
         if is_program and outcome.is_proven and not deed.changes:
             self.ran_program = True
-        if is_check:
-            self._put(
-                Section.BUILT,
-                CHECK,
-                DigestLine(f"{CHECK}: {one_line(text, 80)}{ended}", event_id, True),
-            )
+        for kind in kinds:
+            self.checks[kind] = DigestLine(one_line(text, 80) + ended, event_id)
 
     def _change_files(self, call: _Pending, outcome: CallOutcome) -> None:
         """Note the changes of a call. What a command that failed did first is not known; an editor
@@ -572,7 +579,7 @@ class Digest:
         if outcome.error and call.deed.section is Section.CHANGED:
             return
         if self.reported and call.said and call.deed.section is Section.CHANGED:
-            words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _BRIEF_MAX)
+            words = one_line(f"{AGENT_SAID} {_THEN_CHANGED}: {call.said.text}", _SAID_MAX)
             self._put(Section.REPORTED, _THEN_CHANGED, DigestLine(words, call.said.event_id))
         how = " by a command that failed" if outcome.failed else ""
         for change in (*call.deed.changes, *outcome.changes):
@@ -645,7 +652,9 @@ class Digest:
         server may refuse what curl sends, and a user a call: then the result has the user's words.
         What was sent without a word of output is not confirmed, until the same is sent again.
         """
+        self.staged += tuple(staged_by(deed.command))
         if outcome.commit:
+            self._commit_files(event_id)
             self.lines[Section.BUILT].pop(STATUS, None)
             self._note(Section.BUILT, f"committed: {outcome.commit}", event_id)
         post = post_by(deed.command)
@@ -666,6 +675,13 @@ class Digest:
             line = f"not confirmed as sent: `{post}`{_ending(outcome)}"
             self._put(Section.BUILT, post, DigestLine(line, event_id))
 
+    def _commit_files(self, event_id: int) -> None:
+        """Note with the staged files the commit that they went into."""
+        for path, file in self.files.items():
+            if file.committed_by is None and any(_is_staged(path, word) for word in self.staged):
+                self.files[path] = file._replace(committed_by=event_id)
+        self.staged = ()
+
     # --- names ---
 
     def _name(self, event: Event) -> None:
@@ -674,6 +690,7 @@ class Digest:
         """
         is_used = True
         texts = list[str]()
+        listing = ""
         is_code = True
         read = ""
         match event:
@@ -696,6 +713,9 @@ class Digest:
                 ]
                 if pending and pending.deed.section is not Section.CHANGED:
                     read = one_line(pending.deed.text, 100)
+                    if not pending.deed.is_view:
+                        listing = listing_of(texts[0])
+                        read += "" if listing else f" ({len(texts[0].splitlines())} lines)"
                 else:
                     read = ""
                 is_code = pending is not None and pending.deed.section is Section.READ
@@ -705,9 +725,15 @@ class Digest:
                 if before or is_code or is_file(name):
                     self.names.pop(name, None)
                     is_known = before is not None and before.is_used
-                    self.names[name] = NamePlace(line, event.id, is_used or is_known, read)
+                    self.names[name] = NamePlace(
+                        listing or line, event.id, is_used or is_known, read
+                    )
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
+
+
+def _is_staged(path: str, word: str) -> bool:
+    return word == "." or f"/{word.strip('/')}/" in f"/{path}/"
 
 
 def _program_of(pending: _Pending | None) -> str:
@@ -734,5 +760,5 @@ def _ending(outcome: CallOutcome) -> str:
     code = "failed" if outcome.failed else ""
     if outcome.exit_code is not None:
         code = f"exit {outcome.exit_code}"
-    last = outcome.link or clipped(outcome.last or "no output", _ENDING_MAX)
+    last = outcome.link or outcome.listing or clipped(outcome.last or "no output", _ENDING_MAX)
     return f" → {code}: {last}" if code else f" → {last}"

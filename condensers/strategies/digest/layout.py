@@ -7,13 +7,14 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from itertools import accumulate, islice, takewhile
+from itertools import accumulate, chain, islice, takewhile
 from posixpath import basename, isabs
 
 from foldlog.condensers.prompts.rendering import clipped, truncated
 from foldlog.condensers.strategies.digest.facts import Section
 from foldlog.condensers.strategies.digest.fold import (
     AGENT_SAID,
+    OF_EXAMPLE,
     TITLE,
     ChangedFile,
     Digest,
@@ -90,6 +91,7 @@ _LENGTHS: Mapping[Section, Sequence[int]] = {
 are omitted.
 """
 _FIRST_STAYS = frozenset((Section.ORDERS, Section.ASKED))
+_ID = re.compile(r" \[(\d+)\]$", re.MULTILINE)
 
 
 def text_of(digest: Digest, max_length: int) -> str:
@@ -103,6 +105,8 @@ def text_of(digest: Digest, max_length: int) -> str:
     were changed is always said.
     """
     title = f"{TITLE}{digest.count} events"
+    if digest.count:
+        title += f", up to [{digest.newest}]; the conversation goes on"
     lines = _lines(digest)
     room = max_length - len(title)
     texts = dict.fromkeys(Section, "")
@@ -121,9 +125,11 @@ def text_of(digest: Digest, max_length: int) -> str:
             most = int(share * room * (asked_times if section is Section.ASKED else times))
             most = max(most, LENGTH_LEAST * (section is Section.ASKED))
             before = texts[section]
-            texts[section] = (
-                _section(section, lines[section], min(len(before) + left, most)) or before
-            )
+            its_lines = lines[section]
+            if section is Section.SAID:
+                reported = {*_ID.findall(texts[Section.REPORTED])}
+                its_lines = [line for line in its_lines if str(line.event_id) not in reported]
+            texts[section] = _section(section, its_lines, min(len(before) + left, most)) or before
             left -= len(texts[section]) - len(before)
             if section is Section.ASKED:
                 left += len(texts[Section.ORDERS])
@@ -152,14 +158,46 @@ def text_of(digest: Digest, max_length: int) -> str:
 
 def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     lines = {section: list(digest.lines[section].values()) for section in Section}
+    built, since = _lines_of_checks(digest)
+    lines[Section.BUILT] = sorted([*lines[Section.BUILT], *built], key=lambda line: line.event_id)
     for section in (Section.BUILT, Section.REPORTED, Section.RAN):
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
+    lines[Section.BUILT] += since
     changed = (DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items())
     lines[Section.CHANGED] = sorted(changed, key=_is_product)
     lines[Section.ERRORS] = [_error_line(error, digest.files) for error in digest.errors.values()]
     if digest.said:
         lines[Section.SAID].append(digest.said._replace(text=" ".join(digest.said.text.split())))
     return lines
+
+
+def _lines_of_checks(digest: Digest) -> tuple[list[DigestLine], list[DigestLine]]:
+    """Return a line for each kind of check that ran last before the newest change, and one line
+    that says what ran since.
+    """
+    files = (file for file in digest.files.items() if OF_EXAMPLE not in file[1].deeds)
+    newest = max(files, key=lambda file: file[1].event_id, default=None)
+    changed_in = newest[1].event_id if newest else digest.newest
+    checks = sorted(digest.checks.items(), reverse=True)
+    before = [
+        DigestLine(f"last {kind}: {line.text}", line.event_id)
+        for kind, line in checks
+        if line.event_id <= changed_in
+    ]
+    if newest is None:
+        return before, []
+    kinds_since: dict[DigestLine, list[str]] = {}
+    for kind, line in checks:
+        if line.event_id > changed_in:
+            kinds_since.setdefault(line, []).append(kind)
+    since = f"since the last change, of {basename(newest[0])}"
+    if not kinds_since:
+        return before, [DigestLine(f"{since}: no test, lint or build command", changed_in)]
+    known = {*chain(*kinds_since.values())}
+    missing = [f"no {kind}" for kind in ("test", "lint") if not known & {kind, "check"}]
+    ran = sorted(kinds_since, key=lambda line: line.event_id)
+    parts = [f"{' and '.join(kinds_since[line])} {_with_id(line)}" for line in ran]
+    return before, [DigestLine(f"{since}: {'; '.join([*missing, *parts])}", -1)]
 
 
 def _checked(line: DigestLine, files: dict[str, ChangedFile]) -> DigestLine:
@@ -212,7 +250,8 @@ def _file(path: str, file: ChangedFile) -> str:
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
     last = f"; last{applied}: {file.line}" if file.line else applied
-    return f"{path}: {', '.join(deeds)}{last}"
+    committed = "" if file.committed_by is None else f", committed [{file.committed_by}]"
+    return f"{path}: {', '.join(deeds)}{committed}{last}"
 
 
 def _is_product(line: DigestLine) -> bool:
