@@ -306,7 +306,7 @@ def _sorted_by_figure(
         left = iter(()) if is_cut else select_rows(store, filters, aside)
     else:
         there = {row.id: row for row in select_rows(store, filters, aside)}
-        names, aside.unsorted = figures.sorted(sort, reverse=reverse, among=there)
+        names, aside.unsorted = figures.ids_in_order(sort, reverse=reverse, among=there)
         yield from (there.pop(name) for name in names if name in there)
         left = iter(there.values())
     yield from (row for row in left if row.erased_at is not None)

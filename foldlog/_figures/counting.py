@@ -1,5 +1,5 @@
-"""The figures of one conversation, counted on from what was counted before. A fork counts what it
-did itself.
+"""The figures of one conversation, counted on from its earlier figures. A fork counts only its own
+events.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _TELL_EVERY = 500
 
 
 class Figures(Struct):
-    """The figures of one conversation, as they are counted on from.
+    """The figures of one conversation, with all that later events need to be counted.
 
     ``version``   the version of its ``overview``
-    ``counted``   how many of its events the other fields count, or how many records
-    ``start``     the first of these events: of a fork the first that it does not share
-    ``reasons``   what condensations saved and cost, by their reasons
-    ``spending``  the calls of models, each reply by itself; empty where they are counted from
-                  records
-    ``calls``     the calls of models, added up; ``context`` the tokens of prompts
-    ``replies``   what the replies used that others may repeat, by their hashes; empty where it is
-                  only summed
-    ``hashes``    the hashes of all that others may repeat, one behind the other
+    ``counted``   how many of its events or records the other fields count
+    ``start``     the id of the first of these events; in a fork the first that it does not share
+    ``reasons``   savings and cost of condensations by their reasons
+    ``spending``  the calls of models, each reply by itself; empty if they are counted from records
+    ``calls``     the calls of models, added up
+    ``context``   the tokens of prompts
+    ``replies``   by their hashes, the usage of replies that other conversations may repeat; empty
+                  if it is only summed
+    ``hashes``    the hashes of all these replies in one byte string
     """
 
     version: int = -1
@@ -80,13 +80,14 @@ class Figures(Struct):
     def sum_calls(self) -> None:
         """Bring the sums of calls up to date."""
         spending = self.spending
-        self.calls, self.replies = spending.summed(), spending.by_hash()
-        self.hashes = b"".join(hashed.to_bytes(HASH_BYTES) for hashed in self.replies)
+        self.calls = spending.summed()
+        self.replies = spending.by_hash()
+        self.hashes = b"".join(reply_hash.to_bytes(HASH_BYTES) for reply_hash in self.replies)
         self.context = spending.context.points
         self.last_prompt_tokens = spending.last
 
     def to_count_on(self) -> Figures:
-        """Return the figures without what ``sum_calls`` makes."""
+        """Return the figures without the fields that ``sum_calls`` makes."""
         return replace(self, calls=[], replies={}, hashes=b"", context=[])
 
 
@@ -94,23 +95,23 @@ def figures_of(
     store: Store,
     views: Views,
     row: ConversationRow,
-    before: Figures | None = None,
+    earlier: Figures | None = None,
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures of a conversation. ``before`` are those of an earlier version, which
-    become the new ones.
+    """Return the figures of a conversation. ``earlier`` are the figures of an earlier version, and
+    are changed into the new ones.
 
     Cost: some events at its ends, its View, its structural events, two Views for each new
-    condensation, and the events since ``before``: all of them for formats in which usage adds up
-    over events, and where an import took some back.
+    condensation, and the events since ``earlier``. All events are read again for formats whose
+    usage adds up over events, and if an import took events back.
     """
     start = 0 if row.parent is None else row.parent_version or 0
-    if before is None or before.start != start:
+    figures = earlier
+    if figures is None or figures.start != start:
         figures = Figures(start=start)
-    else:
-        figures = before
-    figures.version, figures.overview = row.version, overview_of(store, views, row)
+    figures.version = row.version
+    figures.overview = overview_of(store, views, row)
     if figures.overview.needs_key:
         return figures
     figures = counted_on(store, views, row, figures, on_events=on_events)
@@ -131,47 +132,52 @@ def counted_on(
     *,
     on_events: Callable[[int], object] = lambda count: None,
 ) -> Figures:
-    """Return the figures with the events that they do not count yet. Raises ``KeyUnavailable``."""
+    """Add the events that the figures do not count yet, and return the figures. Raises
+    ``KeyUnavailable``.
+    """
     structural = list[Event]()
     findings = list[str]()
-    told = list[Any]()
-    of_parent = list[Any]()
+    calls_beside = list[Any]()
+    calls_of_parent = list[Any]()
     try:
         structural = store.query(
             row.id, lambda reading: [*reading.structural_events(0, row.version)]
         )
-        told = store.query(row.id, lambda reading: told_beside(reading, row.version))
+        calls_beside = store.query(row.id, lambda reading: told_beside(reading, row.version))
         if figures.start and row.parent is not None:
-            of_parent = store.query(
+            calls_of_parent = store.query(
                 row.parent, lambda reading: told_beside(reading, reading.version)
             )
     except EventStoreError as error:
         findings.append(str(error))
     counts_event = counted_in(structural, row.version)
-    is_again = any(is_replacing(event) and event.id >= figures.counted for event in structural)
-    if is_again or not figures.spending.counts_on:
+    was_replaced = any(is_replacing(event) and event.id >= figures.counted for event in structural)
+    if was_replaced or not figures.spending.counts_on:
         figures = Figures(figures.version, start=figures.start, overview=figures.overview)
     counts = figures.counts
     start = max(figures.counted, figures.start)
     counts.findings += findings
 
-    def logged(first: int) -> Iterator[Logged]:
-        """Yield the events that figures count, some at a time."""
+    def read_log(first: int) -> Iterator[Logged]:
+        """Yield the events that figures count from ``first`` on, and report the progress."""
         log = sound(store, row.id, first, row.version, counts.findings)
-        while some := list(islice(log, _TELL_EVERY)):
-            on_events(len(some))
-            yield from (each for each in some if counts_event(each[1]))
+        while page := list(islice(log, _TELL_EVERY)):
+            on_events(len(page))
+            for entry in page:
+                _, event = entry
+                if counts_event(event):
+                    yield entry
 
-    def counted() -> Iterator[Logged]:
-        for recorded_at, event in logged(start):
+    def count_log() -> Iterator[Logged]:
+        for recorded_at, event in read_log(start):
             counts.count(recorded_at, event)
             yield Logged(recorded_at, event)
 
-    beside = [each for each in told if each not in of_parent]
-    figures.spending.take(counted(), beside, start, of_parent)
+    new_calls_beside = [logged for logged in calls_beside if logged not in calls_of_parent]
+    figures.spending.take(count_log(), new_calls_beside, start, calls_of_parent)
     if figures.start and not figures.spending.counts_on:
         figures.spending = Spending()
-        figures.spending.take(logged(0), beside, start, of_parent)
+        figures.spending.take(read_log(0), new_calls_beside, start, calls_of_parent)
     _count_condensations(views, row.id, figures, filter(counts_event, structural), start)
     figures.sum_calls()
     figures.counted = row.version
@@ -186,9 +192,7 @@ def _count_condensations(
     structural: Iterator[Event],
     start: int,
 ) -> None:
-    """Count what condensations from an event on saved and cost, and what they removed from the
-    View.
-    """
+    """Count the savings, the cost and the removed events of the condensations from ``start`` on."""
     requests: list[CondensationRequest] = []
     for event in structural:
         if isinstance(event, CondensationRequest):
@@ -216,16 +220,16 @@ def _count_condensations(
 def _view_change(
     views: Views, conversation: str, condensation: int
 ) -> tuple[dict[int, int], CondensationsDocument]:
-    """Return the tokens of the Views before and after a condensation, by their versions, and what
-    it removed.
+    """Return the tokens of the Views before and after a condensation by their versions, and the
+    counts of what it removed.
     """
-    before = views.at(conversation, condensation)
-    after = views.at(conversation, condensation + 1)
-    sizes = {condensation: view_tokens(before), condensation + 1: view_tokens(after)}
-    still_shown = {event.id for event in after}
-    gone: Sequence[int] = [event.id for event in before if event.id not in still_shown]
+    view_before = views.at(conversation, condensation)
+    view_after = views.at(conversation, condensation + 1)
+    sizes = {condensation: view_tokens(view_before), condensation + 1: view_tokens(view_after)}
+    still_shown = {event.id for event in view_after}
+    removed_ids: Sequence[int] = [event.id for event in view_before if event.id not in still_shown]
     return sizes, CondensationsDocument(
-        events_forgotten=sum(event_id >= 0 for event_id in gone),
-        summaries_forgotten=sum(event_id < 0 for event_id in gone),
+        events_forgotten=sum(event_id >= 0 for event_id in removed_ids),
+        summaries_forgotten=sum(event_id < 0 for event_id in removed_ids),
         tokens_saved=sizes[condensation] - sizes[condensation + 1],
     )

@@ -29,21 +29,19 @@ class Counts(Struct):
     """Counts of the events of one conversation, or of several.
 
     ``events``              events by label
-    ``days``                events by day: in UTC, or in the local time of a source that names no
-                            zone; an event for
-                            which ``is_about_it`` is true counts on no day
+    ``days``                events by day, in UTC, or in local time if the source names no zone. An
+                            event about the history (``is_about_it``) counts on no day
     ``first_at``,
     ``last_at``             the times of the first and the last event, in UTC or local like the days
-    ``longest_wait_s``      the longest time from one event to the next, where a model or a tool
-                            made the next one
-    ``unmarked``            how many of the conversations are of sources that mark no errors
-    ``waiting``             the tools of the calls without a result, in order, by the id of the
-                            call; some sources name
-                            no tool in a result
+    ``longest_wait_s``      the longest wait for a model or a tool: the time from one event to the
+                            next that a model or a tool made
+    ``unmarked``            how many of the conversations come from sources that mark no errors
+    ``waiting``             by the ids of calls, the tools of the calls without a result, in order.
+                            They are kept since some sources name no tool in a result
     ``reached``             the time of the last counted event
-    ``last``                what the last one is: see ``state``
+    ``last``                what the last event is: see ``state``
     ``first_error``         the beginning of the text of the first error
-    ``findings``            events that could not be read; no other count includes them
+    ``findings``            problems of events that could not be read; no other count includes them
     """
 
     conversations: int = 0
@@ -63,29 +61,28 @@ class Counts(Struct):
 
     @property
     def state(self) -> str | None:
-        """What a conversation ends with: ``open_call``, calls without a result; ``error`` or
-        ``result``, that of a call; ``answer``, words of the agent; ``request``, words of a user.
-        None before any of these.
+        """What a conversation ends with: ``open_call`` (a call without a result), ``error`` or
+        ``result`` (of a call), ``answer`` (of the agent) or ``request`` (of a user). None before
+        any of these.
         """
         return "open_call" if self.waiting else self.last
 
     @property
     def errors(self) -> int | None:
-        """Observations that are errors; None where no source says which are."""
+        """The number of observations that are errors; None if no source marks errors."""
         errors = self.events.get("error", 0)
         is_unknown = not errors and 0 < self.unmarked >= self.conversations
         return None if is_unknown else errors
 
-    def happened(self, at: EventTime | None) -> None:
-        """Take a time for the first and the last one."""
+    def _note_time(self, at: EventTime | None) -> None:
+        """Move ``first_at`` or ``last_at`` if an event happened before or after it."""
         if at is not None:
             self.first_at = min(self.first_at or at, at, key=in_utc)
             self.last_at = max(self.last_at or at, at, key=in_utc)
 
-    def _answered_tool(self, result: Observation) -> str:
-        """Return the tool of the call that a result answers, and take the call from ``waiting``.
-        This is the newest call with the result's id; for a result without an id, the first call
-        without an id.
+    def _close_call(self, result: Observation) -> str:
+        """Take the call that a result answers from ``waiting``, and return its tool. It is the
+        newest call with the result's id; for a result without an id, the first call without an id.
         """
         call_id = result.call_id or ""
         tools = self.waiting.get(call_id, [""])
@@ -107,16 +104,19 @@ class Counts(Struct):
         elif type(event) is Message and event.shown and event.source in ENDS_WITH:
             self.last = ENDS_WITH[event.source]
         elif type(event) is CondensationAction:
-            made = is_made(event)
-            declined = is_declined(event)
-            if made or declined:
-                self._condensed(
-                    strategy_of(event), recorded_cost(event), made=int(made), declined=int(declined)
+            is_carried_out = is_made(event)
+            was_declined = is_declined(event)
+            if is_carried_out or was_declined:
+                self._count_condensation(
+                    strategy_of(event),
+                    recorded_cost(event),
+                    made=int(is_carried_out),
+                    declined=int(was_declined),
                 )
         elif type(event) is Annotation:
             for report in dicts_in(reports_of(event)):
                 if "failure" in report:
-                    self._condensed(
+                    self._count_condensation(
                         str(report.get("condenser") or NO_NAME), Usage.of([report]).cost, failed=1
                     )
         if not _marks_errors(event):
@@ -128,7 +128,7 @@ class Counts(Struct):
         self.days[day] = self.days.get(day, 0) + 1
         if at is None or is_structural(event):
             return
-        self.happened(at)
+        self._note_time(at)
         if self.reached is not None and is_waited_for(event):
             self.longest_wait_s = max(self.longest_wait_s or 0.0, seconds_between(self.reached, at))
         self.reached = at
@@ -139,18 +139,18 @@ class Counts(Struct):
         self.waiting.setdefault(call.call_id or "", []).append(call.tool)
 
     def _count_result(self, result: Observation) -> None:
-        called = self._answered_tool(result)
+        called = self._close_call(result)
         self.last = "error" if result.is_error else "result"
         if result.is_error:
             self.first_error = self.first_error or beginning_of(words_of(result.content))
             sum_up(self.tools, {result.tool or called or NO_NAME: ToolDocument(errors=1)})
 
-    def _condensed(self, strategy: str, cost: float | None, **outcome: int) -> None:
+    def _count_condensation(self, strategy: str, cost: float | None, **outcome: int) -> None:
         sum_up(self.condensations, {strategy: CondensationsDocument(cost=cost, **outcome)})
 
 
 def is_waited_for(event: Event) -> bool:
-    """Return whether a model or a tool made the event: what comes before it, waits for it."""
+    """Return whether a model or a tool made the event: then the time before it was a wait."""
     return isinstance(event, Observation) or begins_reply(event)
 
 
@@ -160,8 +160,8 @@ def seconds_between(first: EventTime, last: EventTime) -> float:
 
 
 def _marks_errors(event: Event) -> bool:
-    """Return whether the source of an event says which results are errors. A recording and an
-    unknown format do.
+    """Return whether the source of an event marks results that are errors. Recorded events and
+    unknown formats count as if they did.
     """
     if event.origin is None or not isinstance(event, Observation | Message):
         return True
@@ -172,9 +172,9 @@ def _marks_errors(event: Event) -> bool:
 
 def strategy_of(event: CondensationAction) -> str:
     """Return the strategy that a condensation names, or the format that it was imported from."""
-    named = event.metadata.get("condenser")
-    if isinstance(named, str) and named:
-        return named
+    name = event.metadata.get("condenser")
+    if isinstance(name, str) and name:
+        return name
     if event.origin is None:
         return NO_NAME
     return f"{event.origin.format} ({NO_NAME[1:-1]})"

@@ -1,6 +1,6 @@
-"""The figures of a source whose records are no events yet, as its import stores them.
+"""The figures of a source whose events are not made yet, counted from its records.
 
-Once all records are events, the conversation is counted from these, as any other.
+Once all records are events, the conversation is counted from its events, as any other.
 """
 
 from __future__ import annotations
@@ -32,44 +32,44 @@ from foldlog.eventstore.sources.tables import Source, Sources
 from foldlog.projections import View
 
 
-def count_block(counted: Skeleton | DecodedRecords, block: Block) -> None:
+def count_block(counter: Skeleton | DecodedRecords, block: Block) -> None:
     """Count the stored records of a block."""
-    if isinstance(counted, DecodedRecords):
+    if isinstance(counter, DecodedRecords):
         for value in values_of(block.records()):
-            counted.take(value)
+            counter.take(value)
         return
-    for record, hashed in zip(block.records(), each_hash(block.hashes), strict=True):
-        counted.add(record, hashed)
+    for record, record_hash in zip(block.records(), each_hash(block.hashes), strict=True):
+        counter.add(record, record_hash)
 
 
 def pending_figures(store: Store, conversation: str) -> Figures:
-    """Return the figures of a conversation that has records without events. Cost: what was counted
-    of its source, and the records since; of a format without a skeleton all of them. Raises
+    """Return the figures of a conversation that has records without events. Cost: the stored counts
+    of its source, and the records since; for a format without a skeleton all records. Raises
     ``KeyUnavailable``.
     """
     source = _source(store, conversation)
     format = format_named(source.format)
     start = 0
-    counted: Skeleton | DecodedRecords = DecodedRecords(format)
+    counter: Skeleton | DecodedRecords = DecodedRecords(format)
     if format.skeleton is not None:
-        counted = format.skeleton(source.sums)
-        start = counted.state.records
+        counter = format.skeleton(source.sums)
+        start = counter.state.records
     for block in blocks_of(store.database, source, start) if start < source.records else ():
-        count_block(counted, block.since(max(start, block.first)))
-    return figures_in(counted, format, source.records, about(source))
+        count_block(counter, block.since(max(start, block.first)))
+    return figures_in(counter, format, source.records, about(source))
 
 
 def replies_of_source(store: Store, conversation: str, hashes: Collection[int]) -> dict[int, Calls]:
-    """Return what these replies used, by their hashes. Cost: the records of the source."""
+    """Return the usage of these replies by their hashes. Cost: the records of the source."""
     source = _source(store, conversation)
     format = format_named(source.format)
     if format.skeleton is None:
         return pending_figures(store, conversation).replies
-    counted = format.skeleton(left_out=hashes)
+    skeleton = format.skeleton(left_out=hashes)
     for block in blocks_of(store.database, source):
-        count_block(counted, block)
-    counted.replies.total()
-    return counted.replies.others
+        count_block(skeleton, block)
+    skeleton.replies.total()
+    return skeleton.replies.others
 
 
 def _source(store: Store, conversation: str) -> Source:
@@ -81,20 +81,23 @@ def _source(store: Store, conversation: str) -> Source:
 
 
 def figures_in(
-    skeleton: Skeleton | DecodedRecords, format: Format, records: int, told: Mapping[str, Any]
+    skeleton: Skeleton | DecodedRecords,
+    format: Format,
+    records: int,
+    about_source: Mapping[str, Any],
 ) -> Figures:
-    """Return the figures of a source. ``told`` is what is stored about the source."""
+    """Return the figures of a source. ``about_source`` are the stored fields about the source."""
     figures: Figures
     if isinstance(skeleton, DecodedRecords):
-        figures = of_events(skeleton.events, told)
+        figures = of_events(skeleton.events, about_source)
     else:
         figures = _of_skeleton(skeleton, format, records)
     overview = figures.overview
-    if title := told.get(TITLE):
+    if title := about_source.get(TITLE):
         overview = overview._replace(title=title[:TITLE_MAX])
-    if where := where_written(format, told, overview.title):
-        overview = overview._replace(attributes={**where, **(overview.attributes or {})})
-    if unread := told.get("unread"):
+    if place := where_written(format, about_source, overview.title):
+        overview = overview._replace(attributes={**place, **(overview.attributes or {})})
+    if unread := about_source.get("unread"):
         lacks = {INCOMPLETE: lacking(len(unread), "record", unread[0])}
         overview = overview._replace(attributes={**(overview.attributes or {}), **lacks})
     figures.overview = overview
@@ -107,15 +110,15 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
     tools = {name: ToolDocument(calls=calls) for name, calls in state.tools.items()}
     for name, errors in state.tool_errors.items():
         tools[name] = ToolDocument(calls=state.tools.get(name, 0), errors=errors)
-    condensed = CondensationsDocument(
+    condensations = CondensationsDocument(
         made=state.compactions, events_forgotten=None, summaries_forgotten=None
     )
-    made = {f"{format.name} (not named)": condensed}
+    by_strategy = {f"{format.name} (not named)": condensations}
     counts = Counts(
         conversations=1,
         events=state.kinds,
         tools=tools,
-        condensations=made if state.compactions else {},
+        condensations=by_strategy if state.compactions else {},
         days=state.days,
         first_at=time_in(state.first_at),
         last_at=time_in(state.last_at),
@@ -132,12 +135,12 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
         events=records,
         last_event_at=None if counts.last_at is None else counts.last_at.isoformat(),
     )
-    saved = {"no reason given": SavingsDocument(condensations=state.compactions)}
+    savings = {"no reason given": SavingsDocument(condensations=state.compactions)}
     return Figures(
         records,
         records,
         overview=overview,
-        reasons=saved if state.compactions else {},
+        reasons=savings if state.compactions else {},
         counts=counts,
         calls=replies.calls,
         hashes=replies.hashes,
@@ -146,23 +149,26 @@ def _of_skeleton(skeleton: Skeleton, format: Format, records: int) -> Figures:
     )
 
 
-def of_events(events: Sequence[Event], told: Mapping[str, Any]) -> Figures:
-    """Return the figures of events in memory, with the calls that the source tells beside the
-    records.
+def of_events(events: Sequence[Event], about_source: Mapping[str, Any]) -> Figures:
+    """Return the figures of events in memory. ``about_source`` may have calls that the source
+    records beside its events.
     """
-    if told.get("usage"):
-        change = {IMPORTED: {"value": told["usage"]}}
+    if about_source.get("usage"):
+        change = {IMPORTED: {"value": about_source["usage"]}}
         events = [*events, DocumentChanges(id=len(events), changed=change)]
-    held: Any = _Held(events)
+    history: Any = _EventsInMemory(events)
     row: Any = SimpleNamespace(id="", version=len(events), parent=None)
-    return figures_of(held, held, row)
+    return figures_of(history, history, row)
 
 
-class _Held:
-    """A history in memory, in the place of a store and its Views: what reports ask these of it."""
+class _EventsInMemory:
+    """A history in memory that has the methods of a store and its Views, as far as ``figures_of``
+    calls them.
+    """
 
     def __init__(self, events: Sequence[Event]) -> None:
-        self._events, self.version = events, len(events)
+        self._events = events
+        self.version = len(events)
 
     @cached_property
     def _view(self) -> View:
@@ -184,7 +190,9 @@ class _Held:
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
         return (
-            e for e in self._events[start:stop] if type(e) in MAY_BE_STRUCTURAL and is_structural(e)
+            event
+            for event in self._events[start:stop]
+            if type(event) in MAY_BE_STRUCTURAL and is_structural(event)
         )
 
     def events(self, start: int, stop: int) -> Sequence[Event]:

@@ -5,19 +5,20 @@ the others.
 from typing import Final
 
 SORTS: Final = (
-    *(
-        "id",
-        "recorded",
-        "activity",
-        "started",
-        "duration",
-        "state",
-        "events",
-        "errors",
-        "wait",
-        "view",
-        "prompt",
-    ),
-    *("tokens", "cost", "condensations", "saved"),
+    "id",
+    "recorded",
+    "activity",
+    "started",
+    "duration",
+    "state",
+    "events",
+    "errors",
+    "wait",
+    "view",
+    "prompt",
+    "tokens",
+    "cost",
+    "condensations",
+    "saved",
 )
 """What conversations can be sorted by."""

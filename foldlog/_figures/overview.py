@@ -1,10 +1,10 @@
-"""Make the columns of a list that need events: title, format, and the sizes of a conversation and
-its View.
+"""The columns of a list of conversations that need events: title, format, and the sizes of a
+conversation and its View.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 from foldlog._figures.places import place_of
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 NATIVE = "foldlog"
 """The format of a conversation that no source was imported into."""
 
-_ABOUT_IT = {ATTRIBUTES, IMPORTED, UNREAD}
+_ABOUT_THE_HISTORY = {ATTRIBUTES, IMPORTED, UNREAD}
 _WITHIN = 30
 """The number of events at both ends of a conversation in which its title and its last time are
 searched.
@@ -55,21 +55,18 @@ class Overview(NamedTuple):
     damaged or encrypted, is None.
 
     ``attributes``     see ``Histories.create``
-    ``title``          its attribute ``title``, else the source's own title, else the first request
-                       of the user
-    ``format``         what it was imported from; ``foldlog`` where it was not imported
-    ``events``         the events that figures count: see ``counted_in``
-    ``sent_events``    the events that a model is sent with its View, before a condenser hides or
-                       masks any: without
-                       pending ones, and without summaries
-    ``sent_summaries`` the summaries that a model is sent with it
-    ``tokens``         the tokens of that View, as ``view_tokens`` estimates them, rather too high
-    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC; without a zone
-                       where an
-                       imported time names none. What was done to the history does not count: see
-                       ``is_activity``
+    ``title``          its attribute ``title``, or else the source's own title, or else the first
+                       request of the user
+    ``format``         the format of its source; ``foldlog`` if it was not imported
+    ``events``         the number of events that figures count: see ``counted_in``
+    ``sent_events``    the number of events that a model is sent with its View, without pending
+                       events and summaries, before a condenser hides or masks any
+    ``sent_summaries`` the number of summaries that a model is sent with it
+    ``tokens``         the tokens of this View, by an estimate that errs high: ``view_tokens``
+    ``last_event_at``  the time of its last event that has one, as ISO 8601 in UTC, or without a
+                       zone if the source names none. Only activity counts: see ``is_activity``
     ``problem``        why figures are missing
-    ``needs_key``      they are missing because a key is not given, not because of damage
+    ``needs_key``      whether figures are missing because of a missing key, not because of damage
     """
 
     attributes: Mapping[str, Any] | None = None
@@ -85,68 +82,75 @@ class Overview(NamedTuple):
 
 
 def overview_of(store: Store, views: Views, row: ConversationRow) -> Overview:
-    """Return the overview of a conversation. An event that cannot be read does not raise: see
-    ``problem``. Raises ``ConversationErased``.
+    """Return the overview of a conversation. If an event cannot be read, ``problem`` says so.
+    Raises ``ConversationErased``.
 
     Cost: some events at either end of the conversation, the events of its View, and its structural
-    ones.
+    events.
     """
-    found = Overview()
+    overview = Overview()
     try:
-        found = near_the_ends(store, row)
+        overview = near_the_ends(store, row)
         view = views.current(row.id)
         sent = [view[position] for position in view.fit_positions if not is_unseen(view[position])]
         summaries = sum(isinstance(event, CondensationSummary) for event in sent)
         tokens = view_tokens(view)
-        return found._replace(
+        return overview._replace(
             sent_events=len(sent) - summaries, sent_summaries=summaries, tokens=tokens
         )
     except ConversationErased:
         raise
     except EventStoreError as error:
-        return found._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
+        return overview._replace(problem=str(error), needs_key=isinstance(error, KeyUnavailable))
 
 
 def near_the_ends(store: Store, row: ConversationRow) -> Overview:
     """Return title, format and times from the attributes and the first and last events, as lists
-    and pages show them. A later title replaces an earlier one. Raises ``EventStoreError`` where one
-    of them cannot be read.
+    and pages show them. A later title replaces an earlier one. Raises ``EventStoreError`` if one of
+    these events cannot be read.
 
-    Cost: these events and the structural ones; every event where an import took some back.
+    Cost: these events and the structural events; every event if an import took some back.
     """
-    own = store.query(
+    set_attributes = store.query(
         row.id, lambda reading: newest_value(reading, ATTRIBUTES, row.version, default={})
     )
-    # records in memory have no id
-    attributes = {**place_of(store, row.id), **own} if row.id else own
+    # Records in memory have no id, and no place.
+    attributes = {**place_of(store, row.id), **set_attributes} if row.id else set_attributes
     structural = store.query(row.id, lambda reading: [*reading.structural_events(0, row.version)])
     counts_event = counted_in(structural, row.version)
-    number = row.version - sum(map(copies_before, structural))
+    count = row.version - sum(map(copies_before, structural))
     if any(map(is_replacing, structural)):
-        number = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
-    title = form = last = None
+        count = sum(counts_event(event) for _, event in store.log(row.id, 0, row.version))
+    title: str | None = None
+    format: str | None = None
+    last_event_at: str | None = None
     is_state = False
-    request = said = ""
+    request = ""
+    first_words = ""
     for recorded_at, event in _ends(store, row, counts_event):
         title = _title_in(event.meta) or title
         if not request and isinstance(event, Message) and event.source == "user" and event.shown:
-            request, words = _asked(event)
-            said = said or words  # of the first message
-        if (form is None or is_state) and counts_event(event):
-            form = NATIVE if event.origin is None else event.origin.format
-            # which a runtime may write before its first record
+            request, words = _request_in(event)
+            first_words = first_words or words
+        # A runtime may change documents before its first record, which then decides the format.
+        if (format is None or is_state) and counts_event(event):
+            format = NATIVE if event.origin is None else event.origin.format
             is_state = isinstance(event, DocumentChanges)
         if is_activity(event) and counts_event(event):
-            last = time_text(event, recorded_at) or last
-    told = _title_in(own) or title or request or said or None
+            last_event_at = time_text(event, recorded_at) or last_event_at
+    best_title = _title_in(set_attributes) or title or request or first_words or None
     return Overview(
-        attributes, None if told is None else told[:TITLE_MAX], form, number, last_event_at=last
+        attributes,
+        None if best_title is None else best_title[:TITLE_MAX],
+        format,
+        count,
+        last_event_at=last_event_at,
     )
 
 
 def around_damage(store: Store, row: ConversationRow) -> Overview:
-    """Return what ``near_the_ends`` does; where an event there is damaged, the number of events
-    alone.
+    """Return the same as ``near_the_ends``; if an event there is damaged, only the number of
+    events.
     """
     try:
         return near_the_ends(store, row)
@@ -163,86 +167,94 @@ def _title_in(values: Mapping[str, Any]) -> str | None:
 def _ends(
     store: Store, row: ConversationRow, counts_event: Callable[[Event], bool]
 ) -> list[Logged]:
-    """Return the first events, and the last ones with some that are activity and count."""
-    first = [*store.log(row.id, 0, _WITHIN)]
-    page = list[Logged]()
+    """Return the first events, and the last page of events in which some activity counts."""
+    first_page = [*store.log(row.id, 0, _WITHIN)]
+    last_page = list[Logged]()
     stop = row.version
     while stop > _WITHIN and not any(
-        is_activity(event) and counts_event(event) for _, event in page
+        is_activity(event) and counts_event(event) for _, event in last_page
     ):
         start = max(_WITHIN, stop - _WITHIN)
-        stop, page = start, [*store.log(row.id, start, stop)]
-    return first + page
+        stop, last_page = start, [*store.log(row.id, start, stop)]
+    return first_page + last_page
 
 
 def copies_before(event: Event) -> int:
-    """Return how many events before a condensation are copies: the others of its record, see
-    ``Format.says_again``.
+    """Return how many events before a condensation are copies. In some formats the record of a
+    condensation repeats the events that stay: see ``Format.says_again``.
     """
-    if (
-        not isinstance(event, CondensationAction)
-        or event.origin is None
-        or type(event.origin.rest) is not int
-    ):
+    if not isinstance(event, CondensationAction) or event.origin is None:
         return 0
-    return event.origin.rest if known_format(event.origin.format, lambda one: one.says_again) else 0
+    # For such an event, ``rest`` counts the other events that were made of its record.
+    other_events = event.origin.rest
+    if type(other_events) is not int:
+        return 0
+    repeats = known_format(event.origin.format, lambda format: format.says_again)
+    return other_events if repeats else 0
 
 
 def counted_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return whether figures count an event of a conversation with these structural events, up to
-    ``version``: all but copies, and those that an import took back.
+    """Return a function that says whether figures count an event of a conversation. ``structural``
+    are its structural events up to ``version``. Figures count all events except copies and events
+    that an import took back.
     """
     structural = list(structural)
-    stands = standing_in(structural, version)
+    is_in_force = standing_in(structural, version)
     copies = tuple(
-        (each.id - number, each.id - 1) for each in structural if (number := copies_before(each))
+        (event.id - copy_count, event.id - 1)
+        for event in structural
+        if (copy_count := copies_before(event))
     )
-    return (lambda event: stands(event) and not contains(copies, event.id)) if copies else stands
+    if not copies:
+        return is_in_force
+    return lambda event: is_in_force(event) and not contains(copies, event.id)
 
 
 def changes_of_documents(store: Store, conversation: str, start: int, stop: int) -> int:
     """Return how many of these events change documents or attributes. Cost: as many events."""
 
-    def ids(reading: ReadTransaction) -> Iterator[int]:
+    def count(reading: ReadTransaction) -> int:
+        changes = 0
         change = reading.documents_before(stop)
         while change is not None and change.id >= start:
-            yield change.id
+            changes += 1
             change = reading.documents_before(change.id)
+        return changes
 
-    return store.query(conversation, lambda reading: sum(1 for _ in ids(reading)))
+    return store.query(conversation, count)
 
 
 def is_about_it(event: Event) -> bool:
-    """Return whether an event is about the history: the receipt of a redaction, a change of
-    attributes, or what an import knows beside the records.
+    """Return whether an event is about the history itself: the receipt of a redaction, a change of
+    attributes, or a note of an import beside the records.
     """
     return type(event) is Redaction or (
-        type(event) is DocumentChanges and {*event.changed} <= _ABOUT_IT
+        type(event) is DocumentChanges and {*event.changed} <= _ABOUT_THE_HISTORY
     )
 
 
 def is_request(event: Event) -> TypeGuard[Message]:
-    """Return whether an event is a request of a user to the agent: not a command for the program
-    alone, nor what that answered, nor what the agent was not shown, nor a copy.
+    """Return whether an event is a request of a user to the agent. Not a request: a command for the
+    program alone, its answer, a message that the agent was not shown, and a copy.
     """
-    if not (isinstance(event, Message) and event.source == "user" and event.shown) or is_copy(
-        event
-    ):
+    if not isinstance(event, Message) or is_copy(event):
+        return False
+    if event.source != "user" or not event.shown:
         return False
     parts = [] if isinstance(event.content, str) else event.content
-    return bool(_asked(event)[0]) or any(part.get("type") != "text" for part in parts)
+    return bool(_request_in(event)[0]) or any(part.get("type") != "text" for part in parts)
 
 
 def is_activity(event: Event) -> bool:
-    """Return whether the event is what the agent, a tool or a user did, and not what was done to
-    the history: a condensation, a retraction, or what ``is_about_it`` says.
+    """Return whether the agent, a tool or a user did something in this event. A condensation, a
+    retraction and an event about the history are not activity.
     """
     return not (is_structural(event) or is_about_it(event))
 
 
-def _asked(event: Message) -> tuple[str, str]:
-    """Return what a user asks for in a message, without what a runtime added to it, and all that it
-    says.
+def _request_in(event: Message) -> tuple[str, str]:
+    """Return the request of a user in a message, without the text that a runtime added, and the
+    whole text of the message.
     """
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]

@@ -1,8 +1,8 @@
 """Where the source of a conversation was written: by which program, in which folder, on which
 branch, with which model.
 
-It is an attribute of the conversation, but no event: it is stored with the source, and goes with
-it.
+These are attributes of the conversation without an event: they are stored with the source, and
+deleted with it.
 """
 
 from __future__ import annotations
@@ -29,11 +29,13 @@ class _About(msgspec.Struct):
 _decode = msgspec.json.Decoder(_About).decode
 
 
-def where_written(format: Format, told: Mapping[str, Any], title: str | None) -> dict[str, str]:
+def where_written(
+    format: Format, about_source: Mapping[str, Any], title: str | None
+) -> dict[str, str]:
     """Return the attributes ``program``, ``cwd``, ``branch``, ``model`` and ``title`` of a source,
-    as far as its records say them. ``told`` is what is stored about the source.
+    as far as its records have them. ``about_source`` are the stored fields about the source.
     """
-    where = told.get(WHERE) or {}
+    where = about_source.get(WHERE) or {}
     if where and title:
         where = {**where, "title": title}
     return {"program": format.name, **where} if where else {}
@@ -49,14 +51,16 @@ def place_of(store: Store, conversation: str) -> dict[str, str]:
         from foldlog._formats.registry import format_named  # loads all formats
 
         format = format_named(source.format)
-        told = about(source)
-        return where_written(format, told, told.get(TITLE) or _title_counted(format, source.sums))
+        about_source = about(source)
+        return where_written(
+            format, about_source, about_source.get(TITLE) or _title_counted(format, source.sums)
+        )
 
     return store.database.recorder.query(read)
 
 
 def _title_counted(format: Format, sums: bytes) -> str | None:
-    """Return the title that was counted of a source, where its format counts one."""
+    """Return the title that was found when the source was counted, if its format has titles."""
     if format.skeleton is None or not sums:
         return None
     state = format.skeleton(sums).state
@@ -65,16 +69,16 @@ def _title_counted(format: Format, sums: bytes) -> str | None:
 
 def places(store: Store) -> dict[str, dict[str, str]]:
     """Return these attributes of all conversations that have them, the first imported first. Cost:
-    what is stored about each source.
+    the stored fields about each source.
     """
 
     def read(reader: Reader) -> dict[str, dict[str, str]]:
-        found = {}
-        for name, format, stored in Sources(store.database, reader).abouts():
-            where = _decode(stored).where if stored else {}
+        by_conversation = {}
+        for name, format, about_text in Sources(store.database, reader).abouts():
+            where = _decode(about_text).where if about_text else {}
             if where:
-                found[name] = {"program": format, **where}
-        return found
+                by_conversation[name] = {"program": format, **where}
+        return by_conversation
 
     return store.database.recorder.query(read)
 
@@ -82,8 +86,8 @@ def places(store: Store) -> dict[str, dict[str, str]]:
 def in_folder(
     places: Mapping[str, Mapping[str, str]], folder: str, *, below: bool = False
 ) -> list[str]:
-    """Return the conversations that were written in a folder, or also in those below it; no
-    sub-agents.
+    """Return the conversations that were written in a folder, with ``below`` also in the folders
+    below it, without sub-agents.
     """
 
     def is_in(cwd: str) -> bool:
@@ -99,7 +103,9 @@ def in_folder(
     ]
 
 
-def _is_session(name: str, known: Iterable[str]) -> bool:
-    """Return whether a conversation is neither a companion nor that of a sub-agent."""
-    above, _, _ = name.rpartition("/")
-    return not companion_of(name) and above not in known
+def _is_session(name: str, conversations: Iterable[str]) -> bool:
+    """Return whether this is the conversation of a session, and neither a companion nor the
+    conversation of a sub-agent.
+    """
+    parent, _, _ = name.rpartition("/")
+    return not companion_of(name) and parent not in conversations

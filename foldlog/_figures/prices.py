@@ -1,4 +1,4 @@
-"""What calls of models cost, by a table of prices."""
+"""The cost of calls of models by a table of prices."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ from foldlog.eventstore import InvalidArgument
 
 
 class Price(msgspec.Struct, frozen=True):
-    """The prices of a model in US dollars for a token, by litellm's names. ``longer`` are those of
-    longer prompts, each behind the number of tokens that the prompt has more than.
+    """The prices of a model in US dollars for a token, with litellm's names. ``longer`` has the
+    prices of longer prompts: pairs of a number of tokens, and the prices for prompts with more
+    tokens than that.
     """
 
     input_cost_per_token: float | None = None
@@ -35,55 +36,60 @@ class Price(msgspec.Struct, frozen=True):
         return next((price for above, price in reversed(self.longer) if above < prompt), self)
 
     def of_each(self) -> tuple[float, float, float, float, float, float]:
-        """Return the prices of a token: of a prompt new, of the cache, written there for minutes
-        and for an hour; of a reply of its words, and of thought.
+        """Return the prices of one token of each sort. In a prompt: a fresh token, a cached one,
+        one written to the cache for minutes, one written for an hour. In a reply: a token of text,
+        a token of thought.
         """
-        prompt = self.of_prompt
-        reply = self.of_reply
         return (
-            prompt(1, 0),
-            prompt(0, 1),
-            prompt(0, 0, 1),
-            prompt(0, 0, 0, 1),
-            reply(1),
-            reply(1, 1),
+            self.of_prompt(fresh=1, cached=0),
+            self.of_prompt(fresh=0, cached=1),
+            self.of_prompt(fresh=0, cached=0, written=1),
+            self.of_prompt(fresh=0, cached=0, for_an_hour=1),
+            self.of_reply(1),
+            self.of_reply(1, reasoning=1),
         )
 
     def of_prompt(self, fresh: int, cached: int, written: int = 0, for_an_hour: int = 0) -> float:
-        """Return the price of a prompt: of tokens that are new, that the provider's cache had, and
-        that go there, for minutes or for an hour. Where these have no price of their own, they cost
-        as others do.
+        """Return the price of a prompt with these numbers of tokens: ``fresh`` ones, ``cached``
+        ones that the provider's cache had, and tokens ``written`` to the cache for minutes or
+        ``for_an_hour``. Without a price of their own, cached and written tokens cost as fresh ones.
         """
-        new = self.input_cost_per_token or 0.0
-        read = self.cache_read_input_token_cost
-        write = self.cache_creation_input_token_cost
-        write = new if write is None else write
-        hour = self.cache_creation_input_token_cost_above_1hr
-        kept = written * write + for_an_hour * (write if hour is None else hour)
-        return fresh * new + cached * (new if read is None else read) + kept
+        fresh_price = self.input_cost_per_token or 0.0
+        cached_price = _first_known(self.cache_read_input_token_cost, fresh_price)
+        written_price = _first_known(self.cache_creation_input_token_cost, fresh_price)
+        hour_price = _first_known(self.cache_creation_input_token_cost_above_1hr, written_price)
+        return (
+            fresh * fresh_price
+            + cached * cached_price
+            + (written * written_price + for_an_hour * hour_price)
+        )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price of a reply, of these tokens ``reasoning`` for thought."""
-        said = self.output_cost_per_token or 0.0
-        thought = self.output_cost_per_reasoning_token
-        return (tokens - reasoning) * said + reasoning * (said if thought is None else thought)
+        """Return the price of a reply of ``tokens``, of which ``reasoning`` are thought."""
+        text_price = self.output_cost_per_token or 0.0
+        thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
+        return (tokens - reasoning) * text_price + reasoning * thought_price
+
+
+def _first_known(price: float | None, default: float) -> float:
+    return default if price is None else price
 
 
 class _Tier(Price, frozen=True, kw_only=True):
-    """The prices of prompts whose number of tokens is in this range."""
+    """The prices of prompts whose number of tokens is in ``range``."""
 
     range: tuple[float, float] = (0, 0)
 
 
 class Prices:
-    """The prices of models: those of a file, else of litellm's table, else of the package
-    genai-prices, where these are installed.
+    """The prices of models: from a file, or else from litellm's table, or else from the package
+    genai-prices, if these are installed.
 
     The file has the form of litellm's ``model_prices_and_context_window.json``: an object for each
-    model, of which the fields of ``Price`` are read, those with ``_above_200k_tokens`` behind them
-    or another number, and ``tiered_pricing``. A model is found by its name, also without the
-    provider before a slash. Raises ``InvalidArgument`` for a file that cannot be read. Cost: the
-    file; litellm's table, 3 MB, when it is first needed, without an import of litellm.
+    model. The fields of ``Price`` are read, also with an ending such as ``_above_200k_tokens``, and
+    ``tiered_pricing``. A model is found by its name, also without the provider before a slash.
+    Raises ``InvalidArgument`` for a file that cannot be read. Cost: the file; litellm's table, 3
+    MB, when it is first needed, without an import of litellm.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -91,41 +97,38 @@ class Prices:
         self.only = next(iter(self._own)) if len(self._own) == 1 else None
         """The model of the file, if that has a single one."""
         self.of: Callable[[str], Price | None] = cache(self._of)
-        """Return the price of a model; None where its input or its output has none."""
+        """Return the price of a model; None if its input or its output has no price."""
 
     def _of(self, model: str) -> Price | None:
         names = names_of(model)
-        prices = (
-            find(name) for find in (self._own.get, _litellms_price, _genais_price) for name in names
-        )
-        price = next((price for price in prices if price is not None), None)
-        if (
-            price is None
-            or price.input_cost_per_token is None
-            or price.output_cost_per_token is None
-        ):
-            return None
-        return price
+        for find_price in (self._own.get, _litellms_price, _genais_price):
+            for name in names:
+                price = find_price(name)
+                if price is None:
+                    continue
+                if price.input_cost_per_token is None or price.output_cost_per_token is None:
+                    return None
+                return price
+        return None
 
     def cost(self, model: str, usage: Mapping[str, int], above: int = -1) -> float | None:
-        """Return what calls of this usage cost, the prompt of each having more tokens than
-        ``above``; None where the price, or the tokens in or out, are not known.
+        """Return the cost of calls with this usage. The prompt of each call has more tokens than
+        ``above``. None if the price or the tokens of prompt and completion are not known.
         """
-        if {"prompt_tokens", "completion_tokens"} <= usage.keys():
-            plain = self.of(model)
-        else:
-            plain = None
-        if plain is None:
+        if not {"prompt_tokens", "completion_tokens"} <= usage.keys():
             return None
-        price = plain.at(above + 1)
-        replied = usage["completion_tokens"]
+        base = self.of(model)
+        if base is None:
+            return None
+        price = base.at(above + 1)
+        completion = usage["completion_tokens"]
         cached = usage.get("cached_tokens", 0)
         written = usage.get("cache_write_tokens", 0)
         fresh = max(0, usage["prompt_tokens"] - cached - written)
-        hour = usage.get("cache_write_1h_tokens", 0)
-        thought = min(usage.get("reasoning_tokens", 0), replied)
-        return price.of_prompt(fresh, cached, written - hour, hour) + price.of_reply(
-            replied, thought
+        for_an_hour = usage.get("cache_write_1h_tokens", 0)
+        thought = min(usage.get("reasoning_tokens", 0), completion)
+        return price.of_prompt(fresh, cached, written - for_an_hour, for_an_hour) + price.of_reply(
+            completion, thought
         )
 
 
@@ -135,20 +138,18 @@ def _litellms_price(model: str) -> Price | None:
 
 
 def _genais_price(model: str) -> Price | None:
-    """Return the price of today in the table of genai-prices, which has prices for a million
-    tokens.
-    """
+    """Return today's price from genai-prices, whose prices are for a million tokens."""
     if find_spec("genai_prices") is None:
         return None
     snapshot = import_module("genai_prices.data_snapshot").get_snapshot()
     try:
-        _, found = snapshot.find_provider_model(model, None, None, None)
+        _, model_info = snapshot.find_provider_model(model, None, None, None)
     except LookupError:
         return None
-    prices = found.get_prices(datetime.now(UTC))
+    prices = model_info.get_prices(datetime.now(UTC))
     steps = list[_Step]()
-    for name, theirs in zip(_NAMES, _OF_GENAI, strict=False):
-        price = getattr(prices, theirs)
+    for name, genai_name in zip(_NAMES, _OF_GENAI, strict=False):
+        price = getattr(prices, genai_name)
         if price is not None:
             steps.append((0, name, float(getattr(price, "base", price)) / 1e6))
             steps += [
@@ -159,24 +160,24 @@ def _genais_price(model: str) -> Price | None:
 
 def _prices_in(path: Path) -> dict[str, Price]:
     try:
-        given = path.read_bytes()
-        entries = msgspec.json.decode(given, type=dict[str, dict[str, Any]])
+        content = path.read_bytes()
+        entries = msgspec.json.decode(content, type=dict[str, dict[str, Any]])
         prices = {model: _price(entry) for model, entry in entries.items()}
     except (OSError, msgspec.MsgspecError) as error:
         raise InvalidArgument(
             f"the prices in {str(path)!r} cannot be read: {error}; {_FORM}"
         ) from error
     for model, entry in entries.items():
-        used = {
+        price_fields = {
             name: value for name, value in entry.items() if name == _TIERS or _USED.fullmatch(name)
         }
         if "litellm_provider" not in entry and (
-            others := [name for name in entry if name not in used]
+            unknown_names := [name for name in entry if name not in price_fields]
         ):
             raise InvalidArgument(
-                f"{str(path)!r}: {model!r} has the unknown {', '.join(others)}; {_FORM}"
+                f"{str(path)!r}: {model!r} has the unknown {', '.join(unknown_names)}; {_FORM}"
             )
-        for name, value in used.items():
+        for name, value in price_fields.items():
             if name != _TIERS and value is not None and not 0 <= value < float("inf"):
                 raise InvalidArgument(
                     f"{str(path)!r}: {name} of {model!r} is {value}, which is not a price; {_FORM}"
@@ -185,13 +186,13 @@ def _prices_in(path: Path) -> dict[str, Price]:
 
 
 def _price(entry: Mapping[str, Any]) -> Price:
-    """Return the prices in an entry of the table; those of longer prompts are the ones below with
-    what differs.
-    """
-    used = [(each, value) for name, value in entry.items() if (each := _USED.fullmatch(name))]
-    steps = [
-        (1_000.0 * int(each[2] or 0), each[1], value) for each, value in used if value is not None
-    ]
+    """Return the prices in an entry of the table."""
+    steps = list[_Step]()
+    for field, value in entry.items():
+        matched = _USED.fullmatch(field)
+        if matched is not None and value is not None:
+            above = 1_000.0 * int(matched[2] or 0)
+            steps.append((above, matched[1], value))
     for tier in msgspec.convert(entry.get(_TIERS) or (), tuple[_Tier, ...]):
         steps += [
             (tier.range[0], name, value)
@@ -202,15 +203,21 @@ def _price(entry: Mapping[str, Any]) -> Price:
 
 
 def _of_steps(steps: Iterable[_Step]) -> Price:
-    """Return prices from steps: the number of tokens of a prompt above which one has this value."""
-    prices: dict[float, dict[str, Any]] = {0: {}}
+    """Return the prices that steps describe. The prices above a number of tokens are the prices
+    below it, with the fields that steps change.
+    """
+    fields_above: dict[float, dict[str, Any]] = {0: {}}
     for above, name, value in sorted(steps, key=lambda step: step[0]):
-        prices.setdefault(above, {**prices[max(prices)]})[name] = value
-    plain, *longer = ((above, msgspec.convert(one, Price)) for above, one in prices.items())
-    return msgspec.structs.replace(plain[1], longer=tuple(longer))
+        fields_below = fields_above[max(fields_above)]
+        fields_above.setdefault(above, {**fields_below})[name] = value
+    base, *tiers = (
+        (above, msgspec.convert(fields, Price)) for above, fields in fields_above.items()
+    )
+    return msgspec.structs.replace(base[1], longer=tuple(tiers))
 
 
 _Step = tuple[float, str, float]
+"""A number of tokens, and a field of ``Price`` with its value for prompts with more tokens."""
 _NAMES = Price.__struct_fields__[:-1]
 _OF_GENAI = (
     "input_mtok",

@@ -12,8 +12,8 @@ from foldlog._formats.summed_calls import HASH_BYTES
 class RepeatedReplies:
     """The hashes of the replies in a store, as this process last read them.
 
-    Nothing is read before a conversation is counted whose replies are not compared with the others.
-    Memory: some 15 bytes for each reply.
+    A conversation is *compared* if its replies have been looked up among all others since it last
+    changed. Nothing is read before there is one that is not. Memory: some 15 bytes for each reply.
     """
 
     def __init__(self, tables: FigureTables) -> None:
@@ -23,35 +23,42 @@ class RepeatedReplies:
         replies.
         """
         self._seen = HashSet()
+        """The hashes of all replies."""
         self._repeated = set[bytes]()
+        """The hashes of replies that several conversations have."""
 
     def find(self) -> tuple[dict[int, tuple[int, int]], dict[int, list[int]]]:
-        """Return the versions of the conversations to compare, by their keys; and by keys the
-        hashes of replies that others have too, while it is not stored what they used. Cost: where
-        there are any to compare, the versions of all conversations, and the hashes of those that
-        changed; all hashes, for replies that were not repeated before.
+        """Return the versions of the conversations that are not compared yet, by their keys; and by
+        keys the hashes of replies that other conversations have too and whose usage is not stored.
+
+        Cost: if there are conversations to compare, the versions of all conversations and the
+        hashes of the changed ones; all hashes, if a reply was not repeated before.
         """
         to_compare = self._tables.versions("figures_to_compare")
         if not to_compare:
             return {}, {}
         repeated_now = self._read_changes(to_compare)
         self._repeated |= repeated_now
-        among = self._hashes if repeated_now else to_compare
-        found = {
+        # Another conversation has had a newly repeated reply for some time: look through all.
+        keys = self._hashes if repeated_now else to_compare
+        repeated_hashes = {
             key: self._repeated & _split(self._hashes[key][1])
-            for key in among
+            for key in keys
             if key in self._hashes
         }
-        stored = self._tables.stored_replies([key for key, hashes in found.items() if hashes])
+        stored = self._tables.stored_replies(
+            [key for key, hashes in repeated_hashes.items() if hashes]
+        )
         numbers = {
-            key: {int.from_bytes(hashed) for hashed in hashes} for key, hashes in found.items()
+            key: {int.from_bytes(reply_hash) for reply_hash in hashes}
+            for key, hashes in repeated_hashes.items()
         }
         to_read = {key: sorted(hashes - stored.get(key, set())) for key, hashes in numbers.items()}
         return to_compare, {key: hashes for key, hashes in to_read.items() if hashes}
 
     def _read_changes(self, to_compare: Collection[int]) -> set[bytes]:
-        """Read the hashes of conversations that changed. Return those of replies that one had
-        before, or has too.
+        """Read the hashes of conversations that changed. Return the hashes of replies that are
+        repeated now and were not before.
         """
         versions = self._tables.versions("figures_with_replies")
         changed = [
@@ -61,14 +68,14 @@ class RepeatedReplies:
         ]
         repeated = set[bytes]()
         for key, hashes in self._tables.hashes(changed):
-            _, before = self._hashes.get(key, ((0, 0), b""))
-            repeated.update(self._seen_again(_split(hashes) - _split(before)))
+            _, earlier_hashes = self._hashes.get(key, ((0, 0), b""))
+            repeated.update(self._seen_again(_split(hashes) - _split(earlier_hashes)))
             self._hashes[key] = versions[key], hashes
         return repeated - self._repeated
 
     def _seen_again(self, hashes: Iterable[bytes]) -> list[bytes]:
-        return [hashed for hashed in hashes if not self._seen.add(hashed)]
+        return [reply_hash for reply_hash in hashes if not self._seen.add(reply_hash)]
 
 
 def _split(hashes: bytes) -> set[bytes]:
-    return {hashes[place : place + HASH_BYTES] for place in range(0, len(hashes), HASH_BYTES)}
+    return {hashes[start : start + HASH_BYTES] for start in range(0, len(hashes), HASH_BYTES)}

@@ -1,8 +1,8 @@
-"""Find what condensations saved, by the Views before and after them, and what they recorded as
-their cost.
+"""The savings of condensations, measured by the Views before and after them, and the costs that
+they recorded.
 
-Tokens that a condensation recorded itself are of another measure: of a whole prompt, counted in its
-own way. They stay with the condensation and enter no sum.
+A condensation may record tokens itself. Such a number counts a whole prompt in its own way, so it
+stays with the condensation and enters no sum.
 """
 
 from __future__ import annotations
@@ -20,43 +20,50 @@ from foldlog.condensers import Usage, on_a_model, reports_of
 from foldlog.eventstore import CondensationAction
 
 _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "digest"))
-"""The strategies of ours that forget, and ask no model."""
+"""Our strategies that forget without asking a model."""
 
 
 def is_made(event: CondensationAction) -> bool:
-    """Return whether a condensation condensed: it is not declined, and one by its ``label`` too."""
+    """Return whether a condensation was carried out: its ``label`` is that of a condensation, and
+    it was not declined.
+    """
     return label(event) == "condensation" and not is_declined(event)
 
 
 def recorded_cost(event: CondensationAction) -> float | None:
-    """Return the cost of the calls that a condensation reports, or else names itself; None if it is
-    not known. A strategy without a model costs nothing.
+    """Return the cost of the calls that a condensation reports, or without reports the cost that it
+    names itself; None if it is not known. A strategy without a model costs nothing.
     """
-    asked = on_a_model(reports_of(event))
-    told = event.metadata
-    if event.origin is None and told.get("condenser") in _WITHOUT_A_MODEL and "model" not in told:
-        free = 0.0
+    model_reports = on_a_model(reports_of(event))
+    metadata = event.metadata
+    is_free = (
+        event.origin is None
+        and metadata.get("condenser") in _WITHOUT_A_MODEL
+        and "model" not in metadata
+    )
+    cost: Any
+    if model_reports:
+        cost = Usage.of(model_reports).cost
     else:
-        free = None
-    cost: Any = Usage.of(asked).cost if asked else told.get("cost", event.meta.get("cost", free))
-    known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
-    return float(cost) if known else None
+        cost = metadata.get("cost", event.meta.get("cost", 0.0 if is_free else None))
+    is_known = isinstance(cost, int | float) and not isinstance(cost, bool) and isfinite(cost)
+    return float(cost) if is_known else None
 
 
 def saving_of(
     event: CondensationAction, sizes: Sequence[int] | Mapping[int, int] = ()
 ) -> SavingsDocument:
-    """Return what a condensation saved and cost; a declined one saved nothing. ``sizes`` are the
-    tokens of the View of each version, or at least of the versions before and after it: see
+    """Return the savings and the cost of a condensation; a declined one saved nothing. ``sizes``
+    are the tokens of the View of each version, or at least of the versions before and after it: see
     ``Lifetimes.sizes``.
     """
     cost = recorded_cost(event)
-    known = SavingsDocument(tokens_saved=0, cost=cost)
+    saving = SavingsDocument(tokens_saved=0, cost=cost)
     if not is_made(event):
-        return known
+        return saving
     if isinstance(sizes, Mapping):
         is_counted = event.id in sizes
     else:
         is_counted = event.id + 1 < len(sizes)
     saved = sizes[event.id] - sizes[event.id + 1] if is_counted else None
-    return replace(known, condensations=1, tokens_saved=saved)
+    return replace(saving, condensations=1, tokens_saved=saved)

@@ -23,8 +23,8 @@ from foldlog.projections import Views
 def document_of(
     row: ConversationRow, figures: StoredFigures, prices: Prices
 ) -> ConversationDocument:
-    """Return a conversation with its figures. Of an erased one they are None, and unknown ones
-    too.
+    """Return a conversation with its figures. Unknown figures are None, and so are all figures of
+    an erased conversation.
     """
     fields: dict[str, Any] = {
         **figures.overview._asdict(),
@@ -33,19 +33,17 @@ def document_of(
         "spent": None,
     }
     if row.erased_at is None:
-        for name in (
-            "errors",
-            "last_prompt_tokens",
-            "longest_wait_s",
-            "tokens_saved",
-            "state",
-            "first_error",
-        ):
-            fields[name] = getattr(figures, name)
-        fields["first_event_at"] = (
-            None if figures.first_at is None else figures.first_at.isoformat()
-        )
-        fields["context"] = tuple(figures.context)
+        first_at = figures.first_at
+        fields |= {
+            "errors": figures.errors,
+            "last_prompt_tokens": figures.last_prompt_tokens,
+            "longest_wait_s": figures.longest_wait_s,
+            "tokens_saved": figures.tokens_saved,
+            "state": figures.state,
+            "first_error": figures.first_error,
+            "first_event_at": None if first_at is None else first_at.isoformat(),
+            "context": tuple(figures.context),
+        }
         if figures.is_sound:
             fields["condensations"] = figures.condensations
             fields["spent"] = spent_by(figures.calls, prices)
@@ -53,12 +51,14 @@ def document_of(
 
 
 def models_of(store: Store, conversation: str, prices: Prices) -> tuple[ModelDocument, ...]:
-    """Return the calls of one conversation by model, those of most tokens first; nothing where an
-    event cannot be read. Cost: see ``FiguresOfStore.of``.
+    """Return the calls of one conversation by model, the model with the most prompt tokens first;
+    nothing if an event cannot be read. Cost: see ``FiguresOfStore.of``.
     """
     ((_, figures),) = FiguresOfStore(store).of([store.conversation(conversation, pending=True)])
+    if not figures.is_sound:
+        return ()
     by_model: dict[str, ModelDocument] = {}
-    for calls in priced(figures.calls, prices).values() if figures.is_sound else ():
+    for calls in priced(figures.calls, prices).values():
         sum_up(by_model, {calls.model: replace(calls, day="")})
     return tuple(
         sorted(by_model.values(), key=lambda calls: (-(calls.prompt_tokens or 0), calls.model))
@@ -73,38 +73,45 @@ def collect_stats(
     views: Views,
     prices: Prices | None = None,
 ) -> Stats:
-    """Return the figures of conversations, None for all. A fork counts what it did itself. An event
-    that cannot be read is a finding, and the rest is counted.
+    """Return the figures of conversations; None stands for all of them. A fork counts only its own
+    events. An event that cannot be read is a finding, and the rest is counted.
 
-    Calls that tell no cost are counted at ``prices``, else at those of a table that is installed.
-    Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``. Cost: see
-    ``FiguresOfStore``; of one conversation alone also the sizes of its Views, every event once.
+    If a call has no cost of its own, ``prices`` estimate it; by default the prices are those of an
+    installed table. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``.
+    Cost: see ``FiguresOfStore``. For a single conversation also the sizes of its Views, which read
+    every event once.
     """
     figures = FiguresOfStore(store, views, prices, on_events=on_events)
-    if conversations is None:
-        rows = None
-    else:
-        rows = [_existing(store, each) for each in conversations]
+    rows = None
+    if conversations is not None:
+        rows = [_existing(store, conversation) for conversation in conversations]
     _check_keys(store, conversations)
     where = Where(only=conversations)
     figures.bring_up_to_date(where)
     stats = figures.totals(where)
     if rows is not None and len(rows) == 1:
-        ((_, counted),) = figures.of(rows)
-        stats.peak_prompt_tokens = max(counted.context, default=None)
-        stats.max_input_tokens = _limit_of(counted)
-    if rows is not None and len(rows) == 1 and not rows[0].pending:
-        try:
-            stats.view_tokens = views.lifetimes(rows[0].id, event_tokens).sizes
-        except EventStoreError as error:
-            problem = f"conversation {rows[0].id!r}: the sizes of its View are not counted: {error}"
-            stats.findings += [problem] if problem not in stats.findings else []
+        _add_sizes(stats, views, rows[0], figures)
     return stats
 
 
+def _add_sizes(stats: Stats, views: Views, row: ConversationRow, figures: FiguresOfStore) -> None:
+    """Add the sizes of prompts and Views, which only one conversation can have."""
+    ((_, stored_figures),) = figures.of([row])
+    stats.peak_prompt_tokens = max(stored_figures.context, default=None)
+    stats.max_input_tokens = _limit_of(stored_figures)
+    if row.pending:
+        return
+    try:
+        stats.view_tokens = views.lifetimes(row.id, event_tokens).sizes
+    except EventStoreError as error:
+        problem = f"conversation {row.id!r}: the sizes of its View are not counted: {error}"
+        if problem not in stats.findings:
+            stats.findings.append(problem)
+
+
 def _limit_of(figures: StoredFigures) -> int | None:
-    """Return how many tokens the models of the agent take; None where that is not known of one of
-    them, where they differ, and where a prompt had more.
+    """Return the largest prompt, in tokens, that the models of the agent accept. None if this is
+    not known for one of them, if they differ, or if a prompt was larger.
     """
     models = {call.model for call in figures.calls if not call.by_condenser}
     windows = [window_of(model) for model in models]
@@ -114,24 +121,25 @@ def _limit_of(figures: StoredFigures) -> int | None:
 
 
 def _check_keys(store: Store, conversations: Sequence[str] | None) -> None:
-    """Raise ``KeyUnavailable`` where one of these conversations is encrypted, and its key is not
-    given.
-    """
+    """Raise ``KeyUnavailable`` if the key of one of these conversations is missing."""
     database = store.database
     keys = store.database.settings.keys
-    if {*database.recorder.value("key_ids").split()} <= {*(keys.names if keys else ())}:
+    given_ids = set(keys.names) if keys else set()
+    if set(database.recorder.value("key_ids").split()) <= given_ids:
         return
     names = (
         [row.id for row in store.iter_conversations()] if conversations is None else conversations
     )
     for name in names:
-        found = database.recorder.query(partial(database.find, conversation=name, pending=True))
-        if found is not None and found.erasure is None:
-            database.codec_of(found)
+        conversation_row = database.recorder.query(
+            partial(database.find, conversation=name, pending=True)
+        )
+        if conversation_row is not None and conversation_row.erasure is None:
+            database.codec_of(conversation_row)  # raises KeyUnavailable
 
 
 def _existing(store: Store, conversation: str) -> ConversationRow:
     row = store.conversation(conversation, pending=True)
     if row.erased_at is not None:
-        store.version(conversation)  # raises: of an erased one nothing is counted
+        store.version(conversation)  # raises ConversationErased
     return row

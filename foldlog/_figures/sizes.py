@@ -1,4 +1,6 @@
-"""The tokens of Views for figures: of each event by itself, by a model's tokenizer or estimated."""
+"""The tokens of Views for figures: each event is counted by itself, by a model's tokenizer or an
+estimate.
+"""
 
 from __future__ import annotations
 
@@ -76,14 +78,14 @@ def event_tokens(event: Event) -> int:
         case Observation(content=str(text)) | Message(content=str(text), thinking=()) if (
             says_something(text)
         ):
-            # as its message has it; most events are of these two
+            # Most events are of these two kinds: this is quicker than making their message.
             return OF_A_MESSAGE + sampled(text)
         case Action(source="agent", thought=str() | None as text):
             function = {"name": event.tool, "arguments": arguments_of(event)}
             thought = sampled(text) if text and says_something(text) else 0
             thinking = sum(sampled(as_json(block)) for block in signed(event.thinking))
             return OF_A_MESSAGE + thought + OF_A_CALL + sampled(as_json(function)) + thinking
-    return sum(of_message(each, sampled) for each in messages_of(event)) + of_tools(
+    return sum(of_message(message, sampled) for message in messages_of(event)) + of_tools(
         tools_of(event), sampled
     )
 
@@ -94,17 +96,17 @@ def tools_of(event: Event) -> Sequence[Any]:
 
 
 def messages_of(event: Event) -> list[dict[str, Any]]:
-    """Return the messages of one event. A call is never sent without its result, so an empty
-    counterpart is added.
+    """Return the messages of one event. A prompt never contains a call without its result, so the
+    missing half is added, empty, and its message left out again.
     """
-    shown: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
-    place = 0
+    events: list[Event] = [event] if event.shown or not isinstance(event, Annotation) else []
+    position = 0
     if isinstance(event, Action):
         answer = Observation(id=1, content="", call_id=event.call_id, tool=event.tool, cause=0)
-        shown = [replace(event, id=0, cause=None), answer]
+        events = [replace(event, id=0, cause=None), answer]
     elif isinstance(event, Observation):
         call = Action(id=0, tool=event.tool, arguments={}, call_id=event.call_id, source="agent")
-        shown = [call, replace(event, id=1, cause=0)]
-        place = 1
-    messages = rendered(shown, range(len(shown)), opening=False)
-    return [each.message for each in messages if place in each.positions]
+        events = [call, replace(event, id=1, cause=0)]
+        position = 1
+    messages = rendered(events, range(len(events)), opening=False)
+    return [message.message for message in messages if position in message.positions]

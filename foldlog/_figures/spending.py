@@ -1,5 +1,5 @@
-"""What the calls of models in conversations used and cost: as they tell it, else by a table of
-prices.
+"""The usage and cost of the calls of models in conversations. A call that records no cost is priced
+by a table.
 """
 
 from __future__ import annotations
@@ -26,14 +26,15 @@ D = TypeVar("D", bound=Document)
 class Spending(Struct):
     """The calls of models in one conversation.
 
-    ``calls``      those that no other conversation repeats
-    ``replies``    calls by the ids of the reply, each to be counted once
-    ``runs``       those whose source gives only the sum
-    ``paid``       the cost of all, where only such a sum has it
-    ``last``       the tokens of the prompt of the agent's last call; ``context`` those of all such
-                   prompts
-    ``is_each``, ``has_cost``  whether imported events give the usage of each call, and its cost
-    ``counts_on``  whether later events can be counted without these
+    ``calls``      the calls that no other conversation can repeat, added up
+    ``replies``    calls by the ids of their replies; a total counts each id once
+    ``runs``       calls of which the source records only the sum
+    ``paid``       the cost of all calls, if only such a sum has it
+    ``last``       the tokens of the prompt of the agent's last call
+    ``context``    the tokens of all its prompts
+    ``is_each``    whether imported events record the usage of each call
+    ``has_cost``   whether imported events record the cost of calls
+    ``counts_on``  whether later events can be counted without reading these again
     """
 
     calls: list[Calls] = []
@@ -53,146 +54,164 @@ class Spending(Struct):
         start: int = 0,
         before: Iterable[Any] = (),
     ) -> None:
-        """Count the calls in the next events from ``start`` on, and read them all: usage may add up
-        over the events before. Count those that the source tells ``beside`` its records, as of now,
-        and not ``before``.
+        """Count the calls in these events. The events before ``start`` are read but not counted:
+        the usage of a call may be the difference to an earlier event. ``beside`` are calls that the
+        source records beside its events, as of now; ``before`` are such calls that are not to be
+        counted, since the parent of a fork has them.
         """
-        # loads all formats
+        # This import loads all formats.
         from foldlog._formats.imported_calls import calls_of_imported, counts_on
 
-        events = self._of_our_own(logged, start)
+        events = self._count_native(logged, start)
         sums = list[ModelCall]()
-        for event in events:
-            if event.origin is None:
-                continue
-            self.counts_on = self.counts_on and counts_on(event.origin.format)
-            for call in calls_of_imported(chain((event,), events), event.origin.format):
+        first_imported = next((event for event in events if event.origin is not None), None)
+        if first_imported is not None and first_imported.origin is not None:
+            format = first_imported.origin.format
+            self.counts_on = self.counts_on and counts_on(format)
+            # This reads all remaining events, through the generator that counts native calls.
+            for call in calls_of_imported(chain((first_imported,), events), format):
                 if call.is_total:
                     sums.append(call)
                     continue
                 self.is_each = True
                 self.has_cost = self.has_cost or call.cost is not None
                 if call.event_id >= start:
-                    self._take(call, self.calls)
+                    self._take_call(call)
         self.calls = add_up(self.calls)
         self.runs = []
         for call in (*sums, *calls_beside(beside, before)):
+            # A sum counts only if its calls are not recorded one by one.
             if not call.is_total or not self.is_each:
-                self._take(call, self.runs)
+                self._take_run(call)
         costs = [
             call.cost
             for call in (*sums, *calls_beside(beside))
             if call.is_total and call.cost is not None
         ]
+        self.paid = None
         if costs and self.is_each and not self.has_cost:
             self.paid = sum(costs)
-        else:
-            self.paid = None
 
-    def _of_our_own(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
-        """Count the calls of native events. Yield all events; a live one without a time has that of
-        its recording.
+    def _count_native(self, logged: Iterable[Logged], start: int) -> Iterator[Event]:
+        """Count the calls of native events from ``start`` on. Yield all events; an imported event
+        without a time gets the time at which it was recorded.
         """
         for recorded_at, event in logged:
             if event.origin is None and event.id >= start:
                 for call in calls_of_event(recorded_at, event):
-                    self._take(call, self.calls)
+                    self._take_call(call)
             elif event.meta and event.timestamp is None:
                 event = replace(event, timestamp=happened_at(event, recorded_at))
             yield event
 
-    def _take(self, call: ModelCall, others: list[Calls]) -> None:
-        calls = calls_in(call, is_run=others is self.runs)
+    def _take_call(self, call: ModelCall) -> None:
+        calls = calls_in(call)
         prompt = calls.usage.get("prompt_tokens", 0)
-        is_one = call.calls == 1 and others is not self.runs
-        if is_one and prompt and not call.by_condenser:
+        if call.calls == 1 and prompt and not call.by_condenser:
             self.last = prompt
             self.context.add(prompt)
         if call.reply is None:
-            others.append(calls)
-            return
-        before = self.replies.get(call.reply)
-        if before is None or calls.tokens >= before.tokens:  # a copy may be cut short
-            self.replies[call.reply] = calls
+            self.calls.append(calls)
+        else:
+            self._take_reply(call.reply, calls)
+
+    def _take_run(self, call: ModelCall) -> None:
+        """Count a sum of several calls. The size of their prompts is not known."""
+        calls = calls_in(call, is_run=True)
+        if call.reply is None:
+            self.runs.append(calls)
+        else:
+            self._take_reply(call.reply, calls)
+
+    def _take_reply(self, reply: str, calls: Calls) -> None:
+        earlier = self.replies.get(reply)
+        if earlier is None or calls.tokens >= earlier.tokens:  # a copy may be cut short
+            self.replies[reply] = calls
 
     def by_hash(self) -> dict[int, Calls]:
         """Return each reply by a hash that all its copies have: see ``hash_of_reply``."""
         return {hash_of_reply(reply, calls): calls for reply, calls in self.replies.items()}
 
     def summed(self) -> list[Calls]:
-        """Return all calls added up."""
+        """Return all calls added up by day, model and price."""
         calls = add_up(chain(self.calls, self.runs, self.replies.values()))
-        if self.paid is not None and len({one[:2] for one in calls}) == 1:
-            calls = [
-                one._replace(cost=0.0 if place else self.paid) for place, one in enumerate(calls)
-            ]
-        return calls
+        if self.paid is None or len({(entry.day, entry.model) for entry in calls}) != 1:
+            return calls
+        # The source records one cost for all calls. They are of one day and model, so the first of
+        # their sums can have all of it.
+        first, *others = calls
+        return [first._replace(cost=self.paid), *(other._replace(cost=0.0) for other in others)]
 
 
-def priced(each: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
-    """Return calls by day and model; where they tell no cost, at these prices."""
+def priced(all_calls: Iterable[Calls], prices: Prices) -> dict[tuple[str, str], ModelDocument]:
+    """Return calls by day and model. Calls that record no cost are priced by ``prices``."""
     models: dict[tuple[str, str], ModelDocument] = {}
-    for day, model, usage, cost, calls, above, by_condenser in each:
+    for day, model, usage, cost, call_count, above, by_condenser in all_calls:
         estimated = 0
-        if cost is None and (price := prices.cost(model, usage, above)) is not None:
-            cost = round(price, DIGITS)
-            estimated = calls
+        if cost is None:
+            price = prices.cost(model, usage, above)
+            if price is not None:
+                cost = round(price, DIGITS)
+                estimated = call_count
         figures: dict[str, Any] = {
-            "condenser_calls": calls * by_condenser,
+            "condenser_calls": call_count * by_condenser,
             "costs_estimated": estimated,
             "cost": cost,
         }
-        sum_up(
-            models,
-            {(day, model): ModelDocument(day=day, model=model, calls=calls, **figures, **usage)},
-        )
+        document = ModelDocument(day=day, model=model, calls=call_count, **figures, **usage)
+        sum_up(models, {(day, model): document})
     return models
 
 
-def unpriced(each: Iterable[Calls], prices: Prices) -> set[str]:
-    """Return the models of calls with tokens that tell no cost and have no price."""
-    lacking = (one for one in each if one.cost is None and one.tokens)
-    return {one.model for one in lacking if prices.cost(one.model, one.usage, one.above) is None}
+def unpriced(all_calls: Iterable[Calls], prices: Prices) -> set[str]:
+    """Return the models whose calls used tokens, record no cost, and have no price."""
+    without_cost = (calls for calls in all_calls if calls.cost is None and calls.tokens)
+    return {
+        calls.model
+        for calls in without_cost
+        if prices.cost(calls.model, calls.usage, calls.above) is None
+    }
 
 
-def sum_up(figures: dict[Any, Any], more: Mapping[Any, Any]) -> None:
-    """Add numbers, or the numbers of documents, to those of the same key; one that is not known
-    adds nothing.
+def sum_up(figures: dict[Any, Any], additions: Mapping[Any, Any]) -> None:
+    """Add numbers, or the numbers in documents, to the entries with the same keys. A number that is
+    not known adds nothing.
     """
-    for key, other in more.items():
-        one = figures.get(key)
-        if one is None:
-            figures[key] = other
-        elif isinstance(other, int):
-            figures[key] = one + other
+    for key, added in additions.items():
+        total = figures.get(key)
+        if total is None:
+            figures[key] = added
+        elif isinstance(added, int):
+            figures[key] = total + added
         else:
-            values = zip(one.__struct_fields__, astuple(other), strict=True)
+            values = zip(total.__struct_fields__, astuple(added), strict=True)
             numbers = {
-                name: (getattr(one, name) or 0) + value
+                name: (getattr(total, name) or 0) + value
                 for name, value in values
                 if type(value) in (int, float)
             }
             rounded = {
-                name: n if type(n) is int else round(n, DIGITS) for name, n in numbers.items()
+                name: number if type(number) is int else round(number, DIGITS)
+                for name, number in numbers.items()
             }
-            figures[key] = replace(one, **rounded)
+            figures[key] = replace(total, **rounded)
 
 
 def total_of(empty: D, documents: Iterable[D]) -> D:
-    """Return the sum of documents of one class, to an ``empty`` one: see ``sum_up``."""
+    """Return the sum of documents of one class, beginning with an ``empty`` one: see ``sum_up``."""
     total = {"": empty}
-    for one in documents:
-        sum_up(total, {"": one})
+    for document in documents:
+        sum_up(total, {"": document})
     return total[""]
 
 
 def spent(models: Iterable[SpentDocument]) -> SpentDocument:
-    """Return what all of these calls used, and the sum of the known costs."""
+    """Return the usage of all these calls, and the sum of the known costs."""
     return total_of(SpentDocument(), map(SpentDocument.of, models))
 
 
 def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
-    """Return what the calls of one conversation used and cost; the cost is None where a model has
+    """Return the usage and cost of the calls of one conversation. The cost is None if a model has
     no price.
     """
     total = spent(priced(calls, prices).values())
@@ -200,6 +219,6 @@ def spent_by(calls: Collection[Calls], prices: Prices) -> SpentDocument:
 
 
 def told_beside(read: ReadTransaction, version: int) -> list[Any]:
-    """Return the calls that the source tells beside its records, as of a version."""
-    told = newest_value(read, IMPORTED, version)
-    return told if type(told) is list else []
+    """Return the calls that the source records beside its events, as of a version."""
+    calls = newest_value(read, IMPORTED, version)
+    return calls if type(calls) is list else []

@@ -24,22 +24,30 @@ from foldlog.eventstore.log.row import from_microseconds
 
 _CONDENSED = "condensations "
 TOTALS = (
-    *("kind", "day", "tool", "tool errors"),
+    "kind",
+    "day",
+    "tool",
+    "tool errors",
     *(f"{_CONDENSED}{name}" for name in CondensationsDocument.__struct_fields__),
 )
-"""What is added up for totals."""
+"""The kinds of counts that totals add up."""
 
 
 class Stats(Counts):
     """Figures of some conversations.
 
-    ``models`` are the calls by day and model. Of the conversations, ``without_usage`` have no call
-    with its tokens, and ``without_cost`` calls of ``unpriced`` models, whose price is not known.
-    ``view_tokens`` are the tokens that the View of each version sends to a model, an estimate that
-    errs high, ``peak_prompt_tokens`` those of the largest prompt of the agent's calls, and
-    ``max_input_tokens`` what its model takes by litellm's table: of one conversation, and empty or
-    None for several. ``in_views`` are the tokens that all
-    Views send now, ``made`` and ``tokens_saved`` are of their condensations.
+    ``models``         the calls by day and model
+    ``without_usage``  how many conversations have no call with its tokens
+    ``without_cost``   how many conversations have calls of models without a known price
+    ``unpriced``       these models
+    ``in_views``       the tokens that all Views send now
+
+    For a single conversation; empty or None for several:
+
+    ``view_tokens``         the tokens that the View of each version sends to a model, an estimate
+                            that errs high
+    ``peak_prompt_tokens``  the tokens of the largest prompt of the agent's calls
+    ``max_input_tokens``    the largest prompt of the agent's model by litellm's table
     """
 
     models: dict[tuple[str, str], ModelDocument] = field(default_factory=dict)
@@ -53,8 +61,8 @@ class Stats(Counts):
 
     @property
     def spent(self) -> SpentDocument:
-        """What all calls used, and the sum of the known costs; None where no conversation has all
-        of its costs.
+        """The usage of all calls, and the sum of the known costs. The cost is None if no
+        conversation has the costs of all its calls.
         """
         total = spent(self.models.values())
         if 0 < self.conversations == self.without_cost:
@@ -62,8 +70,8 @@ class Stats(Counts):
         return total
 
     def calls_by(self, name: str, first_day: str = "") -> tuple[ModelDocument, ...]:
-        """Return the calls by ``day`` or by ``model``, in order, with the other one empty; with
-        ``first_day`` those from this day on.
+        """Return the calls added up by ``day`` or by ``model``, in this order; the other field is
+        empty. With ``first_day``, only the calls from this day on.
         """
         groups: dict[str, ModelDocument] = {}
         for (day, model), calls in self.models.items():
@@ -77,7 +85,7 @@ class Stats(Counts):
 
     def add_sums(
         self,
-        is_local: int,
+        local_times: int,
         conversations: int,
         unmarked: int,
         without_usage: int,
@@ -86,20 +94,24 @@ class Stats(Counts):
         longest_wait_s: float | None,
         view_tokens: int | None,
     ) -> None:
-        """Add the sums of the columns of figures."""
+        """Add a row of sums over the columns of figures. Its conversations have the same
+        ``local_times``: see ``FigureColumns``.
+        """
         self.conversations += conversations
         self.unmarked += unmarked
         self.without_usage += without_usage
         self.in_views += view_tokens or 0
-        for moment, local in ((first_at, FIRST_IS_LOCAL), (last_at, LAST_IS_LOCAL)):
-            if moment is not None:
-                at = from_microseconds(moment)
-                self.happened(EventTime(at.replace(tzinfo=None) if is_local & local else at))
+        for microseconds, local_bit in ((first_at, FIRST_IS_LOCAL), (last_at, LAST_IS_LOCAL)):
+            if microseconds is not None:
+                at = from_microseconds(microseconds)
+                self._note_time(
+                    EventTime(at.replace(tzinfo=None) if local_times & local_bit else at)
+                )
         waits = [wait for wait in (self.longest_wait_s, longest_wait_s) if wait is not None]
         self.longest_wait_s = max(waits, default=None)
 
     def add_count(self, what: str, name: str, number: float | None) -> None:
-        """Add a number that is counted under a name; None where it is not known."""
+        """Add a number that is counted under a name; None stands for an unknown number."""
         if what == "kind":
             self.events[name] = self.events.get(name, 0) + int(number or 0)
         elif what == "day":
@@ -109,15 +121,15 @@ class Stats(Counts):
             field = "calls" if what == "tool" else "errors"
             self.tools[name] = replace(tool, **{field: _sum(getattr(tool, field), number)})
         elif what.startswith(_CONDENSED):
-            condensed = self.condensations.get(name, _NONE_KNOWN)
+            condensations = self.condensations.get(name, _NONE_KNOWN)
             field = what.removeprefix(_CONDENSED)
             self.condensations[name] = replace(
-                condensed, **{field: _sum(getattr(condensed, field), number, field)}
+                condensations, **{field: _sum(getattr(condensations, field), number, field)}
             )
 
     def document(self, conversation: str | UnsetType = UNSET) -> StatsDocument:
-        """Return the figures for programs; ``conversation`` is the only one, if there is only
-        one.
+        """Return the figures for programs. ``conversation`` is its id if they are of a single
+        conversation.
         """
         return StatsDocument.of(
             self,
@@ -136,7 +148,7 @@ _NONE_KNOWN = CondensationsDocument(events_forgotten=None, summaries_forgotten=N
 
 
 def _sum(before: Any, number: float | None, name: str = "") -> Any:
-    """Return the sum of two numbers, of which None is not known; None where neither is."""
+    """Return the sum of two numbers. None stands for an unknown number, which adds nothing."""
     if number is None:
         return before
     return (before or 0) + (round(number, 12) if name == "cost" else int(number))

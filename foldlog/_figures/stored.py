@@ -1,5 +1,5 @@
-"""Lists and totals of the conversations of a store, from the tables of figures, which are brought
-up to date first.
+"""Lists and totals of the conversations of a store. They come from the tables of figures, which the
+caller brings up to date first.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from foldlog.projections import Views
 Row = tuple[ConversationRow, StoredFigures]
 
 FACETS = ("state", "program", "tool errors", "model", "attribute")
-"""What is counted under the names that a list of conversations is chosen by."""
+"""The kinds of counts by whose names a list of conversations can be chosen."""
 _PAGE = 1_000
 _FEW = 100
-"""Conversations that are asked for one by one."""
+"""Up to this many conversations are read one by one; more, as one range of ids."""
 _ALL = 2**31
 _EVERYTHING = Where()
 
 
 class Page(NamedTuple):
-    """Some of the chosen conversations in an order, of how many of them the figure is not known,
-    and how many are chosen in all.
+    """A page of the chosen conversations in an order.
+
+    ``unknown``  how many of them lack the figure of the order
+    ``total``    how many conversations are chosen in all
     """
 
     rows: Sequence[Row]
@@ -53,8 +55,8 @@ class Page(NamedTuple):
 
 
 class Facet(NamedTuple):
-    """How many of the chosen conversations have a name in their figures, and the sum of what is
-    counted under it.
+    """How many of the chosen conversations have a name in their figures. ``number`` is the sum that
+    is counted under the name.
     """
 
     what: str
@@ -64,8 +66,8 @@ class Facet(NamedTuple):
 
 
 class Day(NamedTuple):
-    """The chosen conversations whose last activity was on a day, their errors, and how many ended
-    with one.
+    """The number of chosen conversations whose last activity was on a day, the number of their
+    errors, and how many of them ended with an error.
     """
 
     day: str
@@ -77,10 +79,10 @@ class Day(NamedTuple):
 class FiguresOfStore:
     """The figures of the conversations of a store. Thread-safe.
 
-    Call ``refresh`` or ``bring_up_to_date`` first: a question is answered from what is counted.
-    Their cost: where the store has changed since, a look at each conversation's version, and what
-    ``figures_of`` costs of each that has changed, once. Cost of a question: SQL over the rows of
-    the chosen conversations.
+    Call ``refresh`` or ``bring_up_to_date`` first: the other methods read only what is counted.
+    Their cost, if the store has changed: a look at the version of each conversation, and for each
+    changed one the cost of ``figures_of``, once. The cost of the other methods: SQL over the rows
+    of the chosen conversations.
     """
 
     def __init__(
@@ -91,9 +93,7 @@ class FiguresOfStore:
         *,
         on_events: Callable[[int], object] = lambda count: None,
     ) -> None:
-        """``prices`` are for calls that tell no cost; without them those of a table that is
-        installed.
-        """
+        """``prices`` are for calls that record no cost. The default is an installed table."""
         self._store = store
         self._on_events = on_events
         self._prices = prices or Prices()
@@ -103,18 +103,19 @@ class FiguresOfStore:
     # -- brought up to date -----------------------------------------------------------------------
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations that are not counted as they are now, at ``most`` this many. Return
-        how many are left. Until they are counted, sums are of their last figures; ``missing`` of
-        them have none.
+        """Count conversations whose figures are not of their present version, at ``most`` this
+        many. Return how many are left. Until they are counted, sums contain their last figures;
+        ``missing`` of them have none.
         """
         return self._counter.refresh(most)
 
     @property
     def missing(self) -> int:
+        """How many conversations have no figures at all, since the last ``refresh``."""
         return self._counter.missing
 
     def bring_up_to_date(self, where: Where = _EVERYTHING) -> None:
-        """Count the chosen conversations that are not counted as they are now."""
+        """Count the chosen conversations whose figures are not of their present version."""
         if where.only is None:
             self.refresh()
             return
@@ -126,47 +127,46 @@ class FiguresOfStore:
     # -- conversations ----------------------------------------------------------------------------
 
     def of(self, rows: Iterable[ConversationRow], *, whole: bool = True) -> Iterator[Row]:
-        """Yield each conversation with its figures, in this order; unless ``whole``, of those that
-        are not counted as they are now an overview alone. One that was erased since it was listed
-        is yielded as an erased one.
+        """Yield each conversation with its figures, in this order. Unless ``whole``, a conversation
+        that is not counted yet comes with an overview only, and without calls. A conversation that
+        was erased after it was listed is yielded as erased.
         """
-        ahead = iter(rows)
+        remaining = iter(rows)
         self._counter.write_aside()
-        while page := list(islice(ahead, _PAGE)):
-            there = self._there(page)
-            missing = [row for row in page if row.erased_at is None and row.id not in there]
+        while page := list(islice(remaining, _PAGE)):
+            present = self._present_figures(page)
+            missing = [row for row in page if row.erased_at is None and row.id not in present]
             if whole and missing:
                 self._counter.count_now(missing)
-                there |= self._there(missing)
+                present |= self._present_figures(missing)
+            with_calls = {}
             if whole:
-                calls = self._tables.of_keys([figures.key for figures in there.values()])
-            else:
-                calls = {}
+                with_calls = self._tables.of_keys([figures.key for figures in present.values()])
             for row in page:
-                figures = there.get(row.id)
+                figures = present.get(row.id)
                 if figures is not None:
                     self._on_events(row.version)
-                    yield row, calls.get(figures.key, figures)
+                    yield row, with_calls.get(figures.key, figures)
                 else:
-                    yield self._near(row)
+                    yield self._ends_of(row)
 
-    def _there(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
-        """Return the figures of conversations that are counted as they are now, by their ids."""
+    def _present_figures(self, page: Sequence[ConversationRow]) -> dict[str, StoredFigures]:
+        """Return by their ids the figures of conversations that are of the present version."""
         ids = sorted((row.id for row in page), key=utf8)
         spans = zip(ids, ids, strict=True) if len(ids) <= _FEW else [(ids[0], ids[-1])]
-        found: dict[str, StoredFigures] = {}
+        stored: dict[str, StoredFigures] = {}
         for first, last in spans:
-            found |= self._tables.between(first, last)
+            stored |= self._tables.between(first, last)
         return {
-            row.id: found[row.id]
+            row.id: stored[row.id]
             for row in page
-            if row.id in found
-            and found[row.id].version == row.version
+            if row.id in stored
+            and stored[row.id].version == row.version
             and (row.id not in self._counter.aside or self._counter.is_aside(row))
         }
 
-    def _near(self, row: ConversationRow) -> Row:
-        """Return a conversation with what its ends tell."""
+    def _ends_of(self, row: ConversationRow) -> Row:
+        """Return a conversation with an overview of its first and last events."""
         empty = StoredFigures(0, row.id, row.version, Overview())
         if row.erased_at is not None:
             return row, empty
@@ -188,15 +188,14 @@ class FiguresOfStore:
         limit: int = 100,
     ) -> Page:
         """Return ``limit`` of the chosen conversations after the first ``start`` of them, in the
-        order of a figure; unknown ones come last in either order. Raises ``InvalidArgument`` for
-        another sort than those of ``SORTS``.
+        order of a figure. Conversations without the figure come last in either direction. Raises
+        ``InvalidArgument`` for a sort that is not in ``SORTS``.
         """
-        found = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
-        rows = self._rows_of([key for key, *_ in found])
+        sorted_rows = self._sorted(where, sort, reverse=reverse, most=start + limit)[start:]
+        rows = self._rows_of([key for key, *_ in sorted_rows])
+        unknown = 0
         if sort != "id":
-            unknown = sum(figure is None for _, figure, _ in found)
-        else:
-            unknown = 0
+            unknown = sum(figure is None for _, figure, _ in sorted_rows)
         return Page(rows, unknown, self.count(where))
 
     def first(self, where: Where, *, sort: str, reverse: bool, limit: int) -> Sequence[Row]:
@@ -210,34 +209,36 @@ class FiguresOfStore:
     def _rows_of(self, keys: Sequence[int]) -> list[Row]:
         figures = self._tables.of_keys(keys)
         rows = [(self._row(figures[key]), figures[key]) for key in keys if key in figures]
-        return [(row, one) for row, one in rows if row is not None]
+        return [(row, row_figures) for row, row_figures in rows if row is not None]
 
-    def sorted(self, sort: str, *, reverse: bool, among: Collection[str]) -> tuple[list[str], int]:
-        """Return the ids of these conversations in the order of a figure, and of how many of them
-        it is not known.
+    def ids_in_order(
+        self, sort: str, *, reverse: bool, among: Collection[str]
+    ) -> tuple[list[str], int]:
+        """Return the ids of these conversations in the order of a figure, and how many of them lack
+        the figure.
         """
-        found = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
-        named = [(as_text(name), figure) for _, figure, name in found]
-        chosen = [(name, figure) for name, figure in named if name in among]
-        return [name for name, _ in chosen], sum(figure is None for _, figure in chosen)
+        rows = self._sorted(_EVERYTHING, sort, reverse=reverse, most=_ALL)
+        ids = [(as_text(name), figure) for _, figure, name in rows]
+        in_group = [(name, figure) for name, figure in ids if name in among]
+        return [name for name, _ in in_group], sum(figure is None for _, figure in in_group)
 
     def _sorted(
         self, where: Where, sort: str, *, reverse: bool, most: int
     ) -> Sequence[Sequence[Any]]:
-        """Return the key of each of the first ``most`` chosen conversations in this order, its
-        figure, and its id.
+        """Return the first ``most`` chosen conversations in this order: the key, the figure and the
+        id of each.
         """
         check_sort(sort)
         direction = -1 if reverse else 1
         if sort == "cost":
-            found = self._tables.ask(
+            rows = self._tables.ask(
                 "figures_by_cost", where, direction, most, self._price_rows(where)
             )
         else:
-            found = self._tables.ask("figures_sorted", where, sort, direction, most)
-        found.sort(key=lambda columns: columns[2], reverse=reverse and sort == "id")
-        found.sort(key=lambda columns: (columns[1] is None, (columns[1] or 0) * direction))
-        return found[:most]
+            rows = self._tables.ask("figures_sorted", where, sort, direction, most)
+        rows.sort(key=lambda columns: columns[2], reverse=reverse and sort == "id")
+        rows.sort(key=lambda columns: (columns[1] is None, (columns[1] or 0) * direction))
+        return rows[:most]
 
     def _row(self, figures: StoredFigures) -> ConversationRow | None:
         try:
@@ -247,17 +248,17 @@ class FiguresOfStore:
         return row if row.erased_at is None else None
 
     def ids(self, where: Where) -> set[str]:
-        """Return the ids of the chosen conversations, of those that are counted."""
-        found = self._sorted(where, "id", reverse=False, most=_ALL)
-        return {as_text(name) for _, _, name in found}
+        """Return the ids of the chosen conversations that are counted."""
+        rows = self._sorted(where, "id", reverse=False, most=_ALL)
+        return {as_text(name) for _, _, name in rows}
 
     def count(self, where: Where = _EVERYTHING) -> int:
-        """Return how many conversations are chosen, of those that are counted."""
+        """Return how many of the counted conversations are chosen."""
         return sum(columns[1] for columns in self._tables.ask("figure_sums", where))
 
     def needs_key(self, where: Where = _EVERYTHING) -> int:
-        """Return how many of the chosen conversations are not counted because their keys are not
-        given.
+        """Return how many of the chosen conversations are not counted because their keys are
+        missing.
         """
         aside = self._chosen_aside(where)
         return sum(figures.overview.needs_key for figures in aside)
@@ -277,8 +278,8 @@ class FiguresOfStore:
         return stats
 
     def counts(self, where: Where = _EVERYTHING, whats: Sequence[str] = TOTALS) -> Stats:
-        """Return the totals without calls of models; of ``whats`` alone where not all are
-        wanted.
+        """Return the totals without calls of models. ``whats`` are the kinds of counts to add
+        up.
         """
         stats = Stats()
         for columns in self._tables.ask("figure_sums", where):
@@ -294,8 +295,8 @@ class FiguresOfStore:
             yield text_of(what), self._tables.name(name, key), number
 
     def _calls(self, where: Where) -> list[Calls]:
-        found = self._tables.ask("figure_spending", where)
-        calls = [self._tables.calls(key, columns) for key, *columns in found]
+        rows = self._tables.ask("figure_spending", where)
+        calls = [self._tables.calls(key, columns) for key, *columns in rows]
         repeated = [call.negative() for call in self._tables.repeated_elsewhere(where)]
         return [call for call in add_up(calls + repeated) if call.calls > 0]
 
@@ -307,25 +308,24 @@ class FiguresOfStore:
         )
 
     def _without_cost(self, where: Where, unpriced: Iterable[str]) -> int:
-        names = json.dumps([each for model in unpriced for each in self._tables.alike(model)])
+        names = json.dumps([form for model in unpriced for form in self._tables.alike(model)])
         return sum(number for (number,) in self._tables.ask("figures_without_cost", where, names))
 
     def _findings(self, where: Where) -> list[str]:
-        """Return what could not be read of the chosen conversations."""
+        """Return the problems of events that could not be read in the chosen conversations."""
         return [finding for figures in self._chosen_aside(where) for finding in figures.findings]
 
     def _chosen_aside(self, where: Where) -> list[StoredFigures]:
-        """Return the figures of chosen conversations that the store does not keep."""
+        """Return the figures of chosen conversations that are only in memory."""
         keys = {*self._tables.aside.values()}
-        if keys:
-            chosen = self._tables.ask("figures_sorted", where, "id", 1, _ALL)
-        else:
-            chosen = []
-        found = self._tables.of_keys([key for key, *_ in chosen if key in keys]).values()
-        return sorted(found, key=lambda figures: figures.id)
+        if not keys:
+            return []
+        chosen = self._tables.ask("figures_sorted", where, "id", 1, _ALL)
+        figures_aside = self._tables.of_keys([key for key, *_ in chosen if key in keys]).values()
+        return sorted(figures_aside, key=lambda figures: figures.id)
 
     def _price_rows(self, where: Where) -> str:
-        """Return the prices of the models that tell no cost, as SQL reads them."""
+        """Return the prices of the models whose calls record no cost, as JSON for SQL."""
         rows = []
         for key, model, above in self._tables.ask("figure_models", where):
             price = self._prices.of(self._tables.name(model, key))
@@ -334,15 +334,15 @@ class FiguresOfStore:
         return json.dumps([*dict.fromkeys(rows)])
 
     def reasons(self, where: Where = _EVERYTHING) -> dict[str, SavingsDocument]:
-        """Return what condensations saved and cost, by their reasons."""
-        wanted = json.dumps([f"reason {field}" for field in SAVED])
-        found: dict[str, dict[str, Any]] = {}
-        for what, name, number in self._named(self._tables.ask("figure_totals", where, wanted)):
-            fields = found.setdefault(name, {})
+        """Return the savings and the cost of condensations, by their reasons."""
+        whats = json.dumps([f"reason {field}" for field in SAVED])
+        fields_by_reason: dict[str, dict[str, Any]] = {}
+        for what, name, number in self._named(self._tables.ask("figure_totals", where, whats)):
+            fields = fields_by_reason.setdefault(name, {})
             field = what.removeprefix("reason ")
             if number is not None:
                 fields[field] = fields.get(field, 0) + (number if field == "cost" else int(number))
-        return {name: SavingsDocument(**fields) for name, fields in found.items()}
+        return {name: SavingsDocument(**fields) for name, fields in fields_by_reason.items()}
 
     def facets(
         self,
@@ -352,17 +352,20 @@ class FiguresOfStore:
         """Return how many of the chosen conversations have each state, program, tool with errors,
         model and attribute, the most frequent first.
         """
-        wanted = json.dumps(whats)
-        found = dict[tuple[str, str], list[float]]()
+        whats_text = json.dumps(whats)
+        sums_by_name = dict[tuple[str, str], list[float]]()
         for what, name, key, conversations, number in self._tables.ask(
-            "figure_totals", where, wanted
+            "figure_totals", where, whats_text
         ):
             if number:
-                sums = found.setdefault((text_of(what), self._tables.name(name, key)), [0, 0])
+                sums = sums_by_name.setdefault(
+                    (text_of(what), self._tables.name(name, key)), [0, 0]
+                )
                 sums[0] += conversations
                 sums[1] += number
         facets = [
-            Facet(*named, int(count), int(number)) for named, (count, number) in found.items()
+            Facet(*what_and_name, int(count), int(number))
+            for what_and_name, (count, number) in sums_by_name.items()
         ]
         return sorted(
             facets, key=lambda facet: (whats.index(facet.what), -facet.conversations, facet.name)
@@ -372,14 +375,14 @@ class FiguresOfStore:
         """Return the chosen conversations by the day of their last activity, in UTC or local, the
         first day first.
         """
-        found: dict[int, list[int]] = {}
+        sums_by_day: dict[int, list[int]] = {}
         for day, *numbers in self._tables.ask("figures_by_day", where):
-            sums = found.setdefault(day, [0, 0, 0])
-            found[day] = [
+            sums = sums_by_day.setdefault(day, [0, 0, 0])
+            sums_by_day[day] = [
                 total + (number or 0) for total, number in zip(sums, numbers, strict=True)
             ]
         epoch = datetime(1970, 1, 1, tzinfo=UTC)
         return [
-            Day((epoch + timedelta(days=day)).date().isoformat(), *found[day])
-            for day in sorted(found)
+            Day((epoch + timedelta(days=day)).date().isoformat(), *sums_by_day[day])
+            for day in sorted(sums_by_day)
         ]

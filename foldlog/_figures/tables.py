@@ -1,5 +1,5 @@
-"""Ask the tables of figures in a store, in SQL: they are written with a conversation, and deleted
-with its words.
+"""Read the tables of figures in a store by SQL. Their rows are written together with a
+conversation, and deleted together with its texts.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from foldlog._figures.writing import (
     FIRST_IS_LOCAL,
     LAST_IS_LOCAL,
     SEALED,
+    FigureColumns,
     digest_of,
     place_of_texts,
     put_figures,
@@ -34,15 +35,18 @@ from foldlog.eventstore.recorders.base import Columns, Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, as_text, utf8
 
 WITHOUT_KEY: Final = "(encrypted)"
-"""Stands for a name whose key is not given."""
+"""Stands for a name that is encrypted under a missing key."""
 STATES: Final = ("error", "open_call", "result", "request", "answer")
 
 
 class Where(NamedTuple):
-    """Which conversations are chosen: all that have these figures.
+    """Which conversations are chosen: the conversations whose figures meet all these conditions.
 
-    ``tool`` is one with errors; ``since`` and ``until`` are of the last activity; ``only`` are ids.
-    ``companions``: also those that runtimes keep for themselves.
+    ``state``, ``program``, ``model``, ``attributes``, ``has_error``  the conversation has these
+    ``tool``        this tool had errors
+    ``since``, ``until``  the time of the last activity
+    ``only``        the ids to choose from
+    ``companions``  whether conversations that runtimes keep for themselves are included
     """
 
     state: str | None = None
@@ -57,15 +61,17 @@ class Where(NamedTuple):
     companions: bool = True
 
     def having(self) -> list[tuple[str, str]]:
-        """Return which names have to be counted, of what."""
-        named = {
+        """Return the rows of counts that a chosen conversation must have: the kind of count, and
+        the name that is counted.
+        """
+        names = {
             "state": self.state,
             "program": self.program,
             "tool errors": self.tool,
             "model": self.model,
+            "errors": "any" if self.has_error else None,
         }
-        named["errors"] = "any" if self.has_error else None
-        pairs = [(what, name) for what, name in named.items() if name is not None]
+        pairs = [(what, name) for what, name in names.items() if name is not None]
         return pairs + [("attribute", f"{name}={value}") for name, value in self.attributes.items()]
 
 
@@ -97,32 +103,32 @@ class StoredFigures(NamedTuple):
 
 
 class FigureTables:
-    """Asks the tables of a store, and of a second recorder for figures that the store could not
-    keep.
+    """Reads the tables of figures of a store. A second recorder in memory holds the figures that
+    the store could not write.
     """
 
     def __init__(self, database: Database) -> None:
         self.database = database
         self.aside: dict[str, int] = {}
-        """The conversations whose figures are in the second recorder alone, by their ids, with
-        their keys.
+        """The keys of the conversations whose figures are only in the second recorder, by their
+        ids.
         """
         self._second: Any = None
         self._names: dict[str, str] = {}
 
-    def put_aside(self, found: Conversation, figures: Figures) -> None:
-        """Keep figures in memory that the store cannot keep."""
+    def put_aside(self, conversation: Conversation, figures: Figures) -> None:
+        """Keep figures in memory that the store cannot write."""
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
         if self._second is None:
             self._second = MemoryRecorder()
 
         def put(transaction: Transaction) -> None:
-            put_figures(transaction, found, None, None, figures)
-            put_replies(transaction, found, None, None, figures.replies)
+            put_figures(transaction, conversation, None, None, figures)
+            put_replies(transaction, conversation, None, None, figures.replies)
 
         self._second.transact(put)
-        self.aside[found.id] = found.key
+        self.aside[conversation.id] = conversation.key
 
     def forget_aside(self, conversation: str) -> None:
         """Forget figures in memory: the store has newer ones."""
@@ -131,98 +137,99 @@ class FigureTables:
             self._second.transact(lambda transaction: transaction.forget_figures(key))
 
     def ask(self, statement: str, where: Where, *parameters: Any) -> list[Columns]:
-        """Ask about the chosen conversations. The answer has the rows of each store: they have to
-        be joined.
+        """Run a statement over the chosen conversations. Return its rows from every store and from
+        memory. The caller has to join them: a sum, for example, has a row for each.
         """
-        since, until = (
-            None if at is None else event_microseconds(EventTime(at))
-            for at in (where.since, where.until)
-        )
         having = [(what, self.alike(name)) for what, name in where.having()]
-        if where.only is None:
-            only = None
-        else:
-            only = json.dumps(self._keys(where.only))
-        asked: tuple[Any, ...] = (json.dumps(having), since, until, int(where.companions), only)
-        found = self._asked(
-            self.database.recorder,
-            statement,
-            *asked,
-            json.dumps([*self.aside.values()]),
-            *parameters,
+        choice = (
+            json.dumps(having),
+            None if where.since is None else event_microseconds(EventTime(where.since)),
+            None if where.until is None else event_microseconds(EventTime(where.until)),
+            int(where.companions),
+            None if where.only is None else json.dumps(self._keys(where.only)),
         )
+        # Figures in memory are newer, so the store leaves these conversations out.
+        left_out = json.dumps([*self.aside.values()])
+        rows = self._run(self.database.recorder, statement, *choice, left_out, *parameters)
         if self.aside:
-            found += self._asked(self._second, statement, *asked, "[]", *parameters)
-        return found
+            rows += self._run(self._second, statement, *choice, "[]", *parameters)
+        return rows
 
-    def _asked(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
-        answer: list[Columns] = recorder.query(
+    def _run(self, recorder: Any, statement: str, *parameters: Any) -> list[Columns]:
+        rows: list[Columns] = recorder.query(
             lambda reader: reader.ask_sources(statement, *parameters)
         )
-        return answer
+        return rows
 
     def alike(self, name: str) -> list[str]:
-        """Return a name as conversations may have it: plain, and its digest under each key."""
+        """Return the forms in which columns may hold a name: plain, and its digest under each
+        key.
+        """
         name = storable(name)
         keys = self.database.settings.keys
         if keys is None:
-            digests = []
-        else:
-            digests = [digest_of(keys, key_id, name) for key_id in keys.names]
-        return [name, *digests]
+            return [name]
+        return [name, *(digest_of(keys, key_id, name) for key_id in keys.names)]
 
     def _keys(self, conversations: Collection[str]) -> list[int]:
         def read(reader: Reader) -> list[int]:
-            found = (self.database.find(reader, name, pending=True) for name in conversations)
-            return [each.key for each in found if each is not None]
+            conversations_found = (
+                self.database.find(reader, name, pending=True) for name in conversations
+            )
+            return [
+                conversation.key for conversation in conversations_found if conversation is not None
+            ]
 
         return self.database.recorder.query(read)
 
     def to_count(self) -> dict[str, bool]:
-        """Return the ids of conversations whose figures are missing, or of another version; and
-        which are missing.
+        """Return the ids of the conversations that have no figures of their present version. The
+        value is True if they have no figures at all.
         """
-        found = self._asked(self.database.recorder, "figures_to_count", CODE)
-        return {text_of(name): is_missing == 1 for name, is_missing in found}
+        rows = self._run(self.database.recorder, "figures_to_count", CODE)
+        return {text_of(name): is_missing == 1 for name, is_missing in rows}
 
     def versions(self, statement: str) -> dict[int, tuple[int, int]]:
-        """Return the versions and the numbers of events in an answer, by the keys. Of a source
-        without events, the version is 0 and its records are counted.
+        """Return the version and the number of events of each conversation in the rows of a
+        statement, by their keys. A source without events has version 0 and its number of records.
         """
-        rows = (row for recorder in self._recorders() for row in self._asked(recorder, statement))
+        rows = (row for recorder in self._recorders() for row in self._run(recorder, statement))
         return {key: (version, events or 0) for key, version, events in rows}
 
     def hashes(self, keys: Collection[int]) -> Iterator[tuple[int, bytes]]:
         """Yield these conversations with the hashes of their replies."""
         for recorder in self._recorders():
-            yield from self._asked(recorder, "hashes_of_replies", json.dumps([*keys]))
+            yield from self._run(recorder, "hashes_of_replies", json.dumps([*keys]))
 
     def stored_replies(self, keys: Collection[int]) -> dict[int, set[int]]:
-        """Return the hashes of replies of which it is stored what they used, by the keys of
+        """Return the hashes of the replies whose usage is stored, by the keys of their
         conversations.
         """
         stored = dict[int, set[int]]()
         for recorder in self._recorders():
             for key in keys:
-                hashes = self._asked(recorder, "figure_replies_of", key)
-                stored.setdefault(key, set()).update(unsigned(hashed) for (hashed,) in hashes)
+                hashes = self._run(recorder, "figure_replies_of", key)
+                stored.setdefault(key, set()).update(unsigned(column) for (column,) in hashes)
         return stored
 
     def repeated_elsewhere(self, where: Where) -> Iterator[Calls]:
-        """Yield what replies used that count in one store, and in another one too: the sums of each
-        store have them.
+        """Yield the usage of replies that several stores count. Each store counts a reply once, so
+        the sum of the stores has it more than once: take this usage away from the sum.
         """
         if self.database.recorder.store_count == 1 and not self.aside:
             return
-        counted = dict[int, Calls]()
-        for hashed, key, *columns in self.ask("figure_replies_counted", where):
+        usage_by_hash = dict[int, Calls]()
+        for reply_hash, key, *columns in self.ask("figure_replies_counted", where):
             call = self.calls(key, columns)
-            other = counted.setdefault(hashed, call)
-            if other is not call:
-                counted[hashed], repeated = (
-                    (call, other) if call.tokens > other.tokens else (other, call)
-                )
-                yield repeated
+            counted = usage_by_hash.setdefault(reply_hash, call)
+            if counted is call:
+                continue
+            # The copy with more tokens counts: the other one may be cut short.
+            if call.tokens > counted.tokens:
+                usage_by_hash[reply_hash] = call
+                yield counted
+            else:
+                yield call
 
     def _recorders(self) -> list[Any]:
         if self.aside:
@@ -230,42 +237,52 @@ class FigureTables:
         return [self.database.recorder]
 
     def between(self, first: str, last: str) -> dict[str, StoredFigures]:
-        """Return the figures of conversations with an id from ``first`` to ``last``, by their ids,
+        """Return the figures of the conversations from id ``first`` to id ``last``, by their ids,
         without calls.
         """
-        found = self._asked(self.database.recorder, "figures_between", first, last)
-        read = self._read([columns for columns in found if text_of(columns[1]) not in self.aside])
-        ours = [key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)]
-        if ours:
-            aside = self._read(self._asked(self._second, "figures_of", json.dumps(ours)))
-        else:
-            aside = {}
-        return {figures.id: figures for figures in (read | aside).values()}
+        rows = self._run(self.database.recorder, "figures_between", first, last)
+        figures_of_store = self._read_rows(
+            [columns for columns in rows if text_of(columns[1]) not in self.aside]
+        )
+        keys_aside = [
+            key for name, key in self.aside.items() if utf8(first) <= utf8(name) <= utf8(last)
+        ]
+        figures_aside = {}
+        if keys_aside:
+            rows = self._run(self._second, "figures_of", json.dumps(keys_aside))
+            figures_aside = self._read_rows(rows)
+        return {figures.id: figures for figures in (figures_of_store | figures_aside).values()}
 
     def of_keys(self, keys: Sequence[int]) -> dict[int, StoredFigures]:
         """Return the figures of conversations with their calls, by their keys."""
-        aside = {*self.aside.values()}
-        asked = [
-            (self.database.recorder, json.dumps([key for key in keys if key not in aside])),
-            (self._second, json.dumps([key for key in keys if key in aside])),
-        ]
-        found = dict[int, StoredFigures]()
+        keys_aside = {*self.aside.values()}
+        figures_by_key = dict[int, StoredFigures]()
         calls = dict[int, list[Calls]]()
-        for recorder, some in asked[: 2 if self.aside else 1]:
-            found |= self._read(self._asked(recorder, "figures_of", some))
-            for key, *columns in self._asked(recorder, "figure_calls_of", some):
+        for recorder in self._recorders():
+            is_second = recorder is self._second
+            keys_text = json.dumps([key for key in keys if (key in keys_aside) == is_second])
+            figures_by_key |= self._read_rows(self._run(recorder, "figures_of", keys_text))
+            for key, *columns in self._run(recorder, "figure_calls_of", keys_text):
                 calls.setdefault(key, []).append(self.calls(key, columns))
-        return {key: figures._replace(calls=calls.get(key, ())) for key, figures in found.items()}
+        return {
+            key: figures._replace(calls=calls.get(key, ()))
+            for key, figures in figures_by_key.items()
+        }
 
     def calls(self, key: int, columns: Sequence[Any]) -> Calls:
         """Return the calls in the columns of a row."""
-        day, model, above, by_condenser, number, *usage, cost = columns
+        day, model, above, by_condenser, call_count, *usage, cost = columns
         tokens = {
             name: int(count) for name, count in zip(USAGE, usage, strict=True) if count is not None
         }
-        told = None if cost is None else round(cost, 12)
         return Calls(
-            text_of(day), self.name(model, key), tokens, told, number, above, bool(by_condenser)
+            day=text_of(day),
+            model=self.name(model, key),
+            usage=tokens,
+            cost=None if cost is None else round(cost, 12),
+            calls=call_count,
+            above=above,
+            by_condenser=bool(by_condenser),
         )
 
     def name(self, column: bytes | str, key: int) -> str:
@@ -274,81 +291,32 @@ class FigureTables:
         if not stored.startswith(DIGEST):
             return stored
         if stored not in self._names:
-            self._read(self._asked(self.database.recorder, "figures_of", json.dumps([key])))
+            self._read_rows(self._run(self.database.recorder, "figures_of", json.dumps([key])))
         return self._names.get(stored, WITHOUT_KEY)
 
-    def _read(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
-        return {row[0]: self._figures(*row) for row in rows}
-
-    def _figures(
-        self, key: int, name: bytes, encoding: int, sealed: bytes, *numbers: Any
-    ) -> StoredFigures:
-        (
-            _,
-            version,
-            _,
-            _,
-            is_local,
-            first_at,
-            last_at,
-            wait,
-            events,
-            errors,
-            view_tokens,
-            sent_events,
-            sent_summaries,
-            last_prompt,
-            tokens,
-            condensations,
-            saved,
-            format,
-            state,
-        ) = numbers
-        try:
-            texts = self._texts(key, encoding, sealed)
-        except KeyUnavailable as error:
-            texts = {"problem": str(error), "needs_key": True}
-        last = _time(last_at, is_local=is_local & LAST_IS_LOCAL > 0)
-        self._names |= texts.get("names", {})
-        overview = Overview(
-            texts.get("attributes") or (None if texts.get("problem") else {}),
-            texts.get("title"),
-            None if format is None else text_of(format),
-            events,
-            sent_events,
-            sent_summaries,
-            view_tokens,
-            texts.get("last") if last is None else last.isoformat(),
-            texts.get("problem"),
-            bool(texts.get("needs_key")),
-        )
-        return StoredFigures(
-            key,
-            text_of(name),
-            version,
-            overview,
-            None if state is None else text_of(state),
-            texts.get("first_error"),
-            _time(first_at, is_local=is_local & FIRST_IS_LOCAL > 0),
-            last,
-            wait,
-            errors,
-            last_prompt,
-            tokens,
-            condensations,
-            saved,
-            texts.get("context", ()),
-            texts.get("findings", ()),
-        )
+    def _read_rows(self, rows: Iterable[Columns]) -> dict[int, StoredFigures]:
+        """Return the figures in rows, by the keys of their conversations."""
+        figures = {}
+        for key, conversation, encoding, sealed_texts, *numbers in rows:
+            try:
+                texts = self._texts(key, encoding, sealed_texts)
+            except KeyUnavailable as error:
+                texts = {"problem": str(error), "needs_key": True}
+            self._names |= texts.get("names", {})
+            figures[key] = _figures_of_row(
+                key, text_of(conversation), FigureColumns(*numbers), texts
+            )
+        return figures
 
     def _texts(self, key: int, encoding: int, sealed: bytes) -> dict[str, Any]:
         """Return the texts of figures. Raises ``KeyUnavailable``."""
         if encoding & SEALED:
-            found = self.database.recorder.query(lambda reader: self.database.find_key(reader, key))
-            if found is None:
-                data_key = None
-            else:
-                data_key = self.database.codec_of(found).data_key
+            conversation = self.database.recorder.query(
+                lambda reader: self.database.find_key(reader, key)
+            )
+            data_key = None
+            if conversation is not None:
+                data_key = self.database.codec_of(conversation).data_key
             if data_key is None:
                 raise KeyUnavailable(f"the figures of conversation number {key} are encrypted")
             sealed = data_key.decrypt(sealed, place_of_texts(key))
@@ -356,8 +324,47 @@ class FigureTables:
         return texts
 
 
+def _figures_of_row(
+    key: int, conversation: str, columns: FigureColumns, texts: Mapping[str, Any]
+) -> StoredFigures:
+    """Return the figures of a conversation, from the columns and the decrypted texts of its row."""
+    problem = texts.get("problem")
+    first_at = _time(columns.first_at, is_local=columns.local_times & FIRST_IS_LOCAL > 0)
+    last_at = _time(columns.last_at, is_local=columns.local_times & LAST_IS_LOCAL > 0)
+    overview = Overview(
+        attributes=texts.get("attributes") or (None if problem else {}),
+        title=texts.get("title"),
+        format=None if columns.format is None else text_of(columns.format),
+        events=columns.events,
+        sent_events=columns.sent_events,
+        sent_summaries=columns.sent_summaries,
+        tokens=columns.view_tokens,
+        last_event_at=texts.get("last") if last_at is None else last_at.isoformat(),
+        problem=problem,
+        needs_key=bool(texts.get("needs_key")),
+    )
+    return StoredFigures(
+        key=key,
+        id=conversation,
+        version=columns.version,
+        overview=overview,
+        state=None if columns.state is None else text_of(columns.state),
+        first_error=texts.get("first_error"),
+        first_at=first_at,
+        last_at=last_at,
+        longest_wait_s=columns.longest_wait_s,
+        errors=columns.errors,
+        last_prompt_tokens=columns.last_prompt_tokens,
+        tokens=columns.tokens,
+        condensations=columns.condensations,
+        tokens_saved=columns.tokens_saved,
+        context=texts.get("context", ()),
+        findings=texts.get("findings", ()),
+    )
+
+
 def text_of(column: bytes | str) -> str:
-    """Return a text as a database gives it."""
+    """Return the text of a column. Some databases return it as bytes."""
     return column if isinstance(column, str) else as_text(column)
 
 
@@ -369,6 +376,6 @@ def _time(microseconds: int | None, *, is_local: bool) -> EventTime | None:
 
 
 def check_sort(sort: str) -> None:
-    """Raise ``InvalidArgument`` for a sort that there is not."""
+    """Raise ``InvalidArgument`` for an unknown sort."""
     if sort not in SORTS:
         raise InvalidArgument(f"sort is {sort!r}; give one of {', '.join(SORTS)}")

@@ -1,5 +1,5 @@
-"""Bring the tables of figures up to date: count what changed, and write it where the store can keep
-it.
+"""Bring the tables of figures up to date: count the conversations that changed, and write their
+figures into the store, or keep them in memory if the store cannot write.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Record, WriteTransaction
 from foldlog.eventstore.recorders.base import Transaction
-from foldlog.eventstore.recorders.types import utf8
+from foldlog.eventstore.recorders.types import Conversation, utf8
 from foldlog.projections import Views
 
 _PROJECTION = "figures"
-"""Under which name the store keeps what figures are counted on from."""
+"""The name of the records from which figures are counted on."""
 _TOGETHER = 200
 """Conversations in one transaction."""
 
@@ -43,8 +43,8 @@ class FigureCounter:
     """Counts conversations, and writes their figures into the tables of the store. Thread-safe.
 
     ``missing``  how many conversations have no figures at all
-    ``aside``    the figures that the store does not keep, or not yet, with the conversations as
-                 they were then
+    ``aside``    by conversation, the figures that the store did not write, or not yet, each with
+                 the row of the conversation for which they were counted
     """
 
     def __init__(
@@ -65,9 +65,9 @@ class FigureCounter:
         self.aside: dict[str, tuple[ConversationRow, Figures]] = {}
 
     def refresh(self, most: int | None = None) -> int:
-        """Count conversations that are not counted as they are now, at ``most`` this many. Return
-        how many are left. Until they are counted, sums are of their last figures; ``missing`` of
-        them have none.
+        """Count conversations whose figures are not of their present version, at ``most`` this
+        many. Return how many are left. Until they are counted, sums contain their last figures;
+        ``missing`` of them have none.
         """
         with self._lock:
             version = self._store.database.data_version()
@@ -75,13 +75,13 @@ class FigureCounter:
                 return 0
             self.write_aside()
             to_count = self._tables.to_count()
-            waiting = [row for row in self._rows(to_count) if not self.is_aside(row)]
-            counted = waiting[:most]
-            left = [row.id for row in waiting[len(waiting[:most]) :]]
-            self._count(counted)
+            uncounted = [row for row in self._rows(to_count) if not self.is_aside(row)]
+            rows = uncounted if most is None else uncounted[:most]
+            left = uncounted[len(rows) :]
+            self._count(rows)
             self._read_replies()
-            self.missing = sum(to_count[name] for name in left)
-            self._seen = version if not left else None
+            self.missing = sum(to_count[row.id] for row in left)  # True without any figures
+            self._seen = None if left else version
             return len(left)
 
     def count_now(self, rows: Iterable[ConversationRow]) -> None:
@@ -90,13 +90,13 @@ class FigureCounter:
             self._count(rows)
 
     def write_aside(self) -> None:
-        """Have the store keep what it could not keep before."""
+        """Write the figures that the store could not write before."""
         with self._lock:
             if self.aside and self._store.database.recorder.writable:
                 self._write(self.aside)
 
     def read_replies(self) -> None:
-        """Read what replies used that several conversations have."""
+        """Read the usage of replies that several conversations have."""
         with self._lock:
             self._read_replies()
 
@@ -108,12 +108,12 @@ class FigureCounter:
                     yield row
 
     def _count(self, rows: Iterable[ConversationRow]) -> None:
-        """Count conversations, and have the store keep their figures."""
-        ahead = iter(rows)
-        while some := list(islice(ahead, _TOGETHER)):
+        """Count conversations, and write their figures or keep them in memory."""
+        remaining = iter(rows)
+        while page := list(islice(remaining, _TOGETHER)):
             counted = {
                 row.id: (row, figures)
-                for row in some
+                for row in page
                 if (figures := self._figures_now(row)) is not None
             }
             written = self._write(counted)
@@ -122,43 +122,49 @@ class FigureCounter:
                     self._put_aside(row, figures)
 
     def _read_replies(self) -> None:
-        """Read what replies used that several histories have, so that totals count each once. Where
-        the store cannot keep it, these conversations are counted in memory. Cost: see
-        ``RepeatedReplies.find``, and those histories.
+        """Read the usage of replies that several histories have, so that totals count each reply
+        once. If the store cannot write it, the figures of these histories are kept in memory. Cost:
+        see ``RepeatedReplies.find``, and these histories.
         """
         to_compare, to_read = self._repeated.find()
         for key, hashes in to_read.items():
             if not self._read_replies_of(key, hashes):
-                to_compare.pop(key, None)  # a process that can read it compares it again
+                # It stays unmarked, so that a process that can read it compares it again.
+                to_compare.pop(key, None)
         if not to_compare:
             return
 
         def mark(transaction: Transaction) -> None:
+            # Their replies are compared with the others, up to this version.
             for key, (version, events) in to_compare.items():
                 transaction.write_sources("set_replies_compared", key, version, events)
 
         self._store.database.recorder.offer(mark)
 
     def _read_replies_of(self, key: int, hashes: Collection[int]) -> bool:
-        """Read what replies of a conversation used. Return False where it cannot be read."""
+        """Read and write the usage of these replies of a conversation. Return False if the
+        conversation cannot be read.
+        """
         from foldlog._figures.of_sources import replies_of_source  # loads all formats
 
         database = self._store.database
         keys = self._store.database.settings.keys
-        found = database.recorder.query(partial(database.find_key, key=key))
-        if found is None or found.id in self.aside:
+        conversation = database.recorder.query(partial(database.find_key, key=key))
+        if conversation is None or conversation.id in self.aside:
             return True
         try:
-            row = self._store.conversation(found.id, pending=True)
+            row = self._store.conversation(conversation.id, pending=True)
             if row.pending:
-                used = replies_of_source(self._store, found.id, hashes)
+                usage = replies_of_source(self._store, conversation.id, hashes)
             else:
-                used = (self._figures_now(row) or Figures()).replies
-            data_key = database.codec_of(found).data_key
+                usage = (self._figures_now(row) or Figures()).replies
+            data_key = database.codec_of(conversation).data_key
         except EventStoreError:  # the list names the problem
             return False
-        replies = {hashed: used.get(hashed, NO_CALLS) for hashed in hashes}
-        write = partial(put_replies, found=found, data_key=data_key, keys=keys, replies=replies)
+        replies = {reply_hash: usage.get(reply_hash, NO_CALLS) for reply_hash in hashes}
+        write = partial(
+            put_replies, conversation=conversation, data_key=data_key, keys=keys, replies=replies
+        )
         if not database.recorder.offer(write):
             figures = self._figures_now(row)
             if figures is not None:
@@ -167,7 +173,7 @@ class FigureCounter:
         return True
 
     def _figures_now(self, row: ConversationRow) -> Figures | None:
-        """Return the figures of a conversation as it is now; None where it was erased since it was
+        """Return the figures of a conversation as it is now; None if it was erased after it was
         listed.
         """
         try:
@@ -177,14 +183,12 @@ class FigureCounter:
                 figures = pending_figures(self._store, row.id)
                 figures.version = row.version
                 return figures
-            before = kept_records(self._store, _PROJECTION, row.id, row.id).get(row.id, (0, None))[
-                1
-            ]
-            if before is None or before.code != CODE:
-                known = None
-            else:
-                known = value_of(before.body, Figures)
-            return figures_of(self._store, self._views, row, known, on_events=self._on_events)
+            records = kept_records(self._store, _PROJECTION, row.id, row.id)
+            _, record = records.get(row.id, (0, None))
+            earlier = None
+            if record is not None and record.code == CODE:
+                earlier = value_of(record.body, Figures)
+            return figures_of(self._store, self._views, row, earlier, on_events=self._on_events)
         except (ConversationErased, ConversationNotFound):
             return None
         except EventStoreError as error:
@@ -194,57 +198,72 @@ class FigureCounter:
             )
 
     def _write(self, counted: Mapping[str, tuple[ConversationRow, Figures]]) -> set[str]:
-        """Write figures, and return whose were written. Others are not: another process writes, the
-        store only reads, its disk is full, or a conversation has changed or is still to be
-        encrypted.
+        """Write figures, and return the ids of the conversations whose figures were written. Others
+        were not: another process writes, the store only reads, its disk is full, or a conversation
+        has changed or is still to be encrypted.
         """
         database = self._store.database
         written = set[str]()
-        sound = {name: each for name, each in counted.items() if each[1].is_sound}
+        sound_figures = {
+            name: (row, figures) for name, (row, figures) in counted.items() if figures.is_sound
+        }
 
         def write(transaction: Transaction) -> None:
             written.clear()
-            for name in sorted(sound, key=utf8):
+            # The same order in every process, so that two of them cannot wait for each other.
+            for name in sorted(sound_figures, key=utf8):
+                row, figures = sound_figures[name]
                 with suppress(ConversationErased, CorruptEvent, KeyUnavailable):
-                    found = database.find(transaction, name, pending=True)
-                    row, figures = sound[name]
-                    if found is None or (
-                        found.sealed_key is None and database.settings.keys is not None
-                    ):
-                        continue
-                    now = found.version, (found.head or b"").hex(), found.redactions, found.pending
-                    if now != (row.version, row.head, row.redactions, row.pending):
-                        continue
-                    writing = WriteTransaction(transaction, found, database)
-                    if not found.pending:
-                        body = json.dumps(
-                            to_builtins(figures.to_count_on(), str_keys=True)
-                        ).encode()
-                        record = Record(row.version, CODE, body)
-                        writing.put_records(_PROJECTION, [record], replace_all=True)
-                    put_figures(
-                        transaction,
-                        found,
-                        database.codec_of(found).data_key,
-                        database.settings.keys,
-                        figures,
-                    )
-                    writing.end()
-                    written.add(name)
+                    if self._write_one(transaction, row, figures):
+                        written.add(name)
 
-        if not sound or not database.recorder.offer(write):
+        if not sound_figures or not database.recorder.offer(write):
             return set()
         for name in written:
             self.aside.pop(name, None)
             self._tables.forget_aside(name)
         return written
 
+    def _write_one(self, transaction: Transaction, row: ConversationRow, figures: Figures) -> bool:
+        """Write the figures of a conversation if it is still as in its row. Return whether they
+        were written.
+        """
+        database = self._store.database
+        conversation = database.find(transaction, row.id, pending=True)
+        if conversation is None or not _is_as_in(row, conversation):
+            return False
+        keys = database.settings.keys
+        if keys is not None and conversation.sealed_key is None:
+            return False  # it is still to be encrypted
+        writing = WriteTransaction(transaction, conversation, database)
+        if not conversation.pending:
+            body = json.dumps(to_builtins(figures.to_count_on(), str_keys=True)).encode()
+            record = Record(row.version, CODE, body)
+            writing.put_records(_PROJECTION, [record], replace_all=True)
+        data_key = database.codec_of(conversation).data_key
+        put_figures(transaction, conversation, data_key, keys, figures)
+        writing.end()
+        return True
+
     def is_aside(self, row: ConversationRow) -> bool:
+        """Return whether the figures of this version of a conversation are in memory."""
         return row.id in self.aside and self.aside[row.id][0] == row
 
     def _put_aside(self, row: ConversationRow, figures: Figures) -> None:
         database = self._store.database
-        found = database.recorder.query(lambda reader: database.find(reader, row.id, pending=True))
-        if found is not None and found.erasure is None:
+        conversation = database.recorder.query(
+            lambda reader: database.find(reader, row.id, pending=True)
+        )
+        if conversation is not None and conversation.erasure is None:
             self.aside[row.id] = row, figures
-            self._tables.put_aside(found._replace(version=row.version), figures)
+            self._tables.put_aside(conversation._replace(version=row.version), figures)
+
+
+def _is_as_in(row: ConversationRow, conversation: Conversation) -> bool:
+    """Return whether a conversation has not changed since this row of it was read."""
+    return (
+        conversation.version == row.version
+        and (conversation.head or b"").hex() == row.head
+        and conversation.redactions == row.redactions
+        and conversation.pending == row.pending
+    )

@@ -1,14 +1,15 @@
 """Write figures into the tables of the store, with a conversation or a source.
 
-Numbers are columns, also in an encrypted store. Texts are sealed there: a name is then a keyed
-digest, by which SQL adds up and chooses, and the sealed texts have the name of each digest.
+Numbers are plain columns, also in an encrypted store. Texts are encrypted there. A name is then a
+keyed digest in its column, so that SQL can add up and choose by it, and the encrypted texts hold
+the name of each digest.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from msgspec.structs import astuple
 
@@ -18,17 +19,17 @@ from foldlog._figures.counting import Figures
 from foldlog._figures.counts import Counts
 from foldlog._formats.record import INCOMPLETE
 from foldlog._formats.summed_calls import USAGE, Calls
-from foldlog.eventstore.inside import event_microseconds
+from foldlog.eventstore.inside import EventTime, event_microseconds
 from foldlog.eventstore.log.keys import DataKey, KeyRing
 from foldlog.eventstore.recorders.base import Transaction
 from foldlog.eventstore.recorders.types import Conversation
 
 CODE: Final = 1
-"""The version of what makes figures: those of another one are made again."""
+"""The version of the code that makes figures: figures of another version are made again."""
 SAVED: Final = ("condensations", "tokens_saved", "cost")
-"""What is counted of condensations by their reasons."""
+"""The figures of condensations that are summed by their reasons."""
 NO_CALLS: Final = Calls("", "", {}, None, 0)
-"""Of a reply that is not found again."""
+"""Stands for the usage of a reply that is not found again."""
 
 FIRST_IS_LOCAL: Final = 1
 LAST_IS_LOCAL: Final = 2
@@ -42,54 +43,93 @@ _COUNT_MAX: Final = 10**15
 _CONDENSED: Final = CondensationsDocument.__struct_fields__
 
 
+class FigureColumns(NamedTuple):
+    """The columns of numbers in the row of a conversation, in the order of the table."""
+
+    code: int
+    version: int
+    is_companion: int
+    recorded_at: int
+    local_times: int
+    """``FIRST_IS_LOCAL`` and ``LAST_IS_LOCAL``, added up."""
+    first_at: int | None
+    """In microseconds, as all times here."""
+    last_at: int | None
+    longest_wait_s: float | None
+    events: int | None
+    errors: int | None
+    view_tokens: int | None
+    sent_events: int | None
+    sent_summaries: int | None
+    last_prompt_tokens: int | None
+    tokens: int | None
+    condensations: int | None
+    """None if some event could not be read: then no other figure is whole."""
+    tokens_saved: int | None
+    format: Any
+    """A text; a database may return it as bytes, as it may the state."""
+    state: Any
+
+
 def put_figures(
     transaction: Transaction,
-    found: Conversation,
+    conversation: Conversation,
     data_key: DataKey | None,
     keys: KeyRing | None,
     figures: Figures,
 ) -> None:
-    """Write the figures of a conversation as it was found, in the place of those that are there."""
-    names = _Names(found, data_key, keys)
-    key = found.key
+    """Write the figures of a conversation, in place of its earlier figures. ``conversation`` is the
+    row in the same transaction.
+    """
+    names = _Names(conversation, data_key, keys)
+    key = conversation.key
     for statement in ("forget_figure_calls", "forget_figure_counts"):
         transaction.write_sources(statement, key)
-    if not found.pending:
-        stored = transaction.ask_sources("figure_replies_of", key)
+    if not conversation.pending:
+        # Replies that other conversations have too: write their present usage. One that is no
+        # longer in this conversation goes. Figures of a pending source hold no single replies.
+        stored_hashes = [
+            unsigned(column) for (column,) in transaction.ask_sources("figure_replies_of", key)
+        ]
         transaction.write_sources("forget_figure_replies", key)
-        known = {unsigned(hashed): figures.replies.get(unsigned(hashed)) for (hashed,) in stored}
-        replies = {hashed: calls for hashed, calls in known.items() if calls is not None}
-        put_replies(transaction, found, data_key, keys, replies)
-    counts = {(what, names.of(name)): number for what, name, number in _counts(figures)}
+        replies = {
+            reply_hash: figures.replies[reply_hash]
+            for reply_hash in stored_hashes
+            if reply_hash in figures.replies
+        }
+        put_replies(transaction, conversation, data_key, keys, replies)
+    counts = {(what, names.of(name)): value for what, name, value in _counts(figures)}
     transaction.write_rows(
         "put_figure_calls", key, [_row_of(call, names) for call in figures.calls]
     )
     transaction.write_rows(
-        "put_figure_counts", key, [(*pair, number) for pair, number in counts.items()]
+        "put_figure_counts", key, [(*pair, value) for pair, value in counts.items()]
     )
     texts = json.dumps(names.with_texts(figures)).encode()
-    if data_key is None:
-        sealed = texts
-    else:
-        sealed = data_key.encrypt(texts, place_of_texts(key))
-    encoding = 0 if data_key is None else SEALED
-    numbers = json.dumps(_numbers(found, figures))
+    encoding = 0
+    sealed_texts = texts
+    if data_key is not None:
+        encoding = SEALED
+        sealed_texts = data_key.encrypt(texts, place_of_texts(key))
+    columns = json.dumps(_columns_of(conversation, figures))
     transaction.write_sources(
-        "put_figures", key, found.id, encoding, sealed, figures.hashes, numbers
+        "put_figures", key, conversation.id, encoding, sealed_texts, figures.hashes, columns
     )
 
 
 def put_replies(
     transaction: Transaction,
-    found: Conversation,
+    conversation: Conversation,
     data_key: DataKey | None,
     keys: KeyRing | None,
     replies: Mapping[int, Calls],
 ) -> None:
-    """Write what replies of a conversation used, by their hashes: those that others have too."""
-    names = _Names(found, data_key, keys)
-    rows = [(_signed(hashed), *_row_of(call, names)) for hashed, call in replies.items()]
-    transaction.write_rows("put_figure_replies", found.key, rows)
+    """Write the usage of replies by their hashes. ``replies`` are the replies of a conversation
+    that other conversations have too.
+    """
+    names = _Names(conversation, data_key, keys)
+    rows = [(_signed(reply_hash), *_row_of(call, names)) for reply_hash, call in replies.items()]
+    transaction.write_rows("put_figure_replies", conversation.key, rows)
 
 
 class _Names:
@@ -97,8 +137,10 @@ class _Names:
     digests.
     """
 
-    def __init__(self, found: Conversation, data_key: DataKey | None, keys: KeyRing | None) -> None:
-        self._key_id = found.key_id or ""
+    def __init__(
+        self, conversation: Conversation, data_key: DataKey | None, keys: KeyRing | None
+    ) -> None:
+        self._key_id = conversation.key_id or ""
         self._keys = None if data_key is None else keys
         self._of_digests = dict[str, str]()
 
@@ -131,52 +173,71 @@ def digest_of(keys: KeyRing, key_id: str, name: str) -> str:
 
 
 def storable(name: str) -> str:
-    """Return a name without what a column of text may not hold."""
+    """Return a name without the characters that a text column cannot hold, at most 300 long."""
     name = name[:_NAME_MAX].replace("\0", "\ufffd").replace(DIGEST, "\ufffd")
     return name.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def _signed(hashed: int) -> int:
-    """Return a hash as SQL has whole numbers."""
-    return hashed - (1 << 64) if hashed >> 63 else hashed
+def _signed(reply_hash: int) -> int:
+    """Return a hash of 64 bits as a signed number, since SQL has no unsigned ones."""
+    return reply_hash - (1 << 64) if reply_hash >> 63 else reply_hash
 
 
-def unsigned(hashed: int) -> int:
-    """Return a hash from what SQL has of it."""
-    return hashed % (1 << 64)
+def unsigned(column: int) -> int:
+    """Return a hash from its column."""
+    return column % (1 << 64)
 
 
 def _row_of(call: Calls, names: _Names) -> tuple[Any, ...]:
-    usage = (call.usage.get(name) for name in USAGE)
-    tokens = (None if count is None else min(count, _COUNT_MAX) for count in usage)
-    counted = call.above, int(call.by_condenser), min(call.calls, _COUNT_MAX)
-    return call.day, names.of(call.model), *counted, *tokens, call.cost
+    """Return the columns of a row of calls."""
+    tokens = [call.usage.get(name) for name in USAGE]
+    return (
+        call.day,
+        names.of(call.model),
+        call.above,
+        int(call.by_condenser),
+        min(call.calls, _COUNT_MAX),
+        *(None if count is None else min(count, _COUNT_MAX) for count in tokens),
+        call.cost,
+    )
 
 
-def _numbers(found: Conversation, figures: Figures) -> list[Any]:
+def _columns_of(conversation: Conversation, figures: Figures) -> FigureColumns:
     overview = figures.overview
     counts = figures.counts
     saved = figures.saved()
     tokens = [call.tokens for call in figures.calls]
-    recorded_at = found.updated_at or found.created_at
-    ends = (counts.first_at, counts.last_at)
-    is_local = [at is not None and at.tzinfo is None for at in ends]
-    return [
-        *(CODE, found.version, int(bool(companion_of(found.id))), recorded_at),
-        FIRST_IS_LOCAL * is_local[0] + LAST_IS_LOCAL * is_local[1],
-        None if counts.first_at is None else event_microseconds(counts.first_at),
-        None if counts.last_at is None else event_microseconds(counts.last_at),
-        *(counts.longest_wait_s, overview.events, figures.errors, overview.tokens),
-        *(overview.sent_events, overview.sent_summaries),
-        figures.last_prompt_tokens and min(figures.last_prompt_tokens, _COUNT_MAX),
-        min(sum(tokens), _COUNT_MAX) if any(tokens) else None,
-        *(saved.condensations if figures.is_sound else None, saved.tokens_saved),
-        *(overview.format and storable(overview.format), counts.state),
-    ]
+    last_prompt_tokens = figures.last_prompt_tokens
+    return FigureColumns(
+        code=CODE,
+        version=conversation.version,
+        is_companion=int(bool(companion_of(conversation.id))),
+        recorded_at=conversation.updated_at or conversation.created_at,
+        local_times=FIRST_IS_LOCAL * _is_local(counts.first_at)
+        + LAST_IS_LOCAL * _is_local(counts.last_at),
+        first_at=None if counts.first_at is None else event_microseconds(counts.first_at),
+        last_at=None if counts.last_at is None else event_microseconds(counts.last_at),
+        longest_wait_s=counts.longest_wait_s,
+        events=overview.events,
+        errors=figures.errors,
+        view_tokens=overview.tokens,
+        sent_events=overview.sent_events,
+        sent_summaries=overview.sent_summaries,
+        last_prompt_tokens=last_prompt_tokens and min(last_prompt_tokens, _COUNT_MAX),
+        tokens=min(sum(tokens), _COUNT_MAX) if any(tokens) else None,
+        condensations=saved.condensations if figures.is_sound else None,
+        tokens_saved=saved.tokens_saved,
+        format=overview.format and storable(overview.format),
+        state=counts.state,
+    )
+
+
+def _is_local(time: EventTime | None) -> bool:
+    return time is not None and time.tzinfo is None
 
 
 def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
-    """Yield what is counted, under which name, and the number."""
+    """Yield rows of counts: the kind of count, the name that is counted, and the number."""
     counts = figures.counts
     overview = figures.overview
     yield from _events_counted(counts)
@@ -192,21 +253,21 @@ def _counts(figures: Figures) -> Iterable[tuple[str, str, float | None]]:
     if figures.errors:
         yield "errors", "any", figures.errors
     for name, value in (overview.attributes or {}).items():
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if name not in ("title", INCOMPLETE) and isinstance(one, str | int):
-                yield "attribute", f"{name}={one}", 1
+        for item in value if isinstance(value, list | tuple) else [value]:
+            if name not in ("title", INCOMPLETE) and isinstance(item, str | int):
+                yield "attribute", f"{name}={item}", 1
 
 
 def _events_counted(counts: Counts) -> Iterable[tuple[str, str, float | None]]:
-    for what, numbers in (("kind", counts.events), ("day", counts.days)):
-        for name, number in numbers.items():
-            yield what, name, number
+    for what, values in (("kind", counts.events), ("day", counts.days)):
+        for name, value in values.items():
+            yield what, name, value
     for name, tool in counts.tools.items():
         yield "tool", name, tool.calls
         yield "tool errors", name, None if counts.errors is None else tool.errors
-    for name, condensed in counts.condensations.items():
-        for field, number in zip(_CONDENSED, astuple(condensed), strict=True):
-            yield f"condensations {field}", name, number
+    for name, condensations in counts.condensations.items():
+        for field, value in zip(_CONDENSED, astuple(condensations), strict=True):
+            yield f"condensations {field}", name, value
 
 
 def place_of_texts(key: int) -> bytes:
