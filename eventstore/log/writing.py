@@ -65,6 +65,11 @@ class WriteTransaction(ReadTransaction):
         writing.is_begun = False
         return writing
 
+    @property
+    def appended_at(self) -> int:
+        """The version of the conversation before the rows that were inserted last."""
+        return self.version if self._before is None else self._before.version
+
     def head_at(self, version: int) -> bytes | None:
         before = self._before
         # a projection asks so, of what it has in memory

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from hashlib import sha256
-from itertools import accumulate
+from itertools import accumulate, chain
 from operator import sub
 from typing import Final, NamedTuple, cast
 
@@ -123,6 +123,36 @@ class Block(NamedTuple):
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
 
 
+class AppendedIndex(NamedTuple):
+    """The index of a block that was appended alone. Until the block is joined with others, its
+    index also lists the events of its records, and has the head after them.
+    """
+
+    places: array[int]
+    hashes: bytes
+    made: Mapping[int, tuple[int, int]]
+    head: bytes
+
+    def packed(self) -> bytes:
+        """Return the index as it is stored: 32 bytes a record, and the head."""
+        events = array("I", chain.from_iterable(self.made.values()))
+        return events.tobytes() + self.places.tobytes() + self.hashes + self.head
+
+
+def unpacked_appended(first: int, count: int, index: bytes) -> AppendedIndex:
+    """Return the index of an appended block with ``count`` records. Raises ``DamagedBlock``."""
+    pairs = 2 * array("I").itemsize * count
+    end = 2 * pairs + HASH_BYTES * count
+    if len(index) != end + len(GENESIS):
+        raise DamagedBlock(f"its index is not that of {count} records")
+    events = array("I", index[:pairs])
+    made = zip(
+        range(first, first + count), zip(events[::2], events[1::2], strict=True), strict=True
+    )
+    places = array("I", index[pairs : 2 * pairs])
+    return AppendedIndex(places, index[2 * pairs : end], dict(made), index[end:])
+
+
 def joined(blocks: Sequence[Block]) -> Block:
     """Return one block with the records of consecutive blocks."""
     places = array("I")
@@ -161,11 +191,6 @@ def unpacked_index(count: int, index: bytes) -> tuple[array[int], bytes]:
 def _steps_to(places: array[int]) -> array[int]:
     """Return the distances from each place to the next. These small numbers deflate well."""
     return array("I", map(sub, places, (0, *places)))
-
-
-def unpacked(first: int, count: int, index: bytes, raw: bytes) -> Block:
-    """Return the block with these unpacked bytes and its stored index. Raises ``DamagedBlock``."""
-    return Block(first, *unpacked_index(count, index), raw)
 
 
 def pack(data: bytes) -> bytes:

@@ -137,8 +137,7 @@ def _put(
     """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.find_by_key(writing.key)
-    for first in sources.firsts(writing.key, blocks[0].first, blocks[-1].stop):
-        sources.delete_block(writing.key, first)
+    sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
     part = part._replace(

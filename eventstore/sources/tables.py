@@ -30,22 +30,24 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import as_text
 from foldlog.eventstore.sources.blocks import (
     HASH_BYTES,
+    AppendedIndex,
     Block,
     DamagedBlock,
     each_hash,
+    joined,
     pack,
     unpack,
-    unpacked,
+    unpacked_appended,
     unpacked_index,
 )
 
 _DEFLATED: Final = 1
+_APPENDED: Final = 16
+"""The encoding of a block with an ``AppendedIndex``. The SQL queries name this number too."""
 _PAGE: Final = 8
 """The number of blocks that are read together: about a megabyte."""
 MADE: Final = 64
-"""The number of records whose events are in one row. A recorder writes the row again for each new
-record, so it is small.
-"""
+"""The number of records whose events are in one row."""
 _ROWS: Final = 4
 """The number of rows that ``made_near`` reads."""
 _ASKED: Final = 1_000
@@ -129,6 +131,9 @@ class Sources:
         """Return the source of the conversation with this key; None if it was not imported. Without
         ``has_texts``, ``about`` and ``sums`` are empty and cost nothing.
         """
+        return self._stored(conversation, has_texts=has_texts)
+
+    def _stored(self, conversation: int, *, has_texts: bool = True) -> Source | None:
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
@@ -178,8 +183,8 @@ class Sources:
         last of them is cut where the two sources differ. Raises ``CorruptEvent`` for a damaged
         block. Cost: these blocks.
         """
-        if source.parent is not None and start < source.from_record:
-            parent = self.find_by_key(source.parent)
+        if start < source.from_record:
+            parent = self.parent_of(source)
             for block in () if parent is None else self.blocks(parent, start):
                 if block.first >= source.from_record:
                     break
@@ -195,18 +200,16 @@ class Sources:
         bytes.
         """
         key = source.conversation
-        while page := self.reader.ask_sources("blocks", key, start, _PAGE):
+        is_last = False
+        while not is_last:
+            page = self.reader.ask_sources("blocks", key, start, _PAGE)
+            is_last = len(page) < _PAGE
             for first, count, encoding, index, body in page:
+                start = first + count
                 raw = self._unpacked(key, self._opened(key, encoding, b"body", first, body), first)
-                if not is_wanted(raw):
-                    continue
-                opened = self._opened(key, encoding, b"places", first, index)
-                try:
-                    block = unpacked(first, count, opened, raw)
-                except DamagedBlock as error:
-                    raise self._corrupt(key, first, error) from error
-                yield block
-            start = page[-1][0] + page[-1][1]
+                if is_wanted(raw):
+                    places, hashes = self._index(key, first, count, encoding, index)[:2]
+                    yield Block(first, places, hashes, raw)
 
     def hashes(self, source: Source) -> bytes:
         """Return the hashes of all records as one byte string. Cost: the indexes of its blocks."""
@@ -220,7 +223,7 @@ class Sources:
         """Return the source from which this one shares its first records; None if it shares
         none.
         """
-        return None if source.parent is None else self.find_by_key(source.parent)
+        return None if source.parent is None else self._stored(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
         """Yield, for each block of its own, the number of its first record and the hashes. Cost:
@@ -228,12 +231,7 @@ class Sources:
         """
         key = source.conversation
         for first, count, encoding, index in self.reader.ask_sources("block_indexes", key):
-            opened = self._opened(key, encoding, b"places", first, index)
-            try:
-                _, hashes = unpacked_index(count, opened)
-            except DamagedBlock as error:
-                raise self._corrupt(key, first, error) from error
-            yield first, hashes
+            yield first, self._index(key, first, count, encoding, index).hashes
 
     def record(self, source: Source, number: int) -> bytes:
         """Return a record. Cost: one block."""
@@ -273,7 +271,8 @@ class Sources:
             shared = self.made(parent)
             made = {number: shared[number] for number in shared if number < source.from_record}
         rows = self.reader.ask_sources("made", source.conversation)
-        return made | self._made_in(source.conversation, rows)
+        in_rows, in_blocks = self._made_in(source.conversation, rows)
+        return made | in_rows | in_blocks
 
     def made_near(self, source: Source, event_id: int) -> Near:
         """Return the events of the record that this event was made of, and of some records after
@@ -281,11 +280,15 @@ class Sources:
         """
         key = source.conversation
         rows = self.reader.ask_sources("made_near", key, event_id, _ROWS)
-        first = rows[0][0] if rows else sys.maxsize
+        in_rows, in_blocks = self._made_in(key, rows)
+        first_in_blocks = min((first for first, _ in in_blocks.values()), default=sys.maxsize)
+        if first_in_blocks <= event_id:
+            return Near(first_in_blocks, sys.maxsize, in_blocks)
+        first = min((first for first, _ in in_rows.values()), default=first_in_blocks)
         if first <= event_id:
-            made = self._made_in(key, rows)
-            stop = sum(made[max(made)]) if len(rows) == _ROWS else sys.maxsize
-            return Near(first, stop, made)
+            if sum(encoding is None for _, _, encoding, _ in rows) == _ROWS:
+                return Near(first, sum(in_rows[max(in_rows)]), in_rows)
+            return Near(first, sys.maxsize, in_rows | in_blocks)
         parent = self.parent_of(source)
         if parent is None:
             return Near(0, first, {})
@@ -310,18 +313,23 @@ class Sources:
 
     def _made_in(
         self, conversation: int, rows: Iterable[Sequence[Any]]
-    ) -> dict[int, tuple[int, int]]:
-        made: dict[int, tuple[int, int]] = {}
-        for _, data in rows:
+    ) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
+        """Return the events of records from rows of ``made``, and from appended blocks."""
+        in_rows: dict[int, tuple[int, int]] = {}
+        in_blocks: dict[int, tuple[int, int]] = {}
+        for first, count, encoding, data in rows:
+            if encoding is not None:
+                in_blocks |= self._index(conversation, first, count, encoding, data).made
+                continue
             numbers = array("I")
             numbers.frombytes(self._unpacked(conversation, data))
-            made |= {
+            in_rows |= {
                 number: (first, count)
                 for number, first, count in zip(
                     numbers[::3], numbers[1::3], numbers[2::3], strict=True
                 )
             }
-        return made
+        return in_rows, in_blocks
 
     # -- places
 
@@ -335,13 +343,6 @@ class Sources:
         """
         rows = self.reader.ask_sources("places_of", conversation)
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
-
-    def firsts(self, conversation: int, start: int, stop: int) -> list[int]:
-        """Return the first record numbers of the stored blocks that begin at ``start`` or later,
-        and before ``stop``.
-        """
-        rows = self.reader.ask_sources("block_indexes", conversation)
-        return [first for first, *_ in rows if start <= first < stop]
 
     def is_refused(self, fingerprint: bytes) -> bool:
         """Return whether an erased source was at this place, or had this fingerprint."""
@@ -385,9 +386,17 @@ class Sources:
             fingerprint,
             redacted,
             *texts,
+            first_appended,
+            appended,
+            appended_encoding,
+            appended_index,
         ) = columns
         numbers = array("I")
         numbers.frombytes(redacted)
+        if first_appended is not None:
+            records = made = first_appended + appended
+            index = self._index(key, first_appended, appended, appended_encoding, appended_index)
+            head = index.head
         names = (b"about", b"sums") if has_texts else ()
         opened = [
             self._opened(key, encoding, name, 0, data)
@@ -416,6 +425,18 @@ class Sources:
                 None if state is None else self.database.codec_of(state).data_key
             )
         return self._keys[conversation]
+
+    def _index(
+        self, conversation: int, first: int, count: int, encoding: int, data: bytes
+    ) -> AppendedIndex:
+        """Return the index of a stored block. Raises ``CorruptEvent``."""
+        index = self._opened(conversation, encoding, b"places", first, data)
+        try:
+            if encoding & _APPENDED:
+                return unpacked_appended(first, count, index)
+            return AppendedIndex(*unpacked_index(count, index), {}, b"")
+        except DamagedBlock as error:
+            raise self._corrupt(conversation, first, error) from error
 
     def _opened(
         self, conversation: int, encoding: int, column: bytes, first: int, data: bytes
@@ -452,6 +473,18 @@ class SourcesToWrite(Sources):
     def beside(cls, writing: WriteTransaction) -> Self:
         """Return an object that writes the source of this conversation."""
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
+
+    def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
+        """Return the source of the conversation with this key, to change it. What only appended
+        blocks say is first written to its row, and to rows of ``made``.
+        """
+        rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
+        last_row, in_blocks = self._made_in(conversation, rows)
+        source = self._stored(conversation, has_texts=has_texts)
+        if in_blocks and source is not None:
+            self.put_made(source, (last_row if len(last_row) < MADE else {}) | in_blocks)
+            self.set_progress(source, source.records, source.made, source.head)
+        return source
 
     def put(self, source: Source) -> None:
         """Write a source. It replaces the stored one."""
@@ -493,15 +526,36 @@ class SourcesToWrite(Sources):
                 "put_block", key, block.first, count, self._encoding(key), *sealed
             )
 
-    def delete_block(self, conversation: int, first: int) -> None:
-        """Delete the block that begins with a record."""
-        self.reader.write_sources("delete_block", conversation, first)
+    def append_block(self, conversation: int, block: Block, made: Made, head: bytes) -> None:
+        """Append a block to a source whose records all have events. One row holds the records, the
+        list of their events, and the head after them.
+        """
+        index = AppendedIndex(block.places, block.hashes, made, head).packed()
+        self.reader.write_sources(
+            "put_block",
+            conversation,
+            block.first,
+            len(made),
+            self._encoding(conversation) | _APPENDED,
+            self._sealed(conversation, b"places", block.first, index),
+            self._sealed(conversation, b"body", block.first, pack(block.raw)),
+        )
 
-    def join_blocks(self, source: Source, blocks: Sequence[Block], joined: Block) -> None:
+    def delete_blocks(self, conversation: int, start: int, stop: int) -> None:
+        """Delete the blocks that begin at record ``start`` or later, and before ``stop``."""
+        self.reader.write_sources("delete_blocks_between", conversation, start, stop)
+
+    def join_blocks(self, source: Source, blocks: Sequence[Block], whole: Block) -> None:
         """Write one block in the place of several."""
-        for block in blocks:
-            self.delete_block(source.conversation, block.first)
-        self.put_blocks(source, [joined])
+        self.delete_blocks(source.conversation, blocks[0].first, blocks[-1].stop)
+        self.put_blocks(source, [whole])
+
+    def join_last(self, source: Source, first: int) -> None:
+        """Join the last blocks of a source, from the block with record ``first`` on. Cost: these
+        blocks.
+        """
+        blocks = list(self.own_blocks(source, first))
+        self.join_blocks(source, blocks, joined(blocks))
 
     def leave_parent(self, source: Source) -> None:
         """Copy to a source the records that it shares with its parent, and the list of their

@@ -1,8 +1,9 @@
 """Records that a runtime hands over one by one: stored with their events in one transaction.
 
-They come in small blocks, which are put together, eight at a time, and once there are 128 kB of
-them. The decoder of a conversation is in memory; the first append of a process decodes the records
-that are there.
+They come in small blocks, each with what its records became, so an append writes one row beside the
+events. Blocks are put together as they are stored, since a redaction may have changed them: eight
+at a time, and once there are 128 kB of them. The decoder of a conversation is in memory; the first
+append of a process decodes the records that are there.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from threading import Lock
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from foldlog._archive.projecting import decoded
 from foldlog._formats.calls import Recent
@@ -33,11 +34,10 @@ from foldlog.eventstore.sources.blocks import (
     SIZE,
     Block,
     chained,
-    joined,
     of_records,
 )
 from foldlog.eventstore.sources.reading import blocks_of
-from foldlog.eventstore.sources.tables import MADE, Made, Source, Sources, SourcesToWrite
+from foldlog.eventstore.sources.tables import Made, Source, Sources, SourcesToWrite
 
 if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
@@ -147,14 +147,15 @@ class HistoryRecorder:
         self._decoder = decoder_of(format, findings=self.findings)
         self._records = 0
         self._head = GENESIS
-        self._small = list[Block]()
+        self._small = list[_Stored]()
         """The last blocks, which are small; ``_small_then`` once those that were decoded last are
         stored.
         """
         self._small_then = self._small
+        self._stored_as: int | None = None
+        """The key of the conversation, while what was stored last is all that its source has."""
+        self._stored_then: int | None = None
         self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
-        self._row = dict[int, tuple[int, int]]()
-        """The last row that says which events records became, while it is not full."""
         self._new: Block | None = None
         """The records that were decoded last, once they are written."""
         if version:
@@ -170,36 +171,35 @@ class HistoryRecorder:
     def _read(self, store: Store, conversation: str) -> None:
         """Decode the records that are there."""
 
-        def read(reader: Reader) -> tuple[Source, Made, Made, bytes] | None:
+        def read(reader: Reader) -> tuple[Source, Made, bytes] | None:
             sources = Sources(store.database, reader)
             source = source_of(sources, conversation)
             if source is None or source.format != self._format.name:
                 return None
-            last = sources.made_near(source, self.version - 1).made
             head = source.head or chained(
                 GENESIS, sources.hashes(source)[: HASH_BYTES * source.records]
             )
-            return source, sources.made(source), last, head
+            return source, sources.made(source), head
 
         found = store.database.recorder.query(read)
         if found is None:
             return
-        source, made, last, self._head = found
+        source, made, self._head = found
         self._records = source.records
-        own = {number: place for number, place in last.items() if number >= source.from_record}
-        self._row = own if len(own) < MADE else {}
         for _ in decoded(
             store, source, made, source.records, self.version, self.findings, self._decoder
         ):
             pass
         for block in blocks_of(store.database, source, source.from_record):
             if block.first >= source.from_record:
-                self._small.append(block)
-                if sum(len(each.raw) for each in self._small) >= SIZE:
+                self._small.append(_Stored(block.first, len(block.raw)))
+                if _size_of(self._small) >= SIZE:
                     self._small.clear()
 
     def go_to(self, version: int) -> None:
         """Go on behind events that others appended."""
+        if version != self.version:
+            self._stored_as = None  # there may be records among them
         self.skip(version - self.version)
         self.version = version
 
@@ -246,21 +246,36 @@ class HistoryRecorder:
         """Write the records that were decoded last, in the transaction of their events."""
         if not self._bodies:
             return
-        self._new = of_records(self._records, self._bodies)
+        new = self._new = of_records(self._records, self._bodies)
         sources = SourcesToWrite.beside(writing)
-        source = sources.find_by_key(writing.key)
+        if self._stored_as != writing.key:
+            self._find_source(sources, writing, conversation)
+        if writing.appended_at != self.version:
+            raise VersionConflict(conversation, self.version, writing.appended_at)
+        sources.append_block(writing.key, new, self._made, chained(self._head, new.hashes))
+        small = [*self._small, _Stored(new.first, len(new.raw))]
+        to_join = _to_join(small)
+        if to_join:
+            source = sources.find_by_key(writing.key)
+            assert source is not None
+            if len(to_join) > 1:
+                sources.join_last(source, to_join[0].first)
+            small = [*small[: -len(to_join)], _Stored(to_join[0].first, _size_of(to_join))]
+        self._small_then = small if _size_of(small) < SIZE else []
+        self._stored_then = writing.key
+
+    def _find_source(
+        self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
+    ) -> None:
+        """Begin the source of the conversation, unless it has one. Raises ``VersionConflict`` where
+        that has other records than were decoded.
+        """
+        stored = Sources(writing.database, writing.transaction, {writing.key: writing.data_key})
+        source = stored.find_by_key(writing.key)
         if source is None:
-            source = self._begun(sources, writing)
+            source = self._begun(sources, stored, writing)
         if source.records != self._records or source.format != self._format.name:
             raise VersionConflict(conversation, self.version, writing.version)
-        short = _to_join(self._small, self._new)
-        block = joined([*short, self._new])
-        sources.join_blocks(source, short, block)
-        others = self._small[: len(self._small) - len(short)]
-        self._small_then = [*others, block] if len(block.raw) < SIZE else []
-        sources.put_made(source, {**self._row, **self._made})
-        head = chained(self._head, self._new.hashes)
-        sources.set_progress(source, self._new.stop, self._new.stop, head)
 
     def committed(self) -> bool:
         """Go on behind what was decoded last. Return whether it is stored: no events came in its
@@ -274,8 +289,7 @@ class HistoryRecorder:
             return True
         self._records, self._head = self._new.stop, chained(self._head, self._new.hashes)
         self._small = self._small_then
-        row = [*self._row.items(), *self._made.items()]
-        self._row = dict(row[len(row) // MADE * MADE :])
+        self._stored_as = self._stored_then
         self._new = None
         self._bodies = []
         self._made = {}
@@ -291,12 +305,12 @@ class HistoryRecorder:
             return new_salt()[:HASH_BYTES]
         return self._new.hash_of(self._new.first)
 
-    def _begun(self, sources: SourcesToWrite, writing: WriteTransaction) -> Source:
+    def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
         """Begin the source of a conversation: that of a fork goes on from the records of its
         past.
         """
         assert self._new is not None
-        parent = source_in(sources, writing.state)  # its row has no mark of the new events yet
+        parent = source_in(stored, writing.state)  # its row has no mark of the new events yet
         if parent is not None and parent.format != self._format.name:
             parent = None
         begins = self._records if parent is not None else 0
@@ -320,17 +334,26 @@ class HistoryRecorder:
         return source
 
 
-def _to_join(small: list[Block], new: Block) -> list[Block]:
-    """Return the last small blocks that are to be one with a new block: all, where it has 128 kB
-    then; else the short ones at the end, eight of them. So a record is written three times, and 128
-    kB are read in some sixteen blocks.
+class _Stored(NamedTuple):
+    """A stored block: the number of its first record, and the number of its bytes."""
+
+    first: int
+    size: int
+
+
+def _size_of(blocks: Iterable[_Stored]) -> int:
+    return sum(block.size for block in blocks)
+
+
+def _to_join(small: list[_Stored]) -> list[_Stored]:
+    """Return the last small blocks that are to be one: all, where they have 128 kB; else the short
+    ones at the end, once there are more than eight of them. So a record is written three times, and
+    128 kB are read in some sixteen blocks.
     """
-    if sum(len(block.raw) for block in [*small, new]) >= SIZE:
+    if _size_of(small) >= SIZE:
         return small
-    short = list(takewhile(lambda block: len(block.raw) < SIZE // _SHORT_BLOCKS, reversed(small)))[
-        ::-1
-    ]
-    return short if len(short) >= _SHORT_BLOCKS else []
+    short = list(takewhile(lambda block: block.size < SIZE // _SHORT_BLOCKS, reversed(small)))
+    return short[::-1] if len(short) > _SHORT_BLOCKS else []
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:

@@ -75,6 +75,10 @@ def records_of(store: Store, source: Source, start: int = 0) -> list[bytes]:
     )
 
 
+def firsts_of(store: Store, source: Source) -> list[int]:
+    return asked(store, lambda sources: [block.first for block in sources.own_blocks(source)])
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_source_is_read_as_it_was_written(store: Store, name: str) -> None:
     source = begun(store, name, redacted=(1, 7))
@@ -98,7 +102,7 @@ def test_blocks_are_replaced_and_joined(store: Store) -> None:
     assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
     whole = joined([blocks[0], changed])
     written(store, lambda sources: sources.join_blocks(source, [blocks[0], changed], whole))
-    assert asked(store, lambda sources: sources.firsts(source.conversation, 0, 9)) == [0, 6]
+    assert firsts_of(store, source) == [0, 6]
     assert records_of(store, source) == [*RECORDS[:4], b"{}", *RECORDS[5:]]
     assert asked(store, lambda sources: sources.hashes(source)) == b"".join(map(hash_of, RECORDS))
 
@@ -110,8 +114,7 @@ def test_a_fork_shares_the_records_before_it_until_it_is_left_alone(store: Store
     fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
 
     def share(sources: SourcesToWrite) -> None:
-        for first in (0, 3, 6):
-            sources.delete_block(fork.conversation, first)
+        sources.delete_blocks(fork.conversation, 0, 9)
         sources.put_blocks(fork, [of_records(4, [b"[]", b"[1]"])])
         sources.put(fork._replace(records=6))
         sources.put_made(fork, {5: (9, 2)})
@@ -166,6 +169,83 @@ def test_the_record_of_an_event_is_found_in_a_few_rows(store: Store) -> None:
                 store, lambda sources, id=event_id, of=source: sources.records_before(of, id)
             )
             assert asked_before == max(before, default=-1) + 1
+
+
+def test_an_appended_block_says_what_its_records_became_until_its_source_is_changed(
+    store: Store,
+) -> None:
+    source = begun(store, "c1", made=9)
+    of_rows = {number: (2 * number, 2) for number in range(MADE + 9)}
+    written(store, lambda sources: sources.put_made(source, {**of_rows}))
+    written(store, lambda sources: sources.set_progress(source, MADE + 9, MADE + 9, b"h" * 32))
+    made, head = dict(of_rows), b"h" * 32
+    first_appended = MADE + 9
+    for first in range(first_appended, first_appended + 6, 2):
+        block = of_records(first, [b"[%d]" % first, b"{}"])
+        some = {first: (2 * first + 5, 1), first + 1: (2 * first + 6, 2)}
+        head = chained(head, block.hashes)
+        made |= some
+        written(
+            store,
+            lambda sources, block=block, some=some, head=head: sources.append_block(
+                source.conversation, block, some, head
+            ),
+        )
+
+    def check() -> Source:
+        found = asked(store, lambda sources: sources.of("c1"))
+        assert found is not None
+        assert (found.records, found.made, found.head) == (MADE + 15, MADE + 15, head)
+        assert asked(store, lambda sources: sources.made(found)) == made
+        hashes = asked(store, lambda sources: sources.hashes(found))
+        assert hashes[-16:] == hash_of(b"{}")
+        assert records_of(store, found, MADE + 13)[-2:] == [b"[%d]" % (MADE + 13), b"{}"]
+        for event_id in range(2 * MADE + 45):
+            near = asked(store, lambda sources, id=event_id: sources.made_near(found, id))
+            assert near.start <= event_id < near.stop
+            inside = {n for n, (first, _) in made.items() if near.start <= first < near.stop}
+            assert inside <= set(near.made)
+            assert near.made.items() <= made.items()
+        return found
+
+    before = check()
+    changed = list[Source | None]()
+    written(store, lambda sources: changed.append(sources.find_by_key(source.conversation)))
+    assert changed[-1] == before
+    written(store, lambda sources: sources.join_last(before, first_appended + 2))
+    assert check() == before  # the rows have it: the joined block does not
+    assert firsts_of(store, source) == [0, 3, 6, first_appended, first_appended + 2]
+
+
+def test_an_append_of_records_asks_nothing_and_writes_one_row_of_their_source(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    history = Histories(store)["c1"]
+    statements = list[str]()
+    asked_of = Reader.ask_sources
+    written_to = Transaction.write_sources
+
+    def ask_sources(self: Reader, statement: str, *parameters: Any) -> Any:
+        statements.append(statement)
+        return asked_of(self, statement, *parameters)
+
+    def write_sources(self: Transaction, statement: str, *parameters: Any) -> None:
+        statements.append(statement)
+        written_to(self, statement, *parameters)
+
+    def turn() -> list[str]:
+        statements.clear()
+        record = {"role": "user", "content": "x" * 50}
+        history.append_records([record], format="openai-chat")
+        return sorted(statements)
+
+    monkeypatch.setattr(Reader, "ask_sources", ask_sources)
+    monkeypatch.setattr(Transaction, "write_sources", write_sources)
+    turn()
+    turns = [turn() for _ in range(32)]
+    assert turns.count(["put_block"]) == 28
+    history.append(Message(source="user", content="no record"))
+    assert turn() == ["put_block", "source"]  # another program may have appended records
 
 
 def test_a_turn_reads_and_writes_as_much_of_a_source_whatever_its_length(

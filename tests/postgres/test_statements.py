@@ -393,7 +393,7 @@ OF_ONE_OF_SEVERAL = {
     "put_source",
     "set_progress",
     "put_block",
-    "delete_block",
+    "delete_blocks_between",
     "put_made",
     "put_place",
     "put_refused",

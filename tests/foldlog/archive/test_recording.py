@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 import foldlog
+from foldlog._archive.stored import stored_records
 from tests.foldlog.records import said
 
 
@@ -122,3 +125,36 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
         history.append_records([{**said(2, "two"), "parent_id": "event-1"}], format="openhands-v1")
         assert [event.origin.id for event in history.view()] == ["event-0", "event-1", "event-2"]
         assert "secret" not in repr([*history._stored_records().all()])
+
+
+@pytest.mark.parametrize("is_same_process", [True, False])
+def test_a_redacted_record_stays_away_when_blocks_are_put_together(tmp_path, is_same_process):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with foldlog.open(url) as histories, foldlog.open(url) as others:
+        history = histories["c"]
+        for number in range(3):
+            record = {"role": "user", "content": f"secret {number}"}
+            history.append_records([record], format="openai-chat")
+        (history if is_same_process else others["c"]).redact(1, reason="asked to")
+        for number in range(3, 12):
+            record = {"role": "user", "content": f"secret {number}"}
+            history.append_records([record], format="openai-chat")
+        stored = list(stored_records(histories.store, "c"))
+        assert [record.get("content") for record in stored] == [
+            None if number == 1 else f"secret {number}" for number in range(12)
+        ]
+
+
+def test_two_programs_that_append_records_in_turn_lose_none(tmp_path):
+    url = f"sqlite:///{tmp_path}/a.db"
+    with foldlog.open(url) as one, foldlog.open(url) as other:
+        records = [{"role": "user", "content": f"turn {number}"} for number in range(60)]
+        for number, record in enumerate(records):
+            program = one if number % 3 else other
+            program["c"].append_records([record], format="openai-chat")
+            if number % 7 == 0:
+                one["c"].append(foldlog.Annotation(name="note"))
+        assert list(stored_records(one.store, "c")) == records
+        spans = [(span.number, span.stop - span.start) for span in one["c"]._all_records().spans]
+        assert spans == [(number, 1) for number in range(60)]
+        assert not [found for found in one.maintenance.verify() if found.findings]

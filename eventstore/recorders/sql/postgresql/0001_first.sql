@@ -148,6 +148,8 @@ CREATE TABLE {schema}.sources (
     sums         bytea NOT NULL
 );
 CREATE INDEX sources_by_root ON {schema}.sources (root);
+-- A block whose encoding has 16 was appended alone: its places say which events its records became too, and the head after them.
+-- Blocks from the "records" of their source on are such blocks, or of an operation that is not complete.
 -- The bodies of blocks are deflated already.
 CREATE TABLE {schema}.blocks (
     conversation bigint NOT NULL,

@@ -721,14 +721,24 @@ SELECT count(*) FROM {schema}.attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
+-- Blocks that were appended one by one: until several are put together, they say themselves how far the source is.
+-- part: appended
+FROM {schema}.sources s LEFT JOIN {schema}.blocks b ON b.conversation = s.conversation AND b.first = (
+    SELECT max(a.first) FROM {schema}.blocks a
+    WHERE a.conversation = s.conversation AND a.first >= s.records AND a.encoding & 16 <> 0
+)
+
+-- part: source_as_it_is
+s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.reader, s.encoding, s.head, s.fingerprint, s.redacted, s.about, s.sums, b.first, b.records, b.encoding, b.places
+
 -- name: source
-SELECT {source} FROM {schema}.sources WHERE conversation = $1::bigint
+SELECT {source_as_it_is} {appended} WHERE s.conversation = $1::bigint
 
 -- name: family
 SELECT conversation FROM {schema}.sources WHERE root = $1::bigint ORDER BY conversation
 
 -- name: sources
-SELECT {source} FROM {schema}.sources WHERE conversation > $1::bigint ORDER BY conversation LIMIT $2::bigint
+SELECT {source_as_it_is} {appended} WHERE s.conversation > $1::bigint ORDER BY s.conversation LIMIT $2::bigint
 
 -- name: abouts
 SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM {schema}.conversations c
@@ -756,8 +766,8 @@ SELECT first, records, encoding, places FROM {schema}.blocks WHERE conversation 
 INSERT INTO {schema}.blocks (conversation, first, records, encoding, places, body) VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint, $5::bytea, $6::bytea)
 ON CONFLICT (conversation, first) DO UPDATE SET records = excluded.records, encoding = excluded.encoding, places = excluded.places, body = excluded.body
 
--- name: delete_block
-DELETE FROM {schema}.blocks WHERE conversation = $1::bigint AND first = $2::bigint
+-- name: delete_blocks_between
+DELETE FROM {schema}.blocks WHERE conversation = $1::bigint AND first >= $2::bigint AND first < $3::bigint
 
 -- name: delete_blocks
 WITH gone AS (
@@ -767,13 +777,21 @@ WITH gone AS (
 )
 SELECT count(*) FROM gone
 
+-- Rows of several records, and blocks that say it themselves: those have an encoding.
+-- part: made_of_blocks
+SELECT b.first, b.records, b.encoding, b.places FROM {schema}.sources s
+JOIN {schema}.blocks b ON b.conversation = s.conversation AND b.first >= s.records AND b.encoding & 16 <> 0
+WHERE s.conversation = $1::bigint
+
 -- name: made
-SELECT event, places FROM {schema}.made WHERE conversation = $1::bigint ORDER BY event
+SELECT event, 0::bigint, NULL::bigint, places FROM {schema}.made WHERE conversation = $1::bigint
+UNION ALL {made_of_blocks}
 
 -- name: made_near
-SELECT event, places FROM {schema}.made WHERE conversation = $1::bigint AND event >= coalesce(
+(SELECT event, 0::bigint, NULL::bigint, places FROM {schema}.made WHERE conversation = $1::bigint AND event >= coalesce(
     (SELECT max(event) FROM {schema}.made WHERE conversation = $1::bigint AND event <= $2::bigint), 0
-) ORDER BY event LIMIT $3::bigint
+) ORDER BY event LIMIT $3::bigint)
+UNION ALL {made_of_blocks}
 
 -- name: put_made
 INSERT INTO {schema}.made (conversation, event, places) VALUES ($1::bigint, $2::bigint, $3::bytea)

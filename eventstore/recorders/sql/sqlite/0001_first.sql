@@ -118,6 +118,8 @@ CREATE TABLE sources (
     sums         BLOB NOT NULL
 ) STRICT;
 CREATE INDEX sources_by_root ON sources (root);
+-- A block whose encoding has 16 was appended alone: its places say which events its records became too, and the head after them.
+-- Blocks from the "records" of their source on are such blocks, or of an operation that is not complete.
 CREATE TABLE blocks (
     conversation INTEGER NOT NULL,
     first        INTEGER NOT NULL,

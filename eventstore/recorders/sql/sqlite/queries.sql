@@ -466,14 +466,23 @@ SELECT count(*) FROM attachments a WHERE NOT EXISTS (
 -- part: source
 conversation, root, parent, from_record, records, made, format, reader, encoding, head, fingerprint, redacted, about, sums
 
+-- Blocks that were appended one by one: until several are put together, they say themselves how far the source is.
+-- part: appended
+FROM sources s LEFT JOIN blocks b ON b.conversation = s.conversation AND b.first = (
+    SELECT max(first) FROM blocks WHERE conversation = s.conversation AND first >= s.records AND encoding & 16
+)
+
+-- part: source_as_it_is
+s.conversation, s.root, s.parent, s.from_record, s.records, s.made, s.format, s.reader, s.encoding, s.head, s.fingerprint, s.redacted, s.about, s.sums, b.first, b.records, b.encoding, b.places
+
 -- name: source
-SELECT {source} FROM sources WHERE conversation = ?
+SELECT {source_as_it_is} {appended} WHERE s.conversation = ?
 
 -- name: family
 SELECT conversation FROM sources WHERE root = ? ORDER BY conversation
 
 -- name: sources
-SELECT {source} FROM sources WHERE conversation > ? ORDER BY conversation LIMIT ?
+SELECT {source_as_it_is} {appended} WHERE s.conversation > ? ORDER BY s.conversation LIMIT ?
 
 -- name: abouts
 SELECT c.id, s.conversation, s.encoding, s.format, s.about FROM conversations c
@@ -499,20 +508,31 @@ SELECT first, records, encoding, places FROM blocks WHERE conversation = ? ORDER
 -- name: put_block
 INSERT OR REPLACE INTO blocks (conversation, first, records, encoding, places, body) VALUES (?, ?, ?, ?, ?, ?)
 
--- name: delete_block
-DELETE FROM blocks WHERE conversation = ? AND first = ?
+-- name: delete_blocks_between
+DELETE FROM blocks WHERE conversation = ? AND first >= ? AND first < ?
 
 -- name: delete_blocks
 DELETE FROM blocks WHERE rowid IN (SELECT rowid FROM blocks WHERE conversation = ? LIMIT ?)
 
+-- Rows of several records, and blocks that say it themselves: those have an encoding.
+-- part: made_of_blocks
+SELECT b.first, b.records, b.encoding, b.places FROM sources s
+JOIN blocks b ON b.conversation = s.conversation AND b.first >= s.records AND b.encoding & 16
+WHERE s.conversation = (SELECT conversation FROM asked)
+
 -- name: made
-SELECT event, places FROM made WHERE conversation = ? ORDER BY event
+WITH asked (conversation) AS (SELECT ?)
+SELECT event, 0, NULL, places FROM made WHERE conversation = (SELECT conversation FROM asked)
+UNION ALL {made_of_blocks}
 
 -- name: made_near
 WITH asked (conversation, event, most) AS (SELECT ?, ?, ?)
-SELECT event, places FROM made WHERE conversation = (SELECT conversation FROM asked)
-AND event >= coalesce((SELECT max(event) FROM made WHERE conversation = (SELECT conversation FROM asked)
-AND event <= (SELECT event FROM asked)), 0) ORDER BY event LIMIT (SELECT most FROM asked)
+SELECT * FROM (
+    SELECT event, 0, NULL, places FROM made WHERE conversation = (SELECT conversation FROM asked)
+    AND event >= coalesce((SELECT max(event) FROM made WHERE conversation = (SELECT conversation FROM asked)
+    AND event <= (SELECT event FROM asked)), 0) ORDER BY event LIMIT (SELECT most FROM asked)
+)
+UNION ALL {made_of_blocks}
 
 -- name: put_made
 INSERT OR REPLACE INTO made (conversation, event, places) VALUES (?, ?, ?)
