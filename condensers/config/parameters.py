@@ -46,8 +46,8 @@ class _Asking(CondenserConfig):
         validate_default=True,
         validation_alias=AliasChoices("llm_config", "llm"),
         description=(
-            "the model: a table, or the name of a table [llm.NAME]; else [llm]; else the agent's"
-            " model"
+            "the model: a table, or the name of a table [llm.NAME]; by default [llm], or the"
+            " agent's model"
         ),
     )
 

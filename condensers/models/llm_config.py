@@ -157,7 +157,7 @@ class LLMConfig(StrictTable):
         default=None,
         min_length=1,
         description=(
-            "the key; by default api_key_env, else the key that litellm finds in the environment"
+            "the key; by default from api_key_env, or what litellm finds in the environment"
         ),
     )
     api_key_env: str | None = Field(
@@ -212,16 +212,16 @@ class LLMConfig(StrictTable):
     dialect: Literal["openai", "openai-reasoning", "litellm"] | None = Field(
         default=None,
         description=(
-            "form of the agent's messages: openai for a plain server, openai-reasoning where it"
-            " wants the model's thinking back; by default, the model's name decides"
+            "form of the agent's messages, such as openai, or openai-reasoning for a server that"
+            " wants the model's thinking back; by default the model's name decides"
         ),
     )
     extra: dict[str, Any] = Field(
         default_factory=dict,
         repr=False,
         description=(
-            "further arguments of litellm.completion, passed on unchanged; none that another key"
-            " sets"
+            "further arguments of litellm.completion, passed on unchanged, except the arguments"
+            " that another key sets"
         ),
     )
 

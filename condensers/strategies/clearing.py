@@ -36,13 +36,9 @@ class ClearToolUsesCondenser(Condenser):
 
     trigger: int = setting(100_000, "results are cleared from a prompt of more tokens", ge=1)
     keep: int = setting(3, "how many of the newest results are not cleared", ge=0)
-    clear_at_least: int = setting(
-        0, "how many tokens are cleared at once, at least; with fewer, none", ge=0
-    )
+    clear_at_least: int = setting(0, "the fewest tokens that are cleared at once", ge=0)
     exclude_tools: tuple[str, ...] = setting((), "tools whose results are never cleared")
-    clear_tool_inputs: bool = setting(
-        False, "whether the arguments of their calls are cleared, too"
-    )
+    clear_tool_inputs: bool = setting(False, "whether the arguments of the calls are cleared too")
 
     def step(self, view: View, agent_llm: AgentModel | None = None) -> Step:
         masks: dict[int, tuple[str, Any]] = {}

@@ -44,7 +44,7 @@ class AmortizedForgettingCondenser(RollingCondenser):
     type = "amortized_forgetting"
 
     max_size: int = setting(
-        100, "a View with more events is condensed, to half of this number", ge=2
+        100, "a View with more events is condensed to half of this number", ge=2
     )
     keep_first: int = setting(1, "how many events at the head are never forgotten", ge=0)
 
@@ -170,7 +170,7 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """On request only: forgets the older half of what is not essential. Needs no model.
+    """Forgets the older half of what is not essential, only on request. Needs no model.
 
     Essential are the first system prompt and the user's first message with the knowledge recalled
     for it. Summaries stay too, because the View has nothing else of the events that they stand for.

@@ -71,8 +71,8 @@ class SummarizingCondenser(RollingCondenser):
 
     max_size: int | None = setting(
         None,
-        "a View with more events is condensed, to half of this number; by default 100 (``llm``:"
-        " 240), or, where a token limit is known, no number: then only tokens count",
+        "a View with more events is condensed to half of this number; by default 100 (llm: 240),"
+        " or no limit of events if a token limit is known",
         ge=2,
     )
     keep_first: int = setting(1, "how many events at the head stay, except in a hard reset", ge=0)
@@ -80,15 +80,17 @@ class SummarizingCondenser(RollingCondenser):
         10_000, "how many characters of an event the summarizer sees; a negative number: all"
     )
     max_tokens: int | None = setting(
-        None, "a limit for the agent's prompt, besides its model's own; see Limits of tokens", ge=1
+        None,
+        "a second limit for the agent's prompt, beside its model's; see Limits of tokens",
+        ge=1,
     )
     token_margin_ratio: float = setting(
         0.1, "the part of the agent's model's input that stays free", ge=0, lt=1
     )
     tail: TailRule = setting(  # noqa: RUF009  it returns a field
         "half",
-        "to how many tokens a prompt is cut that had too many: half is half of the limit, fits is"
-        " the limit",
+        "to what length a prompt with too many tokens is cut: half of the limit, or the limit"
+        " (fits)",
     )
     minimum_progress: float = setting(
         0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1
@@ -96,8 +98,7 @@ class SummarizingCondenser(RollingCondenser):
     hard_context_reset_max_retries: int = setting(5, "how many times the hard reset is tried", ge=1)
     hard_context_reset_context_scaling: float = setting(
         0.8,
-        "the part of an event's text that each further try of the hard reset shows, of what the try"
-        " before it showed",
+        "the factor by which each further try of the hard reset shortens the text of an event",
         gt=0,
         lt=1,
     )

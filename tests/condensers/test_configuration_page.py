@@ -89,10 +89,18 @@ def described(strategy, shared) -> str:
     )
     text = f"**`{strategy.type}`**{also}. {' '.join(strategy.description.split())}"
     names = [f"`{parameter.name}`" for parameter in strategy.parameters if row(parameter) in shared]
-    if names:
-        text += f" It has {', '.join(names)} of the table above."
+    rest = [f"`{name}`" for name in shared_names(shared) if f"`{name}`" not in names]
+    if len(names) > len(rest):
+        but = f", except {', '.join(rest)}" if rest else ""
+        text += f" It has the parameters of the first table{but}."
+    elif names:
+        text += f" It has {', '.join(names)} of the first table."
     own = [row(parameter) for parameter in strategy.parameters if row(parameter) not in shared]
     return f"{text}\n\n{HEAD}" + "\n".join(own) + "\n" if own else f"{text}\n"
+
+
+def shared_names(shared) -> list[str]:
+    return [line.split("`")[1] for line in shared]
 
 
 def row(parameter) -> str:
