@@ -77,16 +77,20 @@ _MAY_BE_BESIDE = {
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
 """The parts that some sources count beside a prompt or a reply: the total tells it."""
+_COUNT_MAX: Final = 2**40
+"""More tokens are no count of a call. Sums of millions of counts fit in 64 bits, as files and
+databases hold them.
+"""
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number of 0 or more, also as a fraction or a text, as some languages
-    write all numbers; None for another value.
+    """Return a count: a whole number from 0 to 2^40, also as a fraction or a text, as some
+    languages write all numbers; None for another value.
     """
     try:
         number = float(value) if type(value) is str else value
-        if type(number) in (int, float) and number >= 0 and number == int(number):
+        if type(number) in (int, float) and 0 <= number <= _COUNT_MAX and number == int(number):
             return int(number)
         return None
     except (ValueError, OverflowError):
@@ -108,7 +112,7 @@ def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
     """Return the counts of an object, without those that cannot be read."""
     counts: dict[Any, int] = {}
     for name, value in told.items():
-        if type(value) is int and value >= 0:
+        if type(value) is int and 0 <= value <= _COUNT_MAX:
             counts[name] = value
         elif name in _COUNTS and (count := count_of(value)) is not None:
             counts[name] = count

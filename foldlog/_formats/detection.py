@@ -9,7 +9,8 @@ programs are the same until the first call of a tool.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from os import PathLike
 from pathlib import Path
@@ -118,34 +119,34 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, where its first lines leave no doubt: three of the
-    first four are of this format, none of another, and each passes for its record. None for all
-    else, as for lines that hold several histories. Cost: its first lines.
+    """Return the format of a log of JSON Lines, where its beginning leaves no doubt: three of the
+    first four lines are of this format and none of another, and so are at least half of the first
+    50. None for all else, as for lines that hold several histories. Cost: these lines.
     """
     if path.suffix != ".jsonl" or not path.is_file():
         return None
     with path.open("rb") as file:
         begin = file.read(_BEGINNING)
-    lines = begin.splitlines()[:-1]
-    looked_at = list[Any]()
-    of_format = list[Format]()
-    for line in islice(lines, LOOK_AT):
-        try:
-            record = parse(line) if line else None
-        except UnreadableJson:
-            continue
-        looked_at.append(record)
-        of_format += [format for format in (_match(record),) if format is not None]
-        if len(of_format) == _ENOUGH:
-            break
-    format = of_format[0] if len({*of_format}) == 1 else None
-    if format is None or len(of_format) < _ENOUGH or len(looked_at) > _ENOUGH + 1:
+    records = _records_in(begin.splitlines()[:-1])
+    first = [*islice(records, _ENOUGH + 1)]
+    matched = [format for format in map(_match, first) if format is not None]
+    if len(matched) < _ENOUGH or len({*matched}) > 1:
         return None
+    format = matched[0]
     if format.skeleton is None:  # short logs, whose later records may be of another format
         return None
-    is_sure = all(map(format.accepts, looked_at)) and not any(map(format.refuses, looked_at))
-    is_read_otherwise = format.files is not None and format.files.holds(path, begin)
-    return format if is_sure and not is_read_otherwise else None
+    if format.files is not None and format.files.holds(path, begin):
+        return None
+    first += records
+    is_most = 2 * sum(map(format.matches, first)) >= len(first)
+    return format if is_most and not any(map(format.refuses, first)) else None
+
+
+def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
+    """Yield what the first lines hold that can be read."""
+    for line in islice(lines, LOOK_AT):
+        with suppress(UnreadableJson):
+            yield parse(line) if line else None
 
 
 def _match(record: Any) -> Format | None:

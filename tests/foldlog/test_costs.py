@@ -114,7 +114,7 @@ def test_usage_has_one_shape_and_no_count_that_nobody_told():
         assert usage_of(told) == {
             name: count for name, count in zip(ALL, usage, strict=True) if count is not None
         }
-    for unread in (-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999"):
+    for unread in (-1, 300.5, "many", True, [1], float("nan"), float("inf"), "-3", "1e999", 10**31):
         usage = usage_of({"prompt_tokens": unread, "completion_tokens": 3})
         assert usage == usage_of(usage) == {"completion_tokens": 3}
         assert usage_of({"input_tokens": unread}) == {}

@@ -13,6 +13,7 @@ from random import Random
 import pytest
 
 from foldlog._archive.importing import Import
+from foldlog._formats import detection
 from foldlog._formats.registry import format_named
 from foldlog.eventstore import Message
 from foldlog.formats import FORMATS, NotAHistory, detect
@@ -398,6 +399,16 @@ def test_what_a_file_holds_is_of_its_format_if_most_of_its_records_can_be(tmp_pa
     (tmp_path / "177").mkdir()
     (tmp_path / "177" / "api_conversation_history.json").write_text(json.dumps([ASKED, TEXT]))
     assert detect(tmp_path / "177") == "anthropic-messages"
+
+
+def test_a_log_whose_first_lines_alone_are_of_a_format_is_not_of_it(tmp_path):
+    """The beginning of a log decides without its end, but not by four lines of fifty."""
+    own = READ["codex"][:3]
+    foreign = SHAPES["Haystack"]
+    path = lines(tmp_path / "a.jsonl", [*own, *(foreign * 20)[:20]])
+    with pytest.raises(NotAHistory):
+        histories_at(path)
+    assert detection.of_lines(lines(path, [*own, *foreign[:1], "the end"])) is not None
 
 
 LOGS = [
