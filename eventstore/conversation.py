@@ -1,11 +1,11 @@
 """The Conversation aggregate: which events may be appended. Pure; reads no clock and no database.
 
 Ids are dense, so the state needs little more than the version, however long the history is: a
-condensation may forget any id below it. Of the earlier condensations only those whose summaries the
-command forgets matter: see ``summaries_named``.
+condensation may forget any id below the version. An earlier condensation matters only if the
+command forgets its summary: see ``summaries_named``.
 
-Imported events (``origin`` set) keep what their source recorded: of an imported condensation only
-the form is checked, and an imported event may be a summary.
+Imported events (``origin`` set) stay as their source recorded them: only the form of an imported
+condensation is checked, and an imported event may be a summary.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Append at any version. A caller has to name it. No event of another writer is lost."""
+"""Append at any version. A caller has to say so. No event of another writer is lost."""
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})
-"""The kinds that have rules of their own. Events of all others change only the version of a
-state.
+"""The kinds that have rules of their own. Events of other kinds change only the version of
+a state.
 """
 
 
 class State(Struct, frozen=True):
     """The state that ``decide`` needs.
 
-    ``version`` is the number of events. ``summaries`` are those synthetic ids that the command
-    names and whose summaries exist. ``documents`` are the ids of the events that gave each document
-    its newest value, where changes of documents have to build on these; else None.
+    ``version`` is the number of events. ``summaries`` has the ids of existing summaries that the
+    command names. ``documents`` has, for each document, the id of the event with its newest value,
+    if the command changes documents; else None.
     """
 
     conversation: str
@@ -93,7 +93,7 @@ def summaries_named(events: Iterable[Event]) -> frozenset[int]:
 
 
 def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION]) -> None:
-    """Raise ``VersionConflict`` where the conversation is not at the expected version."""
+    """Raise ``VersionConflict`` if the conversation is not at the expected version."""
     if expected is not ANY_VERSION and expected != state.version:
         if type(expected) is not int:
             raise TypeError(
@@ -101,7 +101,7 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
             )
         if expected < 0:
             raise InvalidArgument(
-                f"expected_version is {expected}; that of a new conversation is 0"
+                f"expected_version is {expected}; a new conversation has version 0"
             )
         raise VersionConflict(state.conversation, expected, state.version)
 
@@ -109,9 +109,9 @@ def check_version(state: State, expected: int | Literal[AnyVersion.ANY_VERSION])
 def decide(state: State, command: Append) -> tuple[Event, ...]:
     """Return the events to record, with their ids.
 
-    Raises ``VersionConflict`` where the conversation is not at the expected version, and
-    ``InvalidEvent`` where an event breaks a rule; the message names the event by its place among
-    those given; ``DocumentsChanged`` where a change of documents does not build on the newest
+    Raises ``VersionConflict`` if the conversation is not at the expected version. Raises
+    ``InvalidEvent`` if an event breaks a rule; the message names the event by its index in the
+    command. Raises ``DocumentsChanged`` if a change of documents does not build on the newest
     values. Cost: the events of the command.
     """
     if command.expected_version is not ANY_VERSION and command.expected_version != state.version:
@@ -139,21 +139,21 @@ def numbered(events: Iterable[Event], first: int) -> tuple[Event, ...]:
     )
 
 
-def _check(state: State, event: Event, place: int) -> None:
+def _check(state: State, event: Event, index: int) -> None:
     if event.id != NOT_RECORDED and event.id != state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} already has id {event.id}, but its id would be"
-            f" {state.version}; append a copy with id {NOT_RECORDED}"
+            f"{_name_event(state, index)} already has id {event.id}, but its id would"
+            f" be {state.version}; append a copy with id {NOT_RECORDED}"
         )
     if event.cause is not None and not 0 <= event.cause < state.version:
         raise InvalidEvent(
-            f"{_where(state, place)} names cause {event.cause}; a cause is an earlier event, 0 to"
-            f" {state.version - 1}"
+            f"{_name_event(state, index)} names cause {event.cause}; a cause is an earlier event,"
+            f" 0 to {state.version - 1}"
         )
     if isinstance(event, CondensationSummary) and event.origin is None:
         raise InvalidEvent(
-            f"{_where(state, place)} is a summary, which only a View makes; append the condensation"
-            " that has it"
+            f"{_name_event(state, index)} is a summary, which only a View makes; append the"
+            " condensation that has it"
         )
     if isinstance(event, Retraction) and event.version >= state.version:
         if state.version:
@@ -165,66 +165,67 @@ def _check(state: State, event: Event, place: int) -> None:
             f" {newest}"
         )
     if isinstance(event, CondensationAction) and event.origin is None:
-        _check_condensation(state, event, _where(state, place))
+        _check_condensation(state, event, _name_event(state, index))
     if isinstance(event, DocumentChanges) and state.documents is not None:
         _check_documents(state, event, state.documents)
 
 
-def _where(state: State, place: int) -> str:
-    return f"event {place} of this append to conversation {state.conversation!r}"
+def _name_event(state: State, index: int) -> str:
+    return f"event {index} of this append to conversation {state.conversation!r}"
 
 
-def _check_condensation(state: State, event: CondensationAction, where: str) -> None:
+def _check_condensation(state: State, event: CondensationAction, name: str) -> None:
     ids = event.given_ids or ()
     if NOT_RECORDED in ids:
         raise InvalidEvent(
-            f"{where} forgets id {NOT_RECORDED}, which no event has; name events by their ids"
+            f"{name} forgets id {NOT_RECORDED}, which no event has; name events by their ids"
         )
     forgotten = event.forgotten
     for first, last in forgotten.intervals:
         if first < 0 or last >= state.version:
-            unknown = first if first < 0 or first >= state.version else last
+            unknown_id = first if first < 0 or first >= state.version else last
             raise InvalidEvent(
-                f"{where} forgets event {unknown}; the conversation has events 0 to"
+                f"{name} forgets event {unknown_id}; the conversation has events 0 to"
                 f" {state.version - 1}"
             )
     for synthetic in forgotten.summaries:
         if synthetic not in state.summaries:
             raise InvalidEvent(
-                f"{where} forgets summary {synthetic}, but event {summary_of(synthetic)} is not a"
+                f"{name} forgets summary {synthetic}, but event {summary_of(synthetic)} is not a"
                 " condensation with a summary"
             )
     if event.summary is not None and not event.summary.strip():
-        raise InvalidEvent(f"{where} has an empty summary; leave it out, or say what is forgotten")
+        raise InvalidEvent(f"{name} has an empty summary; leave it out, or say what is forgotten")
     if event.summary_offset is not None and event.summary_offset < 0:
         raise InvalidEvent(
-            f"{where} has summary_offset {event.summary_offset}; it is an index in the View, from 0"
+            f"{name} has summary_offset {event.summary_offset}; it is an index in the View, from 0"
         )
 
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
-    """Raise ``DocumentsChanged`` where changes of documents do not build on the newest values."""
-    builds_on = {name: change["base"] for name, change in event.changed.items() if "base" in change}
-    for name in {*newest, *event.others, *builds_on}:
-        named = event.others.get(name, builds_on.get(name))
-        if named != newest.get(name) and not (named is None and name in event.changed):
+    """Raise ``DocumentsChanged`` if changes of documents do not build on the newest values."""
+    bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
+    for name in {*newest, *event.others, *bases}:
+        base = event.others.get(name, bases.get(name))
+        has_new_value = base is None and name in event.changed
+        if base != newest.get(name) and not has_new_value:
             raise DocumentsChanged(state.conversation, name, state.version)
     change = event.changed.get(ATTRIBUTES, {"deleted": True})
-    if "deleted" not in change and (wrong := _not_attributes(change.get("value"))):
+    if "deleted" not in change and (problem := _not_attributes(change.get("value"))):
         raise InvalidEvent(
-            f"conversation {state.conversation!r}: {wrong}; attributes are a map of names to texts,"
-            " whole numbers, booleans or lists of texts, stored as a whole value"
+            f"conversation {state.conversation!r}: {problem}; attributes are a map of names to"
+            " texts, whole numbers, booleans or lists of texts, stored as a whole value"
         )
 
 
 def _not_attributes(value: object) -> str:
     if not isinstance(value, dict):
         return f"{value!r:.60} is not a map"
-    for name, one in value.items():
-        if (
-            not all(isinstance(each, str) for each in one)
-            if isinstance(one, list)
-            else not isinstance(one, str | int)
-        ):
-            return f"attribute {name!r} is {one!r:.60}"
+    for name, attribute in value.items():
+        if isinstance(attribute, list):
+            is_valid = all(isinstance(text, str) for text in attribute)
+        else:
+            is_valid = isinstance(attribute, str | int)
+        if not is_valid:
+            return f"attribute {name!r} is {attribute!r:.60}"
     return ""

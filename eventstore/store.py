@@ -62,8 +62,8 @@ class Store:
         clock: Callable[[], datetime] | None = None,
         event_bytes_max: int = EVENT_BYTES_MAX,
     ) -> None:
-        """Open a store on a recorder. ``settings`` say how new rows are compressed and encrypted;
-        default: plain.
+        """Open a store on a recorder. ``settings`` says how new rows are compressed and encrypted;
+        by default they are plain.
         """
         check_whole("event_bytes_max", event_bytes_max, 1)
         self._recorder = recorder
@@ -75,7 +75,6 @@ class Store:
         self._projections: dict[str, InlineProjection] = {}
 
     # -- writing
-    # ----------------------------------------------------------------------------------------------
 
     def append(
         self,
@@ -101,14 +100,15 @@ class Store:
         ``guard`` is called in the transaction if the conversation exists: if it raises, its
         exception is raised and nothing is appended. Other writers wait for it. ``generation`` names
         one conversation of this id: once that one is erased, the append raises
-        ``ConversationErased``, even if another conversation has the id now. ``together``: appends
-        to others, of ``Documents.prepare``, all or none; none where a key or ``dedupe`` finds
-        nothing new. ``also`` writes what belongs to the events, in their transaction.
+        ``ConversationErased``, even if another conversation has the id now. ``together`` has
+        appends to other conversations, made with ``Documents.prepare``: all or none are made, and
+        none if the idempotency key or ``dedupe`` leaves nothing to append. ``also`` is called in
+        the transaction of the events and may write data beside them.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken;
         its message says which), ``IdempotencyConflict`` (the key stands for other events),
-        ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` where an argument is of a wrong
-        type. Durability: on disk when it returns. Cost: the events appended; the length of the
+        ``ConversationErased``, ``StoreUnavailable``; ``TypeError`` if an argument has a wrong type.
+        Durability: on disk when it returns. Cost: the events appended; the length of the
         conversation does not matter.
         """
         work = prepare_append(
@@ -139,15 +139,17 @@ class Store:
         """Import a history unchanged. Of the rules for new events, only those about the form of an
         event apply.
 
-        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first ones are
-        compared with those that the conversation has already, and only those behind them are added:
-        importing twice adds nothing, and a grown source adds its tail. A new conversation appears
-        whole or not at all; a long one is staged in small transactions: others do not wait.
+        The events have ids 0, 1, 2, … in order, or no ids; some may be encoded. The first events
+        are compared with the events that the conversation already has, and only the later ones are
+        added. So importing twice adds nothing, and a source that has grown adds its new events. A
+        new conversation appears whole or not at all. A long one is staged in small transactions, so
+        that other writers need not wait.
 
-        Raises ``HistoryDiverged`` where an event differs from the stored one, or its content was
-        redacted here; ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and what the
-        iterable raises. Then nothing is imported, except the first part of a long tail, which the
-        next import continues. On disk when it returns. Cost: the events given.
+        Raises ``HistoryDiverged`` if an event differs from the stored one, or if its content was
+        redacted here; ``InvalidEvent``, ``ConversationErased``, ``StoreUnavailable``, and the
+        errors of the iterable. Then nothing is imported, except the first part of a long tail,
+        which the next import continues. Durability: on disk when it returns. Cost: all events of
+        the history.
         """
         history = self._encode_all(_in_order(events), "the history", finite=False)
         return Ingested(*ingest(self.database, conversation, history, self._project))
@@ -162,18 +164,28 @@ class Store:
         recorded_at: int | None = None,
         secret: bytes | None = None,
     ) -> int:
-        """Append events that a source has told, with what ``also`` writes in their transaction.
-        Return the version. They are recorded now, or at ``recorded_at``, in microseconds since
-        1970, if no event came later. Their salts are random, or made of a ``secret``: then a copy
-        of the source gets the same heads.
+        """Append the events of a source's records. ``also`` is called in their transaction and may
+        write data beside them. Return the new version. They are recorded now, or at
+        ``recorded_at``, in microseconds since 1970, if no event came later. Their salts are random,
+        or made from ``secret``: then another copy of the source gets the same heads.
 
         Of the rules for new events, only those about the form of an event apply. The conversation
-        may have records that are no events yet: these are such. Raises ``VersionConflict``,
-        ``ConversationNotFound``, ``InvalidEvent``. On disk when it returns. Cost: the events given.
+        may have records without events, and these may be their events. Raises ``VersionConflict``,
+        ``ConversationNotFound``, ``InvalidEvent``. Durability: on disk when it returns. Cost: these
+        events.
         """
         batch = [self._encode(event, finite=False) for event in events]
-        event_rules = (self._project, also, recorded_at, secret)
-        work = partial(extend, self.database, conversation, expected_version, batch, *event_rules)
+        work = partial(
+            extend,
+            self.database,
+            conversation,
+            expected_version,
+            batch,
+            self._project,
+            also,
+            recorded_at,
+            secret,
+        )
         return self._recorder.transact(work)
 
     def fork(
@@ -184,22 +196,22 @@ class Store:
 
         Its ids continue from ``at``. It has expected versions and idempotency keys of its own; an
         append to one of the two does not change the other. Its first event commits to its parent's
-        head at ``at``. With ``replace_erased`` it may use the id of an erased conversation again,
-        whose tombstone stays.
+        head at ``at``. With ``replace_erased``, ``new_id`` may be the id of an erased conversation;
+        the tombstone stays.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the
-        conversation does not have that version, ``VersionConflict`` where ``new_id`` exists,
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the
+        conversation does not have that version, ``VersionConflict`` if ``new_id`` exists,
         ``StoreUnavailable``. Durability: on disk when it returns. Cost: two rows, however long the
         past is.
         """
-        new = Generation(replaces_erased=replace_erased)
+        generation = Generation(replaces_erased=replace_erased)
         begin = partial(
             begin_fork,
             self.database,
             conversation=conversation,
             at=at,
             new_id=new_id,
-            generation=new,
+            generation=generation,
         )
         return listed(self._recorder.transact(begin))
 
@@ -210,7 +222,6 @@ class Store:
         self._projections[projection.name] = projection
 
     # -- reading
-    # ----------------------------------------------------------------------------------------------
 
     def events(
         self, conversation: str, start: int = 0, stop: int | None = None, *, reverse: bool = False
@@ -220,7 +231,7 @@ class Store:
 
         Raises ``ConversationNotFound`` or ``ConversationErased`` at once, and
         ``ConversationErased`` also if it is erased while the events are read. Raises
-        ``CorruptEvent`` where an event is missing or unreadable: a history is never returned
+        ``CorruptEvent`` if an event is missing or unreadable: a history is never returned
         incomplete without an error. Cost: the events yielded, read a page at a time.
         """
         read = events_back if reverse else ReadTransaction.page
@@ -238,16 +249,16 @@ class Store:
 
     def version(self, conversation: str) -> int:
         """Return the number of events, the next id; 0 for an unknown conversation. Raises
-        ``ConversationErased``. It asks nothing where the last append of this process was to the
-        conversation.
+        ``ConversationErased``. It asks the database nothing if the last append of this process was
+        to the conversation.
         """
-        left = self.database.cached_state(conversation)
-        if left is not None and not left.state.pending:
-            return left.state.version
-        found = self.database.recorder.query(
+        cached = self.database.cached_state(conversation)
+        if cached is not None and not cached.state.pending:
+            return cached.state.version
+        state = self.database.recorder.query(
             lambda reader: find_begun(self.database, reader, conversation)
         )
-        return 0 if found is None else found.version
+        return 0 if state is None else state.version
 
     def conversations(
         self, after: str | None = None, limit: int = 100
@@ -255,11 +266,12 @@ class Store:
         """Return at most ``limit`` conversations with ids after ``after``, in the order of their
         ids' UTF-8 bytes.
 
-        Give the last id of a page as ``after`` of the next one. Cost: the conversations returned.
+        Pass the last id of a page as ``after`` to get the next page. Cost: the conversations
+        returned.
         """
-        least = max(check_whole("limit", limit), 0)
+        size = max(check_whole("limit", limit), 0)
         page = self.database.recorder.query(
-            lambda reader: reader.conversations(start_after(after), least)
+            lambda reader: reader.conversations(start_after(after), size)
         )
         return self._listed(page)
 
@@ -272,18 +284,19 @@ class Store:
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return one conversation as a list shows it, also an erased one; with ``pending`` also one
-        whose source has records without events. Raises ``ConversationNotFound``.
+        """Return the row of one conversation, as ``conversations`` returns it; also of an erased
+        one. With ``pending``, events that an import has not yet made are not made first. Raises
+        ``ConversationNotFound``.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
-        found = self.database.recorder.query(find)
-        if found is None:
+        state = self.database.recorder.query(find)
+        if state is None:
             raise ConversationNotFound(conversation)
-        return self._listed([found])[0]
+        return self._listed([state])[0]
 
     def forks_sharing(self, conversation: str, event_id: int) -> list[str]:
-        """Return the ids of the forks that share an event of a conversation, or what a summary of
-        this id stands in.
+        """Return the ids of the forks that share an event of a conversation. With the (negative) id
+        of a summary, return the forks that share its condensation.
 
         Raises ``ConversationNotFound``, ``ConversationErased``. Cost: the forks.
         """
@@ -291,13 +304,14 @@ class Store:
         own_id = summary_of(event_id) if event_id < NOT_RECORDED else event_id
 
         def read(reader: Reader) -> list[str]:
-            found = find_existing(database, reader, conversation, pending=True)
-            return [fork.id for fork, _ in forks_that_share(database, reader, found.key, [own_id])]
+            state = find_existing(database, reader, conversation, pending=True)
+            forks = forks_that_share(database, reader, state.key, [own_id])
+            return [fork.id for fork, _ in forks]
 
         return self._recorder.query(read)
 
     def recorded(self, conversation: str, idempotency_key: str) -> tuple[Recorded, ...]:
-        """Return the events that were appended under an idempotency key; an empty tuple where there
+        """Return the events that were appended under an idempotency key; an empty tuple if there
         are none.
 
         Raises ``ConversationNotFound``, ``ConversationErased``. Cost: these events.
@@ -305,31 +319,31 @@ class Store:
         check_own_key(idempotency_key)
 
         def read(reading: ReadTransaction) -> tuple[Recorded, ...]:
-            found = reading.recall(idempotency_key)
-            if found is None or found.position is None:
+            recalled = reading.recall(idempotency_key)
+            if recalled is None or recalled.position is None:
                 return ()
-            position = found.position
-            logged = _logged(reading, found.first_id, found.first_id + found.events)
+            position = recalled.position
+            logged = _logged(reading, recalled.first_id, recalled.first_id + recalled.events)
             return tuple(
-                Recorded(position + place, conversation, at, event)
-                for place, (at, event) in enumerate(logged)
+                Recorded(position + index, conversation, recorded_at, event)
+                for index, (recorded_at, event) in enumerate(logged)
             )
 
         return self.query(conversation, read)
 
     def follow(self, after_position: int | str = 0, limit: int | None = None) -> Iterator[Recorded]:
         """Yield all events recorded after a position, over all conversations, in the order of
-        positions, up to the present; on PostgreSQL up to the oldest transaction of any program that
-        still writes on the server.
+        positions, up to the present. On PostgreSQL, events of transactions that began after the
+        oldest one that still writes on the server are left for a later call.
 
-        Keep the last position and go on after it later: no event is missed or comes twice, and no
-        later commit gets an earlier position. A position in several stores (``?stores=``) has a
-        number for each of them, and only the events of one store come in order: keep
-        ``str(recorded.position)``, and give this text.
+        Keep the last position and continue after it later: no event is missed or comes twice, and
+        no later commit gets an earlier position. If the store has several members (``?stores=``), a
+        position has a number for each member, and only the events of one member come in order. Then
+        keep ``str(recorded.position)``, and pass this text.
 
         Raises ``CorruptEvent`` at a damaged event; continue after its ``position``. Raises
-        ``StoreUnusable`` where SQLite cannot read a page of the file: ``foldlog store copy
-        --damaged`` copies the others. Cost: the events yielded, read a page at a time.
+        ``StoreUnusable`` if SQLite cannot read a page of the file: ``foldlog store copy --damaged``
+        copies the other pages. Cost: the events yielded, read a page at a time.
         """
         if not isinstance(after_position, str):
             check_whole("after_position", after_position)
@@ -341,19 +355,19 @@ class Store:
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
-        All reads of ``work`` are of one moment. ``work`` is run again where the connection to a
-        server breaks, so it must have no other effects. Raises ``ConversationNotFound``,
+        All reads of ``work`` are of one moment. ``work`` is run again if the connection to a server
+        breaks, so it must have no other effects. Raises ``ConversationNotFound``,
         ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
     def project(self, conversation: str, work: Callable[[WriteTransaction], T]) -> T:
-        """Run ``work`` on the newest state of a conversation, in a write transaction, to keep
-        records beside it.
+        """Run ``work`` on the newest state of a conversation, in a write transaction. It may write
+        records beside the events.
 
         ``work`` may be run again, so it must have no other effects. Raises
-        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable`` (also where the store
-        is open for reading only).
+        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable`` (also if the store is
+        open for reading only).
         """
         database = self.database
 
@@ -368,7 +382,6 @@ class Store:
         return self._recorder.transact(in_transaction)
 
     # -- the end
-    # ----------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         """Close the database. Any later use of the store raises ``StoreUnusable``."""
@@ -381,7 +394,6 @@ class Store:
         self.close()
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
     def _encode(self, event: Event | Encoded, *, finite: bool = True) -> Encoded:
         encoded = event if type(event) is Encoded else encode(event, finite=finite)  # type: ignore[arg-type]
@@ -395,27 +407,29 @@ class Store:
         return encoded
 
     def _encode_all(
-        self, events: Iterable[Event | Encoded], of: str, *, finite: bool = True
+        self, events: Iterable[Event | Encoded], source: str, *, finite: bool = True
     ) -> Iterator[Encoded]:
-        """Encode events. An error names its event by its place in what they are events ``of``."""
-        for place, event in enumerate(events):
+        """Encode events. An error names the event by its index, and ``source``, which holds the
+        events.
+        """
+        for index, event in enumerate(events):
             try:
                 encoded = self._encode(event, finite=finite)
             except InvalidEvent as error:
-                raise InvalidEvent(f"event {place} of {of}: {error}") from None
+                raise InvalidEvent(f"event {index} of {source}: {error}") from None
             yield encoded
 
     def _listed(self, page: Sequence[Conversation]) -> tuple[ConversationRow, ...]:
-        if all(found.erasure is None and found.replaces is None for found in page):
+        if all(row.erasure is None and row.replaces is None for row in page):
             return tuple(map(listed, page))
 
         def read(reader: Reader) -> tuple[ConversationRow, ...]:
             pending = reader.value("bytes_pending") != ""
             unconfirmed = [
-                () if found.erasure is None else behind(reader, found.erasure.position or 0)
-                for found in page
+                () if row.erasure is None else behind(reader, row.erasure.position or 0)
+                for row in page
             ]
-            generations = [len(tombstones_before(reader, found)) for found in page]
+            generations = [len(tombstones_before(reader, row)) for row in page]
             return tuple(
                 map(partial(listed, bytes_pending=pending), page, generations, unconfirmed)
             )
@@ -439,8 +453,8 @@ def prepare_append(
     together: Sequence[Appending] = (),
     also: Callable[[WriteTransaction], object] | None = None,
 ) -> Appending:
-    """Encode the events of an append, and return its work. Raises what ``Store.append`` raises
-    before it writes.
+    """Encode the events of an append, and return the work to run in a transaction. Raises the
+    errors that ``Store.append`` raises before it writes.
     """
     if type(conversation) is not str:
         raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
@@ -465,34 +479,36 @@ def prepare_append(
         generation,
         any_thread=store._own_clock,
     )
-    asked = (
+    has_options = (
         idempotency_key is not None
         or dedupe is not None
         or guard is not None
         or also is not None
         or together
     )
-    if asked or structural or _DOCUMENT_CHANGES in map(_kind, batch):
+    # Most appends need none of this, and are faster without it.
+    if has_options or structural or _DOCUMENT_CHANGES in map(_kind, batch):
         project = store._project if structural and store._projections else None
         work.besides = Besides(idempotency_key, guard, dedupe, project, together, also)
-        calls_others = (
+        # Another thread may run the work only if that calls nothing but foldlog's own code.
+        calls_foreign_code = (
             project
             or also
             or together
             or not (guard is None or isinstance(guard, DocumentsUnchanged))
         )
-        work.any_thread = store._own_clock and not calls_others
+        work.any_thread = store._own_clock and not calls_foreign_code
     return work
 
 
 def _in_order(events: Iterable[Event | Encoded]) -> Iterator[Event | Encoded]:
-    """Yield the events of a history. Raises ``InvalidEvent`` where one has the id of another
-    place.
+    """Yield the events of a history. Raises ``InvalidEvent`` if an event has an id that is not its
+    index.
     """
-    for place, event in enumerate(events):
-        if not isinstance(event, Encoded) and event.id not in (place, NOT_RECORDED):
+    for index, event in enumerate(events):
+        if not isinstance(event, Encoded) and event.id not in (index, NOT_RECORDED):
             raise InvalidEvent(
-                f"event {place} of the history has id {event.id}; ids are 0, 1, 2, … or not given"
+                f"event {index} of the history has id {event.id}; give the ids 0, 1, 2, …, or none"
             )
         yield event
 
@@ -507,7 +523,7 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """Return the range of ids; a missing end is the end of the conversation."""
+    """Return a range of ids as numbers; without ``stop`` it ends with the conversation."""
     return max(check_whole("start", start), 0), (
         NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

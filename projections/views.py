@@ -254,7 +254,7 @@ class Views:
             past = StoredPast(reading, records=latest.missing if latest else ())
         since = None
         if latest and 0 < version - latest.folded.version <= _FEW:
-            since = reading.events_behind(latest.found.head, latest.folded.version, version)
+            since = reading.events_after_head(latest.found.head, latest.folded.version, version)
         if latest and since is not None:
             folded, records = fold_events(latest.folded, since, past)
             records = [*latest.missing, *records]

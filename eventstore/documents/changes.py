@@ -30,7 +30,7 @@ from foldlog.eventstore.documents.values import (
 from foldlog.eventstore.errors import DocumentsChanged, IdempotencyConflict, InvalidEvent
 from foldlog.eventstore.events import ATTRIBUTES, NOT_RECORDED, DocumentChanges, Event
 from foldlog.eventstore.log.appending import Appending, DocumentsUnchanged, begin_fork
-from foldlog.eventstore.log.finding import Generation, find_meant
+from foldlog.eventstore.log.finding import Generation, find_named
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 from foldlog.eventstore.log.results import Recorded
@@ -175,7 +175,7 @@ class Documents:
         def read(
             reader: Reader,
         ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
-            found, _ = find_meant(database, reader, conversation, generation)
+            found, _ = find_named(database, reader, conversation, generation)
             if found is None:
                 return _of_values({}, {}, values), DocumentsUnchanged(values, None, {}), None
             reading = ReadTransaction(reader, found, database)

@@ -1,4 +1,4 @@
-"""Read the values of documents from the events of a conversation: at any version, in one
+"""Read the values of documents from the events of a conversation, at any version, in one
 transaction.
 """
 
@@ -15,14 +15,15 @@ from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.redacted import has_content
 
 CHAIN_MAX: Final = 64
-"""The most differences that may build on one whole value: a reader reads their events and the event
-of that value.
+"""The most differences that may build on one whole value. A reader reads the events of all
+differences and of the whole value.
 """
 
 
 class DocumentValue(NamedTuple):
-    """The value that event ``id`` gave a document: the last ``whole`` value before, and the
-    ``differences`` since.
+    """The value that the event ``id`` gave a document. It was made from ``whole``, the last value
+    that is stored as a whole, and the ``differences`` since. ``is_redacted`` says that the event
+    with the whole value was redacted.
     """
 
     id: int
@@ -32,69 +33,73 @@ class DocumentValue(NamedTuple):
     is_redacted: bool
 
 
-def newest_documents(read: ReadTransaction, version: int | None) -> Mapping[str, int]:
-    """Return the documents that a conversation had at a version, each with the id of the event that
-    holds its value.
+def newest_documents(reading: ReadTransaction, version: int | None) -> Mapping[str, int]:
+    """Return the documents that a conversation had at a version, or has now, each with the id of
+    the event that has its value.
     """
-    stop = read.version if version is None else check_whole("version", version)
-    if not 0 <= stop <= read.version:
-        where = "below 0" if stop < 0 else "past its end"
+    stop = reading.version if version is None else check_whole("version", version)
+    if not 0 <= stop <= reading.version:
+        problem = "below 0" if stop < 0 else "past its end"
         raise InvalidArgument(
-            f"conversation {read.conversation!r} has {read.version} events; version {stop} is"
-            f" {where} (use 0 to {read.version})"
+            f"conversation {reading.conversation!r} has {reading.version} events; version {stop} is"
+            f" {problem} (use 0 to {reading.version})"
         )
-    changes = read.documents_before(stop)
+    changes = reading.documents_before(stop)
     return {} if changes is None else changes.newest()
 
 
 def newest_value(
-    read: ReadTransaction, name: str, version: int | None = None, default: Any = None
+    reading: ReadTransaction, name: str, version: int | None = None, default: Any = None
 ) -> Any:
     """Return the value of a document at a version, or now; ``default`` if there is no such
     document.
     """
-    ids = newest_documents(read, version)
-    return read_value(read, name, ids[name]).value if name in ids else default
+    ids = newest_documents(reading, version)
+    return read_value(reading, name, ids[name]).value if name in ids else default
 
 
-def newest_values(read: ReadTransaction, version: int | None = None) -> dict[str, Any]:
+def newest_values(reading: ReadTransaction, version: int | None = None) -> dict[str, Any]:
     """Return all documents by name at a version, or now if ``version`` is None, in the order of
     their names.
     """
-    ids = newest_documents(read, version)
-    return {name: read_value(read, name, ids[name]).value for name in sorted(ids)}
+    ids = newest_documents(reading, version)
+    return {name: read_value(reading, name, ids[name]).value for name in sorted(ids)}
 
 
-def read_value(read: ReadTransaction, name: str, event_id: int) -> DocumentValue:
-    """Return the value that an event gave a document. Raises ``CorruptEvent`` where the events do
-    not fit together.
+def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentValue:
+    """Return the value that an event gave a document: follow differences back to the last whole
+    value, then apply them. Raises ``CorruptEvent`` if the events do not fit together.
     """
     differences: list[Difference] = []
-    place = event_id
+    base_id = event_id
     while True:
-        (event,) = read.events(place, place + 1) if 0 <= place < read.version else (None,)
-        if isinstance(event, DocumentChanges):
-            change = event.changed.get(name)
-        else:
-            change = None
-        if change is None or len(differences) > CHAIN_MAX:
+        base = _changes_in(reading, base_id)
+        change = None if base is None else base.changed.get(name)
+        if base is None or change is None or len(differences) > CHAIN_MAX:
             raise CorruptEvent(
-                read.conversation,
+                reading.conversation,
                 event_id,
-                f"the value of document {name!r} builds on event {place}",
+                f"the value of document {name!r} builds on event {base_id}, which does not have it",
             )
         if "value" in change:
             break
         differences.append(change["difference"])
-        place = change["base"]
+        base_id = change["base"]
     differences.reverse()
-    value = whole = change["value"]
+    whole = change["value"]
+    value = whole
     try:
-        for later in differences:
-            value = patched(value, later)
+        for difference in differences:
+            value = patched(value, difference)
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         problem = f"the differences of document {name!r} do not fit together"
-        raise CorruptEvent(read.conversation, event_id, problem) from error
-    return DocumentValue(
-        event_id, value, whole, differences, event is None or not has_content(event)
-    )
+        raise CorruptEvent(reading.conversation, event_id, problem) from error
+    return DocumentValue(event_id, value, whole, differences, not has_content(base))
+
+
+def _changes_in(reading: ReadTransaction, event_id: int) -> DocumentChanges | None:
+    """Return an event if it changes documents; None for any other id."""
+    if not 0 <= event_id < reading.version:
+        return None
+    (event,) = reading.events(event_id, event_id + 1)
+    return event if isinstance(event, DocumentChanges) else None

@@ -52,7 +52,7 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.following import followed, placed_rows, recorded
+from foldlog.eventstore.log.following import read_placed_rows, placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
@@ -563,7 +563,7 @@ class ConversationBatches(Conversations):
 class _BatchSubscription(PollingSubscription):
     def select(self, after: int | None) -> Sequence[Notification]:
         with errors_of_the_library():
-            rows = followed(self.store_recorder.database, after or 0, BATCH_MAX)
+            rows = read_placed_rows(self.store_recorder.database, after or 0, BATCH_MAX)
         if not rows:
             return ()
         last = rows[-1]

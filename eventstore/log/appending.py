@@ -1,5 +1,5 @@
-"""The work of an append in its transaction: find, decide, link, insert, tell the projections; and
-of a fork.
+"""The work of an append and of a fork in their transactions: find the conversation, decide, link,
+insert, and call the projections.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from foldlog.eventstore.events import (
 )
 from foldlog.eventstore.log import origins
 from foldlog.eventstore.log.database import Database, LastConversation
-from foldlog.eventstore.log.finding import Generation, find_begun, find_meant
+from foldlog.eventstore.log.finding import Generation, find_begun, find_named
 from foldlog.eventstore.log.ledger import enter
-from foldlog.eventstore.log.past import ancestor, past_of
+from foldlog.eventstore.log.past import find_ancestor, past_of
 from foldlog.eventstore.log.reading import ReadTransaction, stored_key
 from foldlog.eventstore.log.redacted import can_be_redacted, untraced, without_content
 from foldlog.eventstore.log.results import Recorded
@@ -67,27 +67,30 @@ from foldlog.eventstore.recorders.types import (
 )
 from foldlog.eventstore.times import EPOCH
 
-_new: Final = tuple.__new__  # what Recorded(...) calls, without the call around it
+_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
 _NO_SUMMARIES: frozenset[int] = frozenset()
 _decoded_event = attrgetter("decoded")
 
 
 class Besides(Struct, eq=False):
-    """What only some appends ask for, beside their events and the version that they expect."""
+    """The options of an append, beside its events and the version that it expects. Most appends
+    have none.
+    """
 
     idempotency_key: str | None = None
     guard: Callable[[ReadTransaction], object] | None = None
     dedupe: Literal["origin"] | None = None
     project: Callable[[WriteTransaction, Sequence[Event]], None] | None = None
-    """Tells the inline projections about structural events."""
+    """Calls the inline projections, if the events are structural."""
     together: Sequence[Appending] = ()
+    """Appends to other conversations, in the same transaction."""
     also: Callable[[WriteTransaction], object] | None = None
-    """Writes what belongs to the events, in their transaction."""
+    """Writes data beside the events, in their transaction."""
 
 
 class Appending(Struct, eq=False):
     """The work of one append. It is called with a transaction, and again with another one if the
-    first is rolled back. Once that is committed, ``recorded`` returns the events.
+    first is rolled back. After the commit ``recorded`` returns the events.
     """
 
     database: Database
@@ -101,33 +104,35 @@ class Appending(Struct, eq=False):
     """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
-    """What was recorded before, or nothing: then this transaction appends nothing."""
+    """If this is not None, the transaction appends nothing: these events were recorded under the
+    idempotency key before; or there are none, because ``dedupe`` left none.
+    """
     decided: Sequence[Event] = ()
     place: Place = unplaced
     moment: datetime = EPOCH
-    met: int = 0
-    """The key of the conversation that it appended to."""
+    key: int = 0
+    """The key of the conversation to which it appended."""
     last_conversation: LastConversation | None = None
-    """How the transaction leaves the conversation."""
+    """The state of the conversation after the transaction."""
 
     def __call__(self, transaction: Transaction) -> None:
         besides = self.besides
         if besides is not None and besides.together:
-            transaction.lock_all(each.conversation for each in (self, *besides.together))
+            transaction.lock_all(work.conversation for work in (self, *besides.together))
         writing = open_to_append(self.database, transaction, self.conversation, self.generation)
         if besides is None:
             self._append(writing, self.batch, State(self.conversation, writing.state.version))
         elif not self._append_besides(writing, besides):
             return
         writing.end()
-        self.met = writing.state.key
+        self.key = writing.state.key
         self.last_conversation = transaction.last_conversation
-        # last: one to this conversation goes on behind these
+        # The others come last: one of them may append to this conversation, after these events.
         for other in () if besides is None else besides.together:
             other(transaction)
 
     def _append(self, writing: WriteTransaction, batch: Sequence[Encoded], state: State) -> None:
-        """Decide, link and insert: the whole of a plain append."""
+        """Decide, link and insert. A plain append does no more."""
         events = list(map(_decoded_event, batch))
         self.decided = decide(state, Append(events, self.expected_version))
         self.place, recorded_at = writing.append(batch, self.database.now())
@@ -135,14 +140,14 @@ class Appending(Struct, eq=False):
         with_times(self.decided, self.moment)
 
     def _append_besides(self, writing: WriteTransaction, besides: Besides) -> bool:
-        """Append with all that was asked for. Return False where nothing is to be appended: that
-        sets ``earlier``.
+        """Append with these options. Return False, and set ``earlier``, if there is nothing to
+        append.
         """
         key = besides.idempotency_key
         version = writing.version
-        new = None
+        new_events = None
         self.earlier = self.last_conversation = None
-        self.met = writing.key
+        self.key = writing.key
         if key is not None and writing.is_begun:
             self.earlier = self._earlier(writing, key)
             if self.earlier is not None:
@@ -151,16 +156,16 @@ class Appending(Struct, eq=False):
             besides.guard(writing)
         batch = self.batch
         if besides.dedupe is not None and batch:
-            new = origins.unknown(writing if writing.is_begun else None, batch)
-            batch = new.batch
+            new_events = origins.select_new(writing if writing.is_begun else None, batch)
+            batch = new_events.batch
             if not batch:
                 self.earlier = ()
                 return False
         self._append(writing, batch, _state(writing, batch))
         if key is not None:
             writing.remember(stored_key(writing.salt, key), RecalledKey(version, len(batch)))
-        if new is not None:
-            new.remember(writing, version, begins=version == 0)
+        if new_events is not None:
+            new_events.remember(writing, version, begins=version == 0)
         if besides.project is not None:
             besides.project(writing, self.decided)
         for event in self.decided:
@@ -171,9 +176,11 @@ class Appending(Struct, eq=False):
         return True
 
     def recorded(self) -> tuple[Recorded, ...]:
-        """Return the recorded events: now that they are committed, they have their positions."""
+        """Return the recorded events. Call it after the commit, which gives them their
+        positions.
+        """
         if self.generation is not None:
-            self.generation.key = self.met or self.generation.key
+            self.generation.key = self.key or self.generation.key
         if self.last_conversation is not None and self.database.recorder.on_server:
             self.database.last_conversation = self.last_conversation
         if self.earlier is not None:
@@ -187,8 +194,8 @@ class Appending(Struct, eq=False):
     def _earlier(
         self, reading: ReadTransaction, idempotency_key: str
     ) -> tuple[Recorded, ...] | None:
-        """Return the events that were recorded under the idempotency key before; None if it is new.
-        Raises ``IdempotencyConflict`` if they were other events.
+        """Return the events that were recorded under the idempotency key before; None if the key is
+        new. Raises ``IdempotencyConflict`` if these are other events.
         """
         earlier = reading.recall(idempotency_key)
         if earlier is None:
@@ -201,35 +208,35 @@ class Appending(Struct, eq=False):
             )
         rows = reading.rows(first_id, first_id + count, count)
         recorded = list(dense_events(conversation, rows, first_id, first_id + count))
-        given = numbered(map(_decoded_event, self.batch), first_id)
+        requested = numbered(map(_decoded_event, self.batch), first_id)
         stored = [stored_event_of(conversation, row) for row in rows]
-        if stored != list(given) and not _are_what_was_given(stored, given):
+        if stored != list(requested) and not _are_equal_but_for_redactions(stored, requested):
             raise IdempotencyConflict(conversation, idempotency_key, first_id)
         if position is None:
             raise CorruptEvent(conversation, first_id, "its position cannot be found")
         return tuple(
-            Recorded(position + n, conversation, from_microseconds(row.recorded_at), event)
-            for n, (row, event) in enumerate(zip(rows, recorded, strict=True))
+            Recorded(position + index, conversation, from_microseconds(row.recorded_at), event)
+            for index, (row, event) in enumerate(zip(rows, recorded, strict=True))
         )
 
 
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation to append to; one that does not exist begins with its first event.
-    Raises what ``find_meant`` raises. Costs no question where the last append of this connection
-    was to it.
+    """Open the conversation for an append. If it does not exist it will be begun with its first
+    event. Raises the errors of ``find_named``. Cost: one read; none if the last append of this
+    connection was to it.
     """
-    left: LastConversation | None = transaction.last_conversation
+    last: LastConversation | None = transaction.last_conversation
     if (
-        left is not None
-        and (left.state.id, left.settings) == (conversation, database.settings)
-        and (generation is None or (generation.key == left.state.key and generation.fence is None))
+        last is not None
+        and (last.state.id, last.settings) == (conversation, database.settings)
+        and (generation is None or (generation.key == last.state.key and generation.fence is None))
     ):
-        return WriteTransaction(transaction, left.state, database, left.codec)
-    found, replaces = find_meant(database, transaction, conversation, generation)
-    if found is not None:
-        return WriteTransaction(transaction, found, database)
+        return WriteTransaction(transaction, last.state, database, last.codec)
+    state, replaces = find_named(database, transaction, conversation, generation)
+    if state is not None:
+        return WriteTransaction(transaction, state, database)
     new = Conversation(0, conversation, 0, new_salt(), replaces=replaces)
     return WriteTransaction.of_new(transaction, database, new)
 
@@ -242,31 +249,34 @@ def _state(reading: WriteTransaction, batch: Sequence[Encoded]) -> State:
     existing = _NO_SUMMARIES
     documents = None
     if CondensationAction in kinds and reading.is_begun:
-        existing = frozenset(i for i in summaries_named(events) if _brings_summary(reading, i))
+        existing = frozenset(
+            summary for summary in summaries_named(events) if _brings_summary(reading, summary)
+        )
     if DocumentChanges in kinds:
         last = reading.documents_before(version) if reading.is_begun else None
         documents = {} if last is None else last.newest()
     return State(reading.conversation, version, existing, documents)
 
 
-def _are_what_was_given(stored: Sequence[Event], given: Sequence[Event]) -> bool:
-    """Return whether stored events, some of them redacted, equal the given events, whatever their
-    trace contexts. For a redacted event only its size, its kind and the other fields that stay are
-    compared; for documents, which may be stored as differences, not the size.
+def _are_equal_but_for_redactions(stored: Sequence[Event], requested: Sequence[Event]) -> bool:
+    """Return whether stored events equal the requested events, apart from trace contexts. Of a
+    redacted event only the size, the kind and the other remaining fields can be compared.
     """
-    return len(stored) == len(given) and all(
-        (
-            one == other
-            if one.redacted is None
-            else can_be_redacted(other)
-            and (
-                isinstance(other, DocumentChanges)
-                or one.redacted.bytes == size_of(encode(other, ours=True).body)
-            )
-            and without_content(other, one.redacted) == one
-        )
-        for one, other in zip(map(untraced, stored), map(untraced, given), strict=True)
+    return len(stored) == len(requested) and all(
+        map(_is_equal_but_for_redaction, map(untraced, stored), map(untraced, requested))
     )
+
+
+def _is_equal_but_for_redaction(stored: Event, requested: Event) -> bool:
+    if stored.redacted is None:
+        return stored == requested
+    if not can_be_redacted(requested):
+        return False
+    # Documents may be stored as differences, so their size proves nothing.
+    has_other_size = not isinstance(
+        requested, DocumentChanges
+    ) and stored.redacted.bytes != size_of(encode(requested, ours=True).body)
+    return not has_other_size and without_content(requested, stored.redacted) == stored
 
 
 def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
@@ -276,23 +286,24 @@ def _brings_summary(reading: ReadTransaction, synthetic_id: int) -> bool:
 
 
 class DocumentsUnchanged(Struct):
-    """A guard: raise ``DocumentsChanged`` if since documents were read another writer changed one
-    of them, redacted an event, or used the id for another conversation. It calls no code but
-    foldlog's, so any thread may run it.
+    """A guard of documents that were read. It raises ``DocumentsChanged`` if another writer has
+    since changed one of them, redacted an event, or used the id for another conversation. It calls
+    nothing but foldlog's code, so any thread may run it.
     """
 
     names: Iterable[str]
     state: tuple[int, int] | None
-    """The key of the conversation and its number of redactions; None where there was none."""
+    """The key of the conversation and its number of redactions when the documents were read; None
+    if there was no conversation.
+    """
     ids: Mapping[str, int]
 
     def __call__(self, reading: ReadTransaction) -> None:
         last = reading.documents_before(reading.version)
-        now = {} if last is None else last.newest()
+        newest = {} if last is None else last.newest()
+        is_other_state = (reading.key, reading.redactions) != self.state
         for name in self.names:
-            if (reading.key, reading.redactions) != self.state or now.get(name) != self.ids.get(
-                name
-            ):
+            if is_other_state or newest.get(name) != self.ids.get(name):
                 raise DocumentsChanged(reading.conversation, name, reading.version)
 
 
@@ -307,8 +318,8 @@ def append_all(
     database: Database, works: Sequence[Appending]
 ) -> list[Outcome[tuple[Recorded, ...]]]:
     """Make several appends that ``store.prepare_append`` prepared, in their order, in as few
-    transactions as possible. Return the outcome of each: what ``Store.append`` would have returned
-    or raised. One that fails does not change the others.
+    transactions as possible. Return the outcome of each: the result or the error of
+    ``Store.append``. An append that fails does not change the others.
     """
     outcomes = database.recorder.transact_all([(work, work.any_thread) for work in works])
     return [
@@ -327,28 +338,28 @@ def begin_fork(
 ) -> Conversation:
     """Begin the fork ``new_id`` of a conversation at a version, and return it.
 
-    Raises ``ConversationNotFound``, ``ConversationErased`` (of either), ``InvalidArgument`` for a
-    version that the conversation does not have or an empty ``new_id``, ``VersionConflict`` where
+    Raises ``ConversationNotFound``; ``ConversationErased`` for either id; ``InvalidArgument`` if
+    the conversation does not have that version, or if ``new_id`` is empty; ``VersionConflict`` if
     ``new_id`` exists.
     """
-    found = find_begun(database, transaction, conversation)
-    if found is None:
+    original = find_begun(database, transaction, conversation)
+    if original is None:
         raise ConversationNotFound(conversation)
-    if not 1 <= check_whole("at", at) <= found.version:
+    if not 1 <= check_whole("at", at) <= original.version:
         raise InvalidArgument(
-            f"conversation {conversation!r} has {found.version} events and cannot be forked at"
-            f" {at}: use 1 to {found.version}"
+            f"conversation {conversation!r} has {original.version} events and cannot be forked at"
+            f" {at}: use 1 to {original.version}"
         )
-    rival, replaces = find_meant(database, transaction, new_id, generation)
-    if rival is not None:
-        raise VersionConflict(new_id, 0, rival.version)
-    owner = _owner(database, transaction, found, at)
+    existing, replaces = find_named(database, transaction, new_id, generation)
+    if existing is not None:
+        raise VersionConflict(new_id, 0, existing.version)
+    owner = _owner(database, transaction, original, at)
     parent = ReadTransaction(transaction, owner, database)
     new = Conversation(
         0,
         new_id,
         database.now(),
-        # the fork gets a key below, which holds the salt
+        # If the owner is encrypted, so will be the fork: its data key then has the salt.
         owner.salt if owner.sealed_key is None else b"",
         parent=owner.key,
         parent_version=at,
@@ -360,37 +371,39 @@ def begin_fork(
         seed=first_head(owner, parent.salt),
         replaces=replaces,
     )
-    begun = begin_new(transaction, database, new.grown(parent.last_row(at)))._replace(
+    fork = begin_new(transaction, database, new.grown(parent.last_row(at)))._replace(
         salt=parent.salt
     )
-    writing = WriteTransaction(transaction, begun, database)
+    writing = WriteTransaction(transaction, fork, database)
     writing.begin()
-    enter(transaction, begun, Forked(parent=owner.id, version=at), begun.created_at, is_first=True)
-    if found.redactions:
-        _keep_source_keys(ReadTransaction(transaction, found, database), writing, at)
+    enter(transaction, fork, Forked(parent=owner.id, version=at), fork.created_at, is_first=True)
+    if original.redactions:
+        _keep_source_keys(ReadTransaction(transaction, original, database), writing, at)
     writing.end()
-    return begun
+    return fork
 
 
 def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) -> None:
-    """Have the fork know the ids that a source gave redacted events which it shares: these must not
-    come back.
+    """Copy to the fork the source ids of the events that it shares. Otherwise an import into the
+    fork could bring redacted events back.
     """
-    for name, each in parent.source_keys():
-        if each.first_id < at:
-            fork.remember(name, RecalledKey(each.first_id, 1))
+    for name, recalled in parent.source_keys():
+        if recalled.first_id < at:
+            fork.remember(name, RecalledKey(recalled.first_id, 1))
     fork.count_redactions(parent.redactions)
 
 
 def _owner(
-    database: Database, transaction: Transaction, found: Conversation, at: int
+    database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
-    """Return the conversation that event ``at - 1`` is stored under: ``found``, or one of its
-    ancestors.
+    """Return the conversation whose key event ``at - 1`` is stored under: ``conversation``, or an
+    ancestor of it.
     """
-    if at > found.begins:
-        return found
+    if at > conversation.begins:
+        return conversation
     (part,) = (
-        part for part in past_of(database, transaction, found) if part.start < at <= part.stop
+        part
+        for part in past_of(database, transaction, conversation)
+        if part.start < at <= part.stop
     )
-    return ancestor(database, transaction, part.key, part.id, at - 1)
+    return find_ancestor(database, transaction, part.key, part.id, at - 1)

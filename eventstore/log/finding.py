@@ -1,5 +1,5 @@
-"""Find the conversation that is meant, and read it: at one moment, page by page, or all
-conversations together.
+"""Find a conversation by its id, and read it: at one moment, page by page, or together with all
+other conversations.
 """
 
 from __future__ import annotations
@@ -29,57 +29,56 @@ _FIRST_LISTED = 2
 
 
 def find_begun(database: Database, reader: Reader, conversation: str) -> Conversation | None:
-    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` where its
+    """Return a conversation, or None. Raises ``ConversationErased``, and ``CorruptEvent`` if its
     events are lost.
     """
     return begun(database.find(reader, conversation))
 
 
-def find_again(database: Database, reader: Reader, found: Conversation) -> ReadTransaction:
-    """Return a conversation that an earlier transaction found, as it is now. Raises
-    ``ConversationErased``, also where another conversation has its id now; ``EventsNotMade`` unless
-    it was found so.
+def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
+    """Return the present state of a conversation that an earlier transaction found. Raises
+    ``ConversationErased``, also if another conversation has its id by now. Raises ``EventsNotMade``
+    if records have no events, unless it was found so.
     """
-    now = begun(database.find(reader, found.id, pending=found.pending > 0))
-    if now is None:
-        raise ConversationNotFound(found.id)
-    if now.key != found.key:
-        not_erased(database.find_key(reader, found.key), now)
-        raise ConversationNotFound(found.id)
-    return ReadTransaction(reader, now, database)
+    present = begun(database.find(reader, former.id, pending=former.pending > 0))
+    if present is None:
+        raise ConversationNotFound(former.id)
+    if present.key != former.key:
+        not_erased(database.find_key(reader, former.key), present)
+        raise ConversationNotFound(former.id)
+    return ReadTransaction(reader, present, database)
 
 
 def read_existing(
     database: Database, conversation: str, work: Callable[[ReadTransaction], T], reader: Reader
 ) -> T:
-    """Run ``work`` on a conversation. Raises what ``find_existing`` raises."""
+    """Run ``work`` on a conversation. Raises the errors of ``find_existing``."""
     return work(ReadTransaction(reader, find_existing(database, reader, conversation), database))
 
 
 def find_existing(
     database: Database, reader: Reader, conversation: str, *, pending: bool = False
 ) -> Conversation:
-    """Return a conversation, as ``find_begun`` does; if it may be ``pending``, no events are made
-    of its records. Raises ``ConversationNotFound`` where there is none.
+    """Return a conversation, as ``find_begun`` does. With ``pending`` it may have records without
+    events. Raises ``ConversationNotFound`` if there is none.
     """
-    found = begun(database.find(reader, conversation, pending=pending))
-    if found is None:
+    state = begun(database.find(reader, conversation, pending=pending))
+    if state is None:
         raise ConversationNotFound(conversation)
-    return found
+    return state
 
 
 # -- the id of an erased conversation, used again
-# ----------------------------------------------------------------------
 
 
 @dataclass
 class Generation:
-    """One conversation of an id: the first one that a writer finds. ``key`` is its key, once it is
-    found.
+    """One of several conversations that had the same id, one after the other: the one that a writer
+    finds first. ``key`` is its key, once it is found.
 
-    ``replaces_erased``: if the conversation that it finds is erased, it begins another one with the
-    same id. ``fence`` is called in the transaction of each append, before the append decides: what
-    it raises refuses the append.
+    If ``replaces_erased`` is true and the conversation is erased, the writer begins another one
+    with the same id. ``fence`` is called in the transaction of each append, before the append
+    decides. If it raises, the append is refused.
     """
 
     key: int | None = None
@@ -87,43 +86,36 @@ class Generation:
     fence: Callable[[Reader], object] | None = None
 
 
-def find_meant(
+def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to, or None for one that is to begin, and the key of the
-    erased one that it then replaces.
+    """Return the conversation to append to and None. If the append begins a new one, return None
+    and the key of the erased conversation that it replaces, if there is one.
 
-    Raises ``ConversationErased`` where that conversation is erased, whatever has its id now;
-    ``ConversationNotFound`` where it was found before and is no longer in the store;
-    ``CorruptEvent``.
+    Raises ``ConversationErased`` if the conversation of ``generation`` is erased, also if another
+    one has its id by now. Raises ``ConversationNotFound`` if it was found before and is no longer
+    in the store. Raises ``CorruptEvent``.
     """
-    found = database.find(reader, conversation)
-    if generation is not None and generation.fence is not None:
+    state = database.find(reader, conversation)
+    if generation is None:
+        return begun(state), None
+    if generation.fence is not None:
         generation.fence(reader)
-    if (
-        generation is not None
-        and generation.key is not None
-        and (found is None or found.key != generation.key)
-    ):
-        not_erased(reader.conversation(generation.key), found)
+    if generation.key is not None and (state is None or state.key != generation.key):
+        not_erased(reader.conversation(generation.key), state)
         raise ConversationNotFound(conversation)
-    if (
-        generation is not None
-        and generation.replaces_erased
-        and found is not None
-        and found.erasure is not None
-    ):
-        return None, found.key
-    return begun(found), None
+    if generation.replaces_erased and state is not None and state.erasure is not None:
+        return None, state.key
+    return begun(state), None
 
 
-def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversation]:
-    """Return the erased conversations that had this id before, the first one first. Cost: these
-    conversations.
+def tombstones_before(reader: Reader, conversation: Conversation) -> Sequence[Conversation]:
+    """Return the erased conversations that had the id before, the oldest first. Cost: one read for
+    each.
     """
     tombstones = list[Conversation]()
-    key = found.replaces
-    while key is not None and all(key != one.key for one in tombstones):
+    key = conversation.replaces
+    while key is not None and all(key != tombstone.key for tombstone in tombstones):
         earlier = reader.conversation(key)
         if earlier is None or earlier.erasure is None:
             break
@@ -133,13 +125,10 @@ def tombstones_before(reader: Reader, found: Conversation) -> Sequence[Conversat
 
 
 # -- all conversations
-# -------------------------------------------------------------------------------------------------
 
 
 class Moment:
-    """All conversations of a store as one transaction finds them. Use it while the transaction is
-    open.
-    """
+    """All conversations of a store in one transaction. Use it while the transaction is open."""
 
     def __init__(self, database: Database, reader: Reader) -> None:
         self._database = database
@@ -147,26 +136,25 @@ class Moment:
         self._open: dict[str, ReadTransaction] = {}
 
     def conversation(self, conversation: str) -> ReadTransaction:
-        """Return one conversation, the same object each time.
+        """Return the transaction of one conversation, the same object each time.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one
         question, the first time.
         """
-        found = self._open.get(conversation)
-        if found is None:
-            found = read_existing(
-                self._database, conversation, lambda reading: reading, self._reader
-            )
-            self._open[conversation] = found
-        return found
+        reading = self._open.get(conversation)
+        if reading is None:
+            state = find_existing(self._database, self._reader, conversation)
+            reading = ReadTransaction(self._reader, state, self._database)
+            self._open[conversation] = reading
+        return reading
 
     def query(self, work: Callable[[Reader], T]) -> T:
         """Run ``work`` in the transaction, as ``Recorder.query`` runs it in one of its own."""
         return work(self._reader)
 
     def beginning_with(self, start: str) -> Iterator[Conversation]:
-        """Yield the conversations whose ids are longer than ``start`` and begin with it, erased
-        ones too, in the order of their UTF-8 bytes. Cost: these.
+        """Yield the conversations whose ids are longer than ``start`` and begin with it, also
+        erased ones, in the order of their UTF-8 bytes. Cost: these conversations.
         """
         return beginning_with(
             start, lambda after, limit: self._reader.conversations(start_after(after), limit)
@@ -176,7 +164,7 @@ class Moment:
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
     """Run ``work`` on the newest state of all conversations and return what it returned.
 
-    All that it reads is of one moment. ``work`` may be run again, as in ``Store.query``. Raises
+    All that ``work`` reads is of one moment. It may be run again, as in ``Store.query``. Raises
     ``StoreUnavailable``.
     """
     return database.recorder.query(lambda reader: work(Moment(database, reader)))
@@ -184,17 +172,17 @@ def query_all(database: Database, work: Callable[[Moment], T]) -> T:
 
 def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -> Iterator[Listed]:
     """Yield the conversations whose ids are longer than ``start`` and begin with it.
-    ``listed(after, limit)`` returns a page of conversations; the pages grow, because the next one
-    may hold others only.
+    ``listed(after, limit)`` returns a page of conversations. The first pages are short, because
+    often only a few ids begin with ``start``.
     """
     after = start
     size = _FIRST_LISTED
     while True:
         page = listed(after, size)
-        for each in page:
-            if not each.id.startswith(start):
+        for conversation in page:
+            if not conversation.id.startswith(start):
                 return
-            yield each
+            yield conversation
         if len(page) < size:
             return
         after = page[-1].id
@@ -202,7 +190,6 @@ def beginning_with(start: str, listed: Callable[[str, int], Sequence[Listed]]) -
 
 
 # -- forks
-# --------------------------------------------------------------------------------------------------
 
 
 def living_forks(reader: Reader, key: int) -> list[Conversation]:
@@ -217,19 +204,18 @@ def living_forks(reader: Reader, key: int) -> list[Conversation]:
 def forks_that_share(
     database: Database, reader: Reader, key: int, ids: Iterable[int]
 ) -> Iterator[tuple[Conversation, list[int]]]:
-    """Yield the forks that share some of these events of the conversation with this key, with them,
-    and their forks.
+    """Yield the forks that share some of these events of the conversation with this key, and the
+    forks of those forks. Each comes with the ids of the events that it shares.
     """
     for fork in living_forks(reader, key):
-        if shared := [each for each in ids if each < fork.begins]:
-            whole_fork = database.find_key(reader, fork.key)  # a list leaves out its ancestors
-            if whole_fork is not None:
-                yield whole_fork, shared
+        if shared := [event_id for event_id in ids if event_id < fork.begins]:
+            with_lineage = database.find_key(reader, fork.key)  # lists leave out the lineage
+            if with_lineage is not None:
+                yield with_lineage, shared
                 yield from forks_that_share(database, reader, fork.key, shared)
 
 
 # -- page by page
-# --------------------------------------------------------------------------------------------------
 
 
 def pages(
@@ -241,58 +227,58 @@ def pages(
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for each page, with ``reverse`` for the last page first. The
-    first page, often the only one, is read with the conversation, at once.
+    """Yield the result of ``read`` for each page; with ``reverse`` the last page comes first. The
+    first page, often the only one, is read at once, in the transaction that finds the conversation.
     """
 
-    def opening(
+    def read_first_page(
         reading: ReadTransaction,
     ) -> tuple[Conversation, Iterator[tuple[int, int]], Iterable[T]]:
         ranges = page_ranges(start, min(stop, reading.version), reverse=reverse)
-        first = next(ranges, None)
-        return reading.state, ranges, () if first is None else read(reading, *first)
+        first_range = next(ranges, None)
+        return reading.state, ranges, () if first_range is None else read(reading, *first_range)
 
     try:
-        found, ranges, opened = database.recorder.query(
-            partial(read_existing, database, name, opening)
+        state, ranges, first_page = database.recorder.query(
+            partial(read_existing, database, name, read_first_page)
         )
     except StoreDamaged:
         try:
-            found = database.recorder.query(
+            state = database.recorder.query(
                 partial(read_existing, database, name, attrgetter("state"))
             )
         except StoreDamaged as error:
             raise unreadable(name, start, error) from error
-        ranges = page_ranges(start, min(stop, found.version), reverse=reverse)
-        opened = ()
-    return chain([opened], pages_again(database, found, ranges, read, reverse=reverse))
+        ranges = page_ranges(start, min(stop, state.version), reverse=reverse)
+        first_page = ()
+    return chain([first_page], pages_again(database, state, ranges, read, reverse=reverse))
 
 
 def pages_again(
     database: Database,
-    found: Conversation,
+    state: Conversation,
     ranges: Iterable[tuple[int, int]],
     read: Callable[[ReadTransaction, int, int], Iterable[T]],
     *,
     reverse: bool = False,
 ) -> Iterator[Iterable[T]]:
-    """Yield the results of ``read`` for each page of a conversation that was found; where the
-    database cannot read one, for shorter ones. Raises ``CorruptEvent`` at the event that it cannot
-    read, and what ``find_again`` raises.
+    """Yield the result of ``read`` for each page of a conversation that was found before. If the
+    database cannot read a page, it is divided into shorter ones, down to the event that cannot be
+    read. Raises ``CorruptEvent`` at this event, and the errors of ``find_again``.
     """
 
-    def following(reader: Reader, first: int, end: int) -> Iterable[T]:
-        return read(find_again(database, reader, found), first, end)
+    def read_page(reader: Reader, first: int, end: int) -> Iterable[T]:
+        return read(find_again(database, reader, state), first, end)
 
     for first, end in ranges:
         try:
-            page = database.recorder.query(partial(following, first=first, end=end))
+            page = database.recorder.query(partial(read_page, first=first, end=end))
         except StoreDamaged as error:
             if end - first == 1:
-                raise unreadable(found.id, first, error) from error
+                raise unreadable(state.id, first, error) from error
             halves = [(first, (first + end) // 2), ((first + end) // 2, end)]
             yield from pages_again(
-                database, found, halves[::-1] if reverse else halves, read, reverse=reverse
+                database, state, halves[::-1] if reverse else halves, read, reverse=reverse
             )
         else:
             yield page
@@ -304,13 +290,14 @@ def events_back(reading: ReadTransaction, start: int, stop: int) -> list[Event]:
 
 
 def page_ranges(start: int, stop: int, *, reverse: bool = False) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of pages. With ``reverse`` the first one is short: most callers need only
-    the newest events.
+    """Yield the ranges of pages. With ``reverse`` the first range is short, because most callers
+    need only the newest events.
     """
     if not reverse:
         yield from ((first, min(first + PAGE, stop)) for first in range(start, stop, PAGE))
+        return
     size = _SHORT_PAGE
-    while reverse and start < stop:
+    while start < stop:
         yield max(start, stop - size), stop
         stop = stop - size
         size = min(4 * size, PAGE)

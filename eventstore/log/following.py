@@ -1,4 +1,4 @@
-"""The whole store in the order of positions: rows, and the events that they hold."""
+"""Read the whole store in the order of positions: rows, and the events in them."""
 
 from __future__ import annotations
 
@@ -13,39 +13,40 @@ from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import PLAIN, event_of, events_of_rows, from_microseconds
 from foldlog.eventstore.log.seal import DAMAGED, RowCodec
 from foldlog.eventstore.recorders.base import Reader
-from foldlog.eventstore.recorders.types import PlacedRow, Row
+from foldlog.eventstore.recorders.types import Conversation, PlacedRow, Row
 
 _PAGE = 1_000
 
 
 def follow(database: Database, after_position: int, limit: int | None) -> Iterator[Recorded]:
     """Yield the events after a position, read a page at a time: see ``Store.follow``."""
-    most = _PAGE
+    page_size = _PAGE
     while limit is None or limit > 0:
-        size = most if limit is None else min(most, limit)
+        size = page_size if limit is None else min(page_size, limit)
         try:
-            page = followed(database, after_position, size)
+            page = read_placed_rows(database, after_position, size)
         except StoreDamaged as error:
+            # Halve the page until it has one row, to name the event that cannot be read.
             if size > 1:
-                most = size // 2
+                page_size = size // 2
                 continue
-            place = database.recorder.query(lambda reader: reader.place_after(after_position))  # noqa: B023
-            if place is None:
+            next_row = database.recorder.query(lambda reader: reader.place_after(after_position))  # noqa: B023
+            if next_row is None:
                 raise
-            position, conversation, event_id = place
+            position, conversation, event_id = next_row
             raise unreadable(conversation, event_id, error, position) from error
-        for each in recorded(page):
-            if isinstance(each, CorruptEvent):
-                raise each
-            yield each
+        for item in recorded(page):
+            if isinstance(item, CorruptEvent):
+                raise item
+            yield item
         if len(page) < size:
             return
         limit = None if limit is None else limit - size
         after_position = page[-1].position
 
 
-def followed(database: Database, after_position: int, limit: int) -> Sequence[PlacedRow]:
-    """Read rows as ``placed_rows``, in a read transaction of its own."""
+def read_placed_rows(database: Database, after_position: int, limit: int) -> Sequence[PlacedRow]:
+    """Read rows as ``placed_rows`` does, in a read transaction of its own."""
     return database.recorder.query(
         partial(placed_rows, database, after_position=after_position, limit=limit)
     )
@@ -54,25 +55,30 @@ def followed(database: Database, after_position: int, limit: int) -> Sequence[Pl
 def placed_rows(
     database: Database, reader: Reader, after_position: int, limit: int
 ) -> Sequence[PlacedRow]:
-    """Read rows, plain, in the order of positions; see ``RowCodec.decoded``."""
+    """Read decoded rows in the order of positions: see ``RowCodec.decoded``."""
     placed = reader.placed_rows(after_position, limit)
-    of: dict[tuple[str, bool], list[Row]] = {}
+    # Decode the rows of each conversation together, and then put them back in order.
+    stored: dict[tuple[str, bool], list[Row]] = {}
     for _, conversation, row, is_entry in placed:
-        of.setdefault((conversation, is_entry), []).append(row)
-    decoded = {which: iter(_decoded(database, reader, *which, rows)) for which, rows in of.items()}
-    plain = [each._replace(row=next(decoded[each.conversation, each.is_entry])) for each in placed]
+        stored.setdefault((conversation, is_entry), []).append(row)
+    decoded = {
+        owner: iter(_decoded(database, reader, *owner, rows)) for owner, rows in stored.items()
+    }
+    plain = [item._replace(row=next(decoded[item.conversation, item.is_entry])) for item in placed]
     return [
-        _told_by_tombstone(reader, each) if each.is_entry and each.row.encoding == DAMAGED else each
-        for each in plain
+        _restored_entry(reader, item) if item.is_entry and item.row.encoding == DAMAGED else item
+        for item in plain
     ]
 
 
-def _told_by_tombstone(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Return the entry of an erasure, which its tombstone tells too; any other damaged entry as it
+def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
+    """Return the entry of an erasure, made again from its tombstone; any other damaged entry as it
     is.
     """
-    found = reader.conversation(damaged.conversation)
-    tombstones = () if found is None else (*tombstones_before(reader, found), found)
+    conversation = reader.conversation(damaged.conversation)
+    tombstones: tuple[Conversation, ...] = ()
+    if conversation is not None:
+        tombstones = (*tombstones_before(reader, conversation), conversation)
     entry = erasure_of(tombstones, damaged.position)
     if entry is None:
         return damaged
@@ -80,20 +86,21 @@ def _told_by_tombstone(reader: Reader, damaged: PlacedRow) -> PlacedRow:
 
 
 def recorded(placed: Sequence[PlacedRow]) -> Iterator[Recorded | CorruptEvent]:
-    """Yield the events of these rows, and in the place of an unreadable event the ``CorruptEvent``
-    that names it.
+    """Yield the events of these rows. In the place of an unreadable event, yield the
+    ``CorruptEvent`` that names it.
     """
-    rows = [each.row for each in placed]
+    rows = [item.row for item in placed]
+    # Rows without damage are decoded together, which takes less time.
     if rows and all(row.encoding == PLAIN for row in rows):
         events = events_of_rows(rows)
     else:
         events = None
-    for number, (position, conversation, row, _) in enumerate(placed):
+    for index, (position, conversation, row, _) in enumerate(placed):
         try:
             if events is None:
                 event = event_of(conversation, row, position)
             else:
-                event = events[number]
+                event = events[index]
         except CorruptEvent as error:
             yield error
         else:
@@ -105,13 +112,13 @@ def _decoded(
 ) -> Sequence[Row]:
     if is_entry:
         return [as_followed(row) for row in RowCodec(conversation).decoded(stored)]
-    # then it can read plain rows only, and these need no question
+    # A store without keys reads only plain rows, for which the conversation need not be found.
     if database.settings.keys is None:
         rows = RowCodec(conversation).decoded(stored)
         if not any(row.encoding == DAMAGED for row in rows):
             return rows
-    found = database.find(reader, conversation, pending=True)
-    if found is None:
+    state = database.find(reader, conversation, pending=True)
+    if state is None:
         problem = b"the conversation that it belongs to does not exist"
         return [row.in_form(DAMAGED, problem) for row in stored]
-    return database.codec_of(found).decoded(stored)
+    return database.codec_of(state).decoded(stored)

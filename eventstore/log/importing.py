@@ -1,5 +1,5 @@
-"""Write a history into one conversation: compare what is there, stage what is new, and publish all
-of it at once.
+"""Write a history into one conversation: compare the stored events, stage the new ones, and publish
+them all at once.
 
 An import compares the content of events here; a copy compares their heads
 (``eventstore/maintenance/copy.py``).
@@ -52,7 +52,7 @@ BACKUP = "backup"
 ERASE = "erase"
 DETACH = "detach"
 REKEY = "rekey"
-"""The operations that may be left unfinished."""
+"""The operations that may be left unfinished by a crash."""
 
 _CHUNK_BYTES = 8 * 2**20
 
@@ -60,7 +60,7 @@ T = TypeVar("T")
 Item = TypeVar("Item", Encoded, Row)
 Beside = Callable[[WriteTransaction], object]
 Project = Callable[[WriteTransaction, Sequence[Event]], None]
-"""Tells the inline projections about events that a transaction has just written."""
+"""Calls the inline projections with events that a transaction has just written."""
 
 
 class StagedWriter:
@@ -77,23 +77,23 @@ class StagedWriter:
         self,
         database: Database,
         new: Conversation,
-        there: Conversation | None,
+        existing: Conversation | None,
         *,
         replaces: int | None = None,
     ) -> None:
-        """``there`` is the stored conversation; if it is None, the first transaction begins
-        ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` takes.
+        """``existing`` is the stored conversation. If it is None, the first transaction begins
+        ``new``. ``replaces`` is the key of an erased conversation whose id ``new`` uses again.
         """
         self.database = database
         self._new = new
-        self.there = there
+        self.existing = existing
         self._replaces = replaces
-        self._is_published = there is not None
-        self.key = None if there is None else there.key
+        self._is_published = existing is not None
+        self.key = None if existing is None else existing.key
         """The key of the conversation in this store, once it has begun."""
         self._tried: int | None = None
-        """The key, set already before the first commit: Ctrl-C right after that commit leaves
-        ``key`` at None.
+        """The key, set before the first commit. An interrupt right after that commit leaves ``key``
+        at None.
         """
         self._next = 0.0
         """When the next transaction may begin."""
@@ -105,17 +105,17 @@ class StagedWriter:
 
     def __exit__(self, *_: object) -> None:
         recorder = self.database.recorder
-        tried = self._tried
-        if tried is not None and not self._is_published:
+        key = self._tried
+        if key is not None and not self._is_published:
             with contextlib.suppress(*FAILURES):
-                if tried in recorder.query(lambda reader: staged_keys(reader, self._new.id)):
-                    delete_rows(recorder, tried)
+                if key in recorder.query(lambda reader: staged_keys(reader, self._new.id)):
+                    delete_rows(recorder, key)
 
     def add(self, rows: Sequence[Row], beside: Beside) -> None:
-        """Add the next rows, plain, at most some thousand, in one transaction with the writes of
-        ``beside``.
+        """Add the next rows, at most some thousand and not yet encoded, in one transaction with the
+        writes of ``beside``.
 
-        Raises ``VersionConflict`` where another writer began the conversation, or appended to it.
+        Raises ``VersionConflict`` if another writer began the conversation, or appended to it.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -126,8 +126,8 @@ class StagedWriter:
         self.added += len(rows)
 
     def publish(self, version: int, beside: Beside = lambda _: None) -> None:
-        """Make a staged conversation visible, in one transaction with the writes of ``beside``.
-        Discard all other staged imports of it: killed imports, and running ones, which then fail.
+        """Make a staged conversation visible, in one transaction with the writes of ``beside``. All
+        other staged imports of it are discarded: killed imports, and running ones, which then fail.
         """
 
         def work(writing: WriteTransaction) -> None:
@@ -141,8 +141,8 @@ class StagedWriter:
         discard_staged(self.database.recorder, self._new.id)
 
     def transact(self, work: Callable[[Transaction], T]) -> T:
-        """Run ``work`` in a transaction, some milliseconds after the last one: other writers get
-        the write lock.
+        """Run ``work`` in a transaction, some milliseconds after the last one, so that other
+        writers get the write lock.
         """
         time.sleep(max(0.0, self._next - time.monotonic()))
         try:
@@ -151,8 +151,8 @@ class StagedWriter:
             self._next = time.monotonic() + REST_S
 
     def _write(self, version: int, work: Callable[[WriteTransaction], object]) -> None:
-        """Run ``work`` on the conversation as the last transaction left it, at ``version``; begin a
-        new one.
+        """Run ``work`` on the conversation, which must be at ``version``. The first call begins a
+        new conversation.
         """
 
         def in_transaction(transaction: Transaction) -> int:
@@ -167,21 +167,22 @@ class StagedWriter:
     def _opened(self, transaction: Transaction, version: int) -> WriteTransaction:
         database = self.database
         new = self._new
-        there = self.there
-        found = database.find(transaction, new.id, pending=there is not None and there.pending > 0)
-        if found is not None and found.key != self._replaces:
-            not_erased(found)
-            if there is None or (found.key, found.version) != (there.key, version):
-                raise VersionConflict(new.id, 0 if there is None else version, found.version)
-            return WriteTransaction(transaction, found, database)
-        if there is not None:
+        existing = self.existing
+        pending = existing is not None and existing.pending > 0
+        state = database.find(transaction, new.id, pending=pending)
+        if state is not None and state.key != self._replaces:
+            not_erased(state)
+            if existing is None or (state.key, state.version) != (existing.key, version):
+                raise VersionConflict(new.id, 0 if existing is None else version, state.version)
+            return WriteTransaction(transaction, state, database)
+        if existing is not None:
             raise VersionConflict(new.id, version, 0)
         if self.key is not None:
             return staged(transaction, database, self.key)
-        begun = begin_new(
+        started = begin_new(
             transaction, database, new._replace(visible=False, replaces=self._replaces)
         )
-        return WriteTransaction(transaction, begun, database)
+        return WriteTransaction(transaction, started, database)
 
 
 def ingest(
@@ -189,24 +190,32 @@ def ingest(
 ) -> tuple[int, int]:
     """Import a history into a conversation. Return how many events were added, and the version.
 
-    A new one is staged, also a short one, so that there is one way: for 40 short events that takes
-    twice the CPU time of an append, and one more commit. Raises ``HistoryDiverged``,
-    ``ConversationErased``.
+    A new conversation is staged even if it is short, so that there is only one way. For 40 short
+    events this takes twice the CPU time of an append, and one more commit. Raises
+    ``HistoryDiverged``, ``ConversationErased``.
     """
-    there = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
-    if there is not None:
-        history = new_events(database, there, history)
-    last = there or Conversation(0, conversation, database.now(), new_salt())
-    with StagedWriter(database, last, there) as writer:
+    existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
+    if existing is not None:
+        history = new_events(database, existing, history)
+    state = existing or Conversation(0, conversation, database.now(), new_salt())
+    with StagedWriter(database, state, existing) as writer:
         for chunk in chunked(history):
-            rows, last = chained(last, chunk, database.now() if last.version else last.created_at)
-            at = rows[0].recorded_at
+            rows, state = chained(
+                state, chunk, database.now() if state.version else state.created_at
+            )
+            recorded_at = rows[0].recorded_at
             writer.add(
                 rows,
-                partial(_project, batch=chunk, first=rows[0].id, recorded_at=at, project=project),
+                partial(
+                    _project,
+                    batch=chunk,
+                    first=rows[0].id,
+                    recorded_at=recorded_at,
+                    project=project,
+                ),
             )
-        writer.publish(last.version)
-    return writer.added, last.version
+        writer.publish(state.version)
+    return writer.added, state.version
 
 
 def extend(
@@ -220,15 +229,15 @@ def extend(
     secret: bytes | None,
     transaction: Transaction,
 ) -> int:
-    """Append events of a source to a conversation that has begun, and what ``also`` writes. Return
-    the version.
+    """Append events of a source to a conversation that has begun, with the writes of ``also``.
+    Return the version.
     """
-    found = begun(database.find(transaction, conversation, pending=True))
-    if found is None:
+    state = begun(database.find(transaction, conversation, pending=True))
+    if state is None:
         raise ConversationNotFound(conversation)
-    if found.version != version:
-        raise VersionConflict(conversation, version, found.version)
-    writing = WriteTransaction(transaction, found, database)
+    if state.version != version:
+        raise VersionConflict(conversation, version, state.version)
+    writing = WriteTransaction(transaction, state, database)
     if batch:
         _, recorded_at = writing.append(
             batch, database.now() if recorded_at is None else recorded_at, secret
@@ -239,16 +248,17 @@ def extend(
     return writing.version
 
 
-def stored_rows(database: Database, found: Conversation, start: int = 0) -> Iterator[Row]:
+def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
     """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises
-    ``CorruptEvent`` at a missing or unreadable one, ``ConversationErased`` if it is erased by then.
+    ``CorruptEvent`` at a missing or unreadable row, and ``ConversationErased`` if the conversation
+    is erased meanwhile.
     """
 
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:
-        return dense_rows(found.id, reading.rows(first, end, end - first), first, end)
+        return dense_rows(state.id, reading.rows(first, end, end - first), first, end)
 
     return chain.from_iterable(
-        pages_again(database, found, page_ranges(start, found.version), page)
+        pages_again(database, state, page_ranges(start, state.version), page)
     )
 
 
@@ -269,14 +279,15 @@ def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def new_events(
-    database: Database, found: Conversation, history: Iterator[Encoded]
+    database: Database, state: Conversation, history: Iterator[Encoded]
 ) -> Iterator[Encoded]:
-    """Compare a history with the stored events. Return the events behind them.
+    """Compare a history with the stored events. Return the rest of the history, which is not stored
+    yet.
 
     Raises ``HistoryDiverged`` at the first event that differs, or that was redacted here: its
     content must not come back under this id.
     """
-    for row in stored_rows(database, found):
+    for row in stored_rows(database, state):
         encoded = next(history, None)
         if encoded is None:
             break
@@ -286,8 +297,8 @@ def new_events(
             encoded.schema,
             encoded.body,
         ):
-            stored_event_of(found.id, row)  # raises where the row is damaged
-            raise HistoryDiverged(found.id, row.id, found.version, redacted=redacted)
+            stored_event_of(state.id, row)  # raises CorruptEvent if the row is damaged
+            raise HistoryDiverged(state.id, row.id, state.version, redacted=redacted)
     return history
 
 
@@ -307,27 +318,30 @@ def _project(
 
 
 # -- conversations that are not published
-# ------------------------------------------------------------------------------
 
 
 def staged(transaction: Transaction, database: Database, key: int) -> WriteTransaction:
-    """Return the staged conversation with this key. Raises ``StoreUnavailable`` where it was
-    discarded.
+    """Return the transaction of the staged conversation with this key. Raises ``StoreUnavailable``
+    if the import was discarded.
     """
-    found = database.find_key(transaction, key)
-    if found is None:
+    state = database.find_key(transaction, key)
+    if state is None:
         raise StoreUnavailable(
             f"conversation number {key} is not staged any more: its import was discarded",
             kind="taken",
         )
-    return WriteTransaction(transaction, found, database)
+    return WriteTransaction(transaction, state, database)
 
 
 def staged_keys(reader: Reader, conversation: str) -> list[int]:
-    """Return the keys of the staged conversations with an id: imports that are running, or were
+    """Return the keys of the staged conversations with this id: imports that are running, or were
     killed.
     """
-    return [each.key for each in reader.unfinished() if each[1:3] == (conversation, IMPORT)]
+    return [
+        unfinished.key
+        for unfinished in reader.unfinished()
+        if (unfinished.conversation, unfinished.operation) == (conversation, IMPORT)
+    ]
 
 
 def discard_staged(recorder: Recorder, conversation: str) -> None:

@@ -1,12 +1,12 @@
-"""The index of events by the id that their source gave them, for writers that ask for it with
+"""The index of events by the id that their source gave them. Writers ask for it with
 ``dedupe="origin"``.
 
 The source's id of an event is stored as an idempotency key of its conversation, which stands for
 this one event. So copies, erasure and encryption treat it like any idempotency key. The key holds a
 digest of the id, because idempotency keys are not encrypted.
 
-A conversation is indexed when an append asks for it the first time: its events are read once then.
-Events that are appended later without asking are not in the index.
+A conversation is indexed when an append first asks for the index: its events are then read once.
+Events that are later appended without ``dedupe`` are not in the index.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import RecalledKey, utf8
 
-_RESERVED: Final = SOURCE_KEYS[:-1]
-INDEXED: Final = _RESERVED + "s"
+INDEXED: Final = "foldlog:sources"
 """The key that says that a conversation is indexed."""
+_RESERVED: Final = "foldlog:source"
+"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``: no key of a caller may begin so."""
 _CHUNK = 500
 """The number of events that one transaction indexes, of a conversation that existed before its
 index.
@@ -44,20 +45,22 @@ class FoundEvent(NamedTuple):
 
 
 class NotIndexed(Exception):
-    """The events of this conversation are not in the index yet. No caller of the store gets this
-    error.
+    """The conversation is not indexed yet. The store indexes it and tries again, so no caller of
+    the store gets this error.
     """
 
 
-class Unknown(NamedTuple):
-    """The new events of a batch, with the key of each one; None where its source gave it no id."""
+class NewEvents(NamedTuple):
+    """The new events of a batch, with the key of each. The key is None if the source gave the event
+    no id.
+    """
 
     batch: list[Encoded]
     keys: list[str | None]
 
     def remember(self, writing: WriteTransaction, version: int, *, begins: bool) -> None:
-        """Add the events that were inserted from ``version`` on. ``begins``: they are the
-        conversation's first.
+        """Add these events, which were inserted from ``version`` on, to the index. ``begins`` says
+        that they are the first events of the conversation, which is then indexed.
         """
         for event_id, key in enumerate(self.keys, version):
             if key is not None:
@@ -67,11 +70,11 @@ class Unknown(NamedTuple):
 
 
 def check_own_key(idempotency_key: str) -> None:
-    """Raise ``InvalidArgument`` for a caller's key that begins like those of the store,
-    ``TypeError`` for no text.
+    """Raise ``InvalidArgument`` for a caller's key that is empty or reserved, and ``TypeError`` if
+    it is not a text.
     """
     if type(idempotency_key) is not str:
-        raise TypeError(f"an idempotency key is a text, not {idempotency_key!r}")
+        raise TypeError(f"an idempotency key must be a text, not {idempotency_key!r}")
     if not idempotency_key:
         raise InvalidArgument(
             "the idempotency key is empty; give a text that names this append, or leave it out"
@@ -83,8 +86,8 @@ def check_own_key(idempotency_key: str) -> None:
 
 
 def source_key(format: str, source_id: Any) -> str | None:
-    """Return the key for a source's id; None for an id that is null, because such events cannot be
-    told apart.
+    """Return the key for a source's id; None if the id is null: such events cannot be
+    distinguished.
     """
     if source_id is None:
         return None
@@ -92,48 +95,51 @@ def source_key(format: str, source_id: Any) -> str | None:
     return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
-def unknown(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> Unknown:
-    """Return the events of a batch that a conversation does not have, each id once; the events of a
-    record without ids of their own go with its first. ``reading`` is None for a new conversation.
+def select_new(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> NewEvents:
+    """Return the events of a batch that a conversation does not have; of several with one id, the
+    first. If a record has several events, the later ones may have no id: they are new if the
+    record's first event is. ``reading`` is None for a new conversation.
 
     Raises ``NotIndexed``.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
-    taken = set() if reading is None else _recalled(reading, keys)
-    new = Unknown([], [])
+    stored_keys = set() if reading is None else _recalled(reading, keys)
+    new_events = NewEvents([], [])
     is_new = True
     for encoded, key in zip(batch, keys, strict=True):
-        origin = encoded.event.origin
-        is_of_record_before = origin is not None and type(origin.rest) is int
-        if key is not None or not is_of_record_before:
-            is_new = key is None or key not in taken
+        if key is not None or not _continues_record(encoded.event):
+            is_new = key is None or key not in stored_keys
         if is_new:
-            new.batch.append(encoded)
-            new.keys.append(None if key in taken else key)
-            taken.add(key)
-    return new
+            new_events.batch.append(encoded)
+            new_events.keys.append(None if key in stored_keys else key)
+            stored_keys.add(key)
+    return new_events
 
 
-def known(
+def _continues_record(event: Event) -> bool:
+    """Return whether an event is a later event of the same record as the event before it."""
+    return event.origin is not None and type(event.origin.rest) is int
+
+
+def find_known(
     database: Database, conversation: str, format: str, source_ids: Iterable[Any]
 ) -> list[bool]:
-    """Return for each id whether the conversation has an event with it; False for ids that are
-    null.
+    """Return for each id whether the conversation has an event with this id; False for null.
 
     A conversation that is not indexed yet is indexed first. Cost: the ids, and the indexing.
     """
     keys = [source_key(format, source_id) for source_id in source_ids]
 
-    def look(reader: Reader) -> Collection[str | None]:
-        found = find_begun(database, reader, conversation)
-        if found is None:
+    def read(reader: Reader) -> Collection[str | None]:
+        state = find_begun(database, reader, conversation)
+        if state is None:
             return ()
-        return _recalled(ReadTransaction(reader, found, database), keys)
+        return _recalled(ReadTransaction(reader, state, database), keys)
 
     while True:
         try:
-            taken = database.recorder.query(look)
-            return [key is not None and key in taken for key in keys]
+            stored_keys = database.recorder.query(read)
+            return [key is not None and key in stored_keys for key in keys]
         except NotIndexed:
             index(database, conversation)
 
@@ -144,72 +150,69 @@ def find(database: Database, format: str, source_id: Any) -> tuple[FoundEvent, .
     """
     key = source_key(check_text("format", format), source_id)
 
-    def look(reader: Reader) -> tuple[FoundEvent, ...]:
-        places = [] if key is None else reader.recalled_among(None, [key])
-        found = [(database.find_key(reader, each), recalled) for each, _, recalled in places]
-        living = (
-            FoundEvent(conversation.id, recalled.first_id)
-            for conversation, recalled in found
-            if conversation is not None and conversation.visible and conversation.erasure is None
-        )
-        return tuple(sorted(living))
+    def read(reader: Reader) -> tuple[FoundEvent, ...]:
+        events = list[FoundEvent]()
+        for owner, _, recalled in [] if key is None else reader.recalled_among(None, [key]):
+            state = database.find_key(reader, owner)
+            if state is not None and state.visible and state.erasure is None:
+                events.append(FoundEvent(state.id, recalled.first_id))
+        return tuple(sorted(events))
 
-    return database.recorder.query(look)
+    return database.recorder.query(read)
 
 
 def index(database: Database, conversation: str) -> None:
     """Add the events of a conversation that is not indexed yet. Other writers may append at the
     same time.
 
-    Cost: the events, in small transactions. After an interruption, the next append that asks for
-    the index begins again.
+    Cost: reading the events, in small transactions. After an interruption, the next append that
+    asks for the index begins again.
     """
-    begun = start = 0
+    indexed_key = 0
+    indexed_until = 0
 
-    def add(transaction: Transaction) -> tuple[int, int] | None:
-        found = find_begun(database, transaction, conversation)
-        if found is None:
+    def add_chunk(transaction: Transaction) -> tuple[int, int] | None:
+        """Return the conversation's key and the id to continue at; None at the end."""
+        state = find_begun(database, transaction, conversation)
+        if state is None:
             return None
-        writing = WriteTransaction(transaction, found, database)
-        # else the id was used again since
-        if found.key == begun:
-            first = start
-        else:
-            first = 0
+        writing = WriteTransaction(transaction, state, database)
+        # With another key, the id belongs to another conversation by now: begin again.
+        first = indexed_until if state.key == indexed_key else 0
         stop = min(first + _CHUNK, writing.version)
         events = list(writing.events(first, stop))
         keys = [_key_of(event) for event in events]
-        taken = writing.recalled_among([*filter(None, keys), INDEXED])
-        if INDEXED in taken:
-            return None
+        stored_keys = writing.recalled_among([*filter(None, keys), INDEXED])
+        if INDEXED in stored_keys:
+            return None  # another writer was faster
         for event, key in zip(events, keys, strict=True):
-            if key is not None and key not in taken:
+            if key is not None and key not in stored_keys:
                 writing.remember(key, RecalledKey(event.id, 1))
-                taken.add(key)
+                stored_keys.add(key)
         if stop == writing.version:
             writing.remember(INDEXED, RecalledKey(0, stop))
         writing.end()
-        return (found.key, stop) if stop < writing.version else None
+        return (state.key, stop) if stop < writing.version else None
 
-    while (left := database.recorder.transact(add)) is not None:
-        begun, start = left
+    while (progress := database.recorder.transact(add_chunk)) is not None:
+        indexed_key, indexed_until = progress
 
 
-def index_as(database: Database, conversation: str, fork: str) -> None:
-    """Add the events of a fork, if those of its parent are in the index."""
+def index_fork(database: Database, conversation: str, fork: str) -> None:
+    """Add the events of a fork to the index, if the events of its parent are in it."""
 
-    def look(reader: Reader) -> bool:
-        found = find_begun(database, reader, conversation)
-        return found is not None and bool(
-            ReadTransaction(reader, found, database).recalled_among([INDEXED])
+    def is_indexed(reader: Reader) -> bool:
+        state = find_begun(database, reader, conversation)
+        return state is not None and bool(
+            ReadTransaction(reader, state, database).recalled_among([INDEXED])
         )
 
-    if database.recorder.query(look):
+    if database.recorder.query(is_indexed):
         index(database, fork)
 
 
 def _recalled(reading: ReadTransaction, keys: Iterable[str | None]) -> set[str | None]:
-    """Return those of the keys that the conversation has. Raises ``NotIndexed``."""
+    """Return the keys among these that the conversation has. Raises ``NotIndexed``."""
     names = reading.recalled_among([INDEXED, *dict.fromkeys(filter(None, keys))])
     if INDEXED not in names:
         raise NotIndexed

@@ -2,9 +2,9 @@
 them.
 
 A fork shares events: each part of its past is stored under the key of an ancestor. A fork that was
-detached from its parent, or copied to another store, has all of its events under its own key. A
-fork has the salt of its parent, and its chain of heads goes on where the parent's was, so the heads
-of these events do not change.
+detached from its parent, or copied to another store, has all its events under its own key. A fork
+has the salt of its parent and continues the parent's chain of heads, so these events have the same
+heads in both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 
 class Segment(NamedTuple):
-    """A part of a fork: the events ``start <= id < stop``, stored under one conversation's key."""
+    """A part of a fork: the events ``start <= id < stop``, which are stored under the key of one
+    conversation.
+    """
 
     key: int
     id: str
@@ -33,54 +35,56 @@ class Segment(NamedTuple):
     stop: int
 
 
-def past_of(database: Database, reader: Reader, found: Conversation) -> tuple[Segment, ...]:
-    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` where an
-    ancestor is missing.
+def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Segment, ...]:
+    """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` if an ancestor
+    is missing.
 
     Cost: one question for each encrypted ancestor.
     """
-    if found.parent is None:
+    if fork.parent is None:
         return ()
-    lineage = found.lineage
-    if not lineage or lineage[0].stop != found.begins or lineage[-1].parent is not None:
-        raise CorruptEvent(found.id, 0, "the conversation that it was forked from is missing")
+    lineage = fork.lineage
+    if not lineage or lineage[0].stop != fork.begins or lineage[-1].parent is not None:
+        raise CorruptEvent(fork.id, 0, "the conversation that it was forked from is missing")
     parts: list[Segment] = []
     start = 0
-    for each in reversed(lineage):
-        codec = RowCodec(each.id)
-        if each.encrypted:
-            codec = database.codec_of(ancestor(database, reader, each.key, each.id, 0))
-        parts.append(Segment(each.key, each.id, codec, start, each.stop))
-        start = each.stop
+    for border in reversed(lineage):
+        codec = RowCodec(border.id)
+        if border.encrypted:
+            owner = find_ancestor(database, reader, border.key, border.id, 0)
+            codec = database.codec_of(owner)
+        parts.append(Segment(border.key, border.id, codec, start, border.stop))
+        start = border.stop
     return tuple(parts)
 
 
-def ancestor(
+def find_ancestor(
     database: Database, reader: Reader, key: int, name: str, event_id: int
 ) -> Conversation:
-    """Return the conversation that a fork shares events with. Raises ``CorruptEvent``,
-    ``ConversationErased``.
+    """Return the ancestor with this key, whose events a fork shares. Raises ``CorruptEvent`` for
+    the event ``event_id`` of ``name`` if the ancestor is missing, and ``ConversationErased``.
     """
-    found = not_erased(database.find_key(reader, key))
-    if found is None:
+    state = not_erased(database.find_key(reader, key))
+    if state is None:
         raise CorruptEvent(name, event_id, "it is missing, and a fork needs it")
-    return found
+    return state
 
 
-def within(
+def split_intervals(
     intervals: Sequence[tuple[int, int]], parts: Sequence[Segment]
 ) -> list[tuple[int, int, int]]:
-    """Return inclusive intervals, cut where a part ends and the next begins, each with the key of
-    its part.
+    """Split inclusive intervals at the borders between parts. Return the first id, the last id, and
+    the key of the part for each piece.
     """
-    cut = []
-    stops = [part.stop for part in parts[:-1]]
+    pieces = []
+    borders = [part.stop for part in parts[:-1]]
     for first, last in intervals:
-        nth = bisect_right(stops, first)
-        mth = bisect_right(stops, last)
-        if nth < mth:
-            cut.append((first, stops[nth] - 1, parts[nth].key))
-            cut += [(start, stop - 1, key) for key, _, _, start, stop in parts[nth + 1 : mth]]
-            first = stops[mth - 1]
-        cut.append((first, last, parts[mth].key))
-    return cut
+        index = bisect_right(borders, first)
+        start = first
+        # While the interval goes on after this part, take the piece up to the border.
+        while index < len(borders) and borders[index] <= last:
+            pieces.append((start, borders[index] - 1, parts[index].key))
+            start = borders[index]
+            index += 1
+        pieces.append((start, last, parts[index].key))
+    return pieces

@@ -1,5 +1,5 @@
-"""One conversation as one transaction finds it. The row codec of the conversation is applied after
-each read.
+"""One conversation in one transaction. The row codec of the conversation is applied after each
+read.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from foldlog.eventstore.arguments import check_whole
 from foldlog.eventstore.errors import CorruptEvent
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after
-from foldlog.eventstore.log.past import Segment, past_of, within
+from foldlog.eventstore.log.past import Segment, past_of, split_intervals
 from foldlog.eventstore.log.results import Border
 from foldlog.eventstore.log.row import dense_events, dense_rows, event_of, events_of, sound
 from foldlog.eventstore.log.seal import RowCodec
@@ -27,7 +27,7 @@ from foldlog.eventstore.recorders.types import Conversation, RecalledKey, Record
 _PAGE = 1_000
 _ALL = 2**62
 _FIRST_PAGE = 100
-"""Rows of the first page where a caller may need only the first events."""
+"""The number of rows of the first page. It is small, because many callers stop early."""
 _id_of = attrgetter("id")
 _stop_of = attrgetter("stop")
 _shown = attrgetter("shown")
@@ -44,7 +44,7 @@ _MISSING = "it, or an event after it that is shown or structural, cannot be foun
 
 
 class ReadTransaction:
-    """One conversation as one transaction finds it. Use it while the transaction is open."""
+    """One conversation in one transaction. Use it while the transaction is open."""
 
     def __init__(
         self,
@@ -55,12 +55,12 @@ class ReadTransaction:
     ) -> None:
         self._reader = reader
         self.state = conversation
-        """The conversation as this transaction found or changed it."""
+        """The row of the conversation, as this transaction has read or changed it."""
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The changes of documents that were read last: who asks which values are the newest asks
-        for these then.
+        """The changes of documents that were read last. A caller that asks for the newest values
+        reads this event next.
         """
 
     @property
@@ -78,8 +78,8 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events, in a fork since it began. While it is unchanged, no
-        content was erased.
+        """The number of redacted events; of a fork, since it began. While it does not change, no
+        content was redacted.
         """
         return self.state.redactions
 
@@ -90,17 +90,18 @@ class ReadTransaction:
 
         Empty for a conversation that is not a fork.
         """
-        return tuple(Border(each.id, each.stop) for each in reversed(self.state.lineage))
+        return tuple(Border(border.id, border.stop) for border in reversed(self.state.lineage))
 
     def origins(self) -> tuple[Border, ...]:
-        """Return the conversations whose events a fork shares, or has copies of since it was
-        detached or copied, with the versions up to which, the oldest first.
+        """Return the conversations from which a fork comes, the oldest first, each with the version
+        up to which the fork has its events. It shares these events, or has copies of them if it was
+        detached or copied.
 
-        Raises ``CorruptEvent`` where an entry of the ledger is unreadable. Cost: the entries of one
+        Raises ``CorruptEvent`` if an entry of the ledger is unreadable. Cost: the entries of one
         conversation.
         """
-        found = self.state
-        root = found.lineage[-1] if found.lineage else found
+        state = self.state
+        root = state.lineage[-1] if state.lineage else state
         rows = RowCodec(root.id).decoded(self._reader.rows(-root.key, 0, _ALL, _PAGE))
         entries = events_of(root.id, rows)
         detached = [
@@ -119,10 +120,11 @@ class ReadTransaction:
         return self.state.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head when the conversation had ``version`` events; None for 0, and where it
-        never had them.
+        """Return the head when the conversation had ``version`` events; None for 0, and if it never
+        had so many.
 
-        Raises ``CorruptEvent`` where the last of these is missing or unreadable. Cost: one event.
+        Raises ``CorruptEvent`` if the last of these events is missing or unreadable. Cost: one
+        event.
         """
         if self._whole("version", version) == self.version:
             return self.head
@@ -156,11 +158,11 @@ class ReadTransaction:
         first = max(self.version - count, 0)
         return tuple(self.events(first))
 
-    def events_behind(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
-        """Return the events ``start`` to ``stop`` if the head before them is ``head``; None if it
-        is another head.
+    def events_after_head(self, head: bytes | None, start: int, stop: int) -> list[Event] | None:
+        """Return the events ``start <= id < stop`` if the event before them has this head; None if
+        it has another.
 
-        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: those events and
+        Raises ``CorruptEvent`` at an event that is missing or unreadable. Cost: these events and
         one more, in one read.
         """
         stored = self._reader.rows(self.state.key, start - 1, stop, stop - start + 1)
@@ -176,29 +178,29 @@ class ReadTransaction:
         """Return the events that are shown or structural, with an id in one of the inclusive,
         ascending, disjoint intervals. A View depends on no other events.
 
-        Raises ``CorruptEvent`` where one of them is missing or unreadable. Cost: intervals and
-        events returned, in one read; for each end of an interval that is neither shown nor
-        structural, one event more.
+        Raises ``CorruptEvent`` if one of them is missing or unreadable. Cost: the intervals and the
+        returned events, in one read. Each end of an interval that is neither shown nor structural
+        costs one event more.
         """
-        if intervals:  # ascending, so the ends say it of all
+        if intervals:  # they ascend, so it is enough to check the outer ends
             self._whole("the first interval", intervals[0][0])
             self._whole("the last interval", intervals[-1][1])
         parts = self._parts(intervals[0][0] if intervals else self.version)
-        rows = self._reader.flagged_rows(self.state.key, within(intervals, parts))
+        rows = self._reader.flagged_rows(self.state.key, split_intervals(intervals, parts))
         decoded = list[Row]()
         for part in parts:
             stop = bisect_left(rows, part.stop, len(decoded), key=_id_of)
             decoded += part.codec.decoded(rows[len(decoded) : stop])
-        # first: a row that is not sound has no numbers to compare
+        # Decode first: the next check compares numbers that a damaged row does not have.
         events = list(events_of(self.conversation, decoded))
         self._check_that_none_is_missing(intervals, rows)
         return events
 
     def structural_events(self, start: int = 0, stop: int | None = None) -> Iterator[Event]:
-        """Return the structural events with ``start <= id < stop``.
+        """Yield the structural events with ``start <= id < stop``, in order.
 
-        Raises ``CorruptEvent`` where one is unreadable, or one between two others is missing. Cost:
-        those events.
+        Raises ``CorruptEvent`` if one is unreadable, or if one between two others is missing. Cost:
+        these events.
         """
         start = max(self._whole("start", start), 0)
         stop = self._last(stop)
@@ -228,7 +230,9 @@ class ReadTransaction:
         return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return the number if it is a whole number; most are ids of the conversation."""
+        """Return the number if it is a whole number. Numbers that are ids of the conversation are
+        accepted without a further check.
+        """
         if type(number) is int and 0 <= number <= self.state.version:
             return number
         return check_whole(name, number)
@@ -236,36 +240,43 @@ class ReadTransaction:
     def _check_that_none_is_missing(
         self, intervals: Sequence[tuple[int, int]], rows: Sequence[Row]
     ) -> None:
-        """Raise ``CorruptEvent`` where rows that are shown or structural are missing in one of the
-        intervals: each row says how many of them are before it. Raise it also for a row that is
-        neither. Cost: a row for each end of an interval without one.
+        """Raise ``CorruptEvent`` if rows that are shown or structural are missing in an interval,
+        or if a row is neither. Each row has the number of shown and of structural rows before it,
+        so a gap in these numbers shows a missing row. Cost: one row for each end of an interval
+        that is not among ``rows``.
         """
+        # Read the rows at the ends of intervals too: their numbers show what is missing there.
         ends = {end for interval in intervals for end in interval if 0 < end < self.version - 1}
-        others = ends.difference(map(_id_of, rows))
-        if others:
-            rows = sorted([*rows, *(self.last_row(end + 1) for end in others)], key=_id_of)
+        unflagged_ends = ends.difference(map(_id_of, rows))
+        if unflagged_ends:
+            added = (self.last_row(end + 1) for end in unflagged_ends)
+            rows = sorted([*rows, *added], key=_id_of)
         firsts = [first or -1 for first, _ in intervals]  # before event 0 there is nothing to miss
+
+        def are_in_one_interval(event_id: int, later_id: int) -> bool:
+            return bisect_right(firsts, event_id) == bisect_right(firsts, later_id)
+
         last = -1
         expected = 0
         for row in rows:
             shown_before, structural_before, shown, structural = counts(row.meta)
             before = shown_before + structural_before
             after = before + shown + structural
-            if (after == before) != (row.id in others):
-                raise CorruptEvent(
-                    self.conversation, row.id, _NOT_FLAGGED if after == before else _MISSING
-                )
-            if before != expected and bisect_right(firsts, last) == bisect_right(firsts, row.id):
+            is_flagged = after != before
+            if is_flagged == (row.id in unflagged_ends):
+                problem = _MISSING if is_flagged else _NOT_FLAGGED
+                raise CorruptEvent(self.conversation, row.id, problem)
+            if before != expected and are_in_one_interval(last, row.id):
                 raise CorruptEvent(self.conversation, last + 1, _MISSING)
             last = row.id
             expected = after
         reaches_the_end = bool(intervals) and intervals[-1][1] >= self.version - 1
         is_missing = reaches_the_end and expected != self.state.shown + self.state.structural
-        if is_missing and bisect_right(firsts, last) == bisect_right(firsts, self.version):
+        if is_missing and are_in_one_interval(last, self.version):
             raise CorruptEvent(self.conversation, last + 1, _MISSING)
 
     def last_row(self, version: int) -> Row:
-        """Return the last row of this version. Raises ``CorruptEvent`` where it is missing or
+        """Return the last row of this version. Raises ``CorruptEvent`` if it is missing or
         unreadable.
         """
         (row,) = dense_rows(
@@ -276,7 +287,7 @@ class ReadTransaction:
     def documents_before(self, version: int) -> DocumentChanges | None:
         """Return the last ``DocumentChanges`` before a version; None before the first.
 
-        Raises ``CorruptEvent`` where it is unreadable. Cost: one event.
+        Raises ``CorruptEvent`` if it is unreadable. Cost: one event.
         """
         rows: Sequence[Row] = ()
         for part in (self._own(), *reversed(self.past)):
@@ -286,11 +297,11 @@ class ReadTransaction:
                 break
         if not rows:
             return None
-        decoded = rows[0]
-        event = event_of(self.conversation, decoded)
+        row = rows[0]
+        event = event_of(self.conversation, row)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(
-                self.conversation, decoded.id, "the event holds no changes of documents"
+                self.conversation, row.id, "it should change documents, and is of another kind"
             )
         self._changes = event
         return event
@@ -313,19 +324,19 @@ class ReadTransaction:
     def record_at(self, projection: str, version: int) -> Record | None:
         """Return the newest record of a projection at or before ``version``."""
         self._whole("version", version)
-        # those of a fork are newer than those of its past
+        # A fork's own records are newer than the records of its past.
         for part in (self._own(), *reversed(self.past)):
-            asked = min(version, part.stop)
-            while stored := self._reader.records(part.key, projection, asked, 1, backwards=True):
+            newest = min(version, part.stop)
+            while stored := self._reader.records(part.key, projection, newest, 1, backwards=True):
                 record = part.codec.decoded_record(projection, stored[0])
                 if record is not None:
                     return record
-                asked = min(asked, stored[0].version) - 1
+                newest = min(newest, stored[0].version) - 1  # it is damaged: try an older one
         return None
 
     def records(self, projection: str, after: int = 0) -> Iterator[Record]:
-        """Return the records of a projection for versions greater than ``after``, ascending, read a
-        page at a time.
+        """Yield the records of a projection for versions greater than ``after``, ascending. They
+        are read a page at a time.
         """
         self._whole("after", after)
         for part in self.past:
@@ -337,8 +348,8 @@ class ReadTransaction:
         yield from self._records_of(projection, self.state.key, self._codec(), after)
 
     def damaged_records(self, projection: str) -> Iterator[int]:
-        """Return the versions of damaged records of a projection, which other reads skip: they are
-        made again.
+        """Yield the versions of damaged records of a projection. Other reads skip them, and their
+        projection makes them again.
         """
         codec = self._codec()
         after = 0
@@ -351,27 +362,26 @@ class ReadTransaction:
             after = max(after + 1, stored[-1].version)
 
     # -- for the store and its maintenance
-    # ----------------------------------------------------------------------------
 
     def page(self, start: int, stop: int) -> Iterable[Event]:
-        """Return the events ``start`` to ``stop``, read in one question. Iterating raises what
-        ``events`` raises.
+        """Return the events ``start <= id < stop``, in one read. Iterating raises the errors of
+        ``events``.
         """
         return dense_events(self.conversation, self.rows(start, stop, stop - start), start, stop)
 
     def rows(self, start: int, stop: int, limit: int, which: str = "rows") -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, plain; damaged ones are marked. ``which``: see
-        ``Reader.rows``.
+        """Return decrypted rows with ``start <= id < stop``; damaged rows are marked. ``which``
+        names the statement: see ``Reader.rows``.
         """
-        found: list[Row] = []
+        decoded: list[Row] = []
         for part in self._parts(start):
             first = max(start, part.start)
             last = min(stop, part.stop)
             if first < last and limit > 0:
                 rows = self._reader.rows(part.key, first, last, limit, which)
                 limit -= len(rows)
-                found += part.codec.decoded(rows)
-        return found
+                decoded += part.codec.decoded(rows)
+        return decoded
 
     @cached_property
     def past(self) -> tuple[Segment, ...]:
@@ -381,30 +391,30 @@ class ReadTransaction:
         return past_of(self.database, self._reader, self.state)
 
     def recall(self, idempotency_key: str) -> RecalledKey | None:
-        """Return what a caller's idempotency key stands for. Raises ``CorruptEvent`` where it was
-        changed without the key of the conversation.
+        """Return the events that a caller's idempotency key stands for; None if the key is new.
+        Raises ``CorruptEvent`` if the stored key was changed without the data key of the
+        conversation.
         """
         return self.recalled(stored_key(self.salt, idempotency_key))
 
     def recalled(self, name: str) -> RecalledKey | None:
-        """Return what an idempotency key stands for, by its name in the store. Raises what
-        ``recall`` raises.
+        """Return the events that an idempotency key stands for, by its name in the store. Raises
+        the errors of ``recall``.
         """
         recalled = self._reader.recalled(self.state.key, name, 1, exactly=True)
         self.check_proofs(recalled)
         return recalled[0][1] if recalled else None
 
     def recalled_among(self, names: Sequence[str]) -> set[str]:
-        """Return those of these names that are stored. Raises what ``recall`` raises."""
-        recalled = [
-            (name, each) for _, name, each in self._reader.recalled_among(self.state.key, names)
-        ]
+        """Return the names among these that are stored. Raises the errors of ``recall``."""
+        rows = self._reader.recalled_among(self.state.key, names)
+        recalled = [(name, key) for _, name, key in rows]
         self.check_proofs(recalled)
         return {name for name, _ in recalled}
 
     def source_keys(self) -> Iterator[tuple[str, RecalledKey]]:
-        """Yield the keys of ids that a source gave events, with what they stand for. Raises what
-        ``recall`` raises.
+        """Yield the keys of the ids that a source gave to events, with the events that they stand
+        for. Raises the errors of ``recall``.
         """
 
         def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
@@ -418,14 +428,14 @@ class ReadTransaction:
         )
 
     def check_proofs(self, recalled: Iterable[tuple[str, RecalledKey]]) -> None:
-        """Raise ``CorruptEvent`` where an idempotency key was changed without the key of the
+        """Raise ``CorruptEvent`` if an idempotency key was changed without the data key of the
         conversation.
         """
         codec = self._codec()
-        for name, each in recalled:
-            if not codec.is_proved(name, each):
-                problem = "an idempotency key was changed without the key of the conversation"
-                raise CorruptEvent(self.conversation, each.first_id, problem)
+        for name, key in recalled:
+            if not codec.is_proved(name, key):
+                problem = "an idempotency key was changed without the conversation's data key"
+                raise CorruptEvent(self.conversation, key.first_id, problem)
 
     def _codec(self) -> RowCodec:
         """Return the codec of the conversation. Raises ``KeyUnavailable``."""
@@ -440,8 +450,8 @@ class ReadTransaction:
         return self.state.salt if data_key is None else data_key.salt
 
     def _own(self) -> Segment:
-        found = self.state
-        return Segment(found.key, found.id, self._codec(), found.begins, found.version)
+        state = self.state
+        return Segment(state.key, state.id, self._codec(), state.begins, state.version)
 
     def _parts(self, start: int) -> Sequence[Segment]:
         """Return the parts of the conversation that hold the events from ``start`` on, the oldest
@@ -463,8 +473,8 @@ class ReadTransaction:
 
 
 def stored_key(salt: bytes, idempotency_key: str) -> str:
-    """Return what a conversation with this salt stores of a caller's key: a keyed hash, which
-    reveals no text.
+    """Return the name under which a conversation with this salt stores a caller's key: a keyed
+    hash, which reveals no text.
     """
     digest = blake2b(
         utf8(idempotency_key), digest_size=24, key=salt, person=b"foldlog key"

@@ -1,10 +1,10 @@
 """The remains of an event whose content was erased. Pure.
 
-These stay: the kind, the id, the place in the log, times, and the fields that pair a call with its
+These stay: the kind, the id, the place in the log, times, the fields that pair a call with its
 result (tool, call id, response id, cause, source), the place in its record, and the id that its
-source gave it where that is a number or a short word. So do names of tools, annotations and
-documents, the effect of a condensation or a retraction on a View, and what calls of models took:
-which model, how many tokens, what it cost. Every other text becomes ``[redacted]``.
+source gave it if that is a number or a short word. Names of tools, annotations and documents stay,
+and so does the effect of a condensation or a retraction on a View. The usage of model calls stays:
+the model, the numbers of tokens, and the cost. Every other text becomes ``[redacted]``.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from foldlog.eventstore.events import (
 )
 
 TEXT: Final = "[redacted]"
-"""The text that replaces a text. It is stored, and ``verify`` compares it: a change needs a
-migration.
+"""The text that replaces a redacted text. It is stored, and ``verify`` compares it, so a change
+would need a migration.
 """
 
 _THINKING: Final = ({"type": "thinking", "thinking": TEXT},)
-"""The block that replaces thinking: thinking tells where a loop of calls begins. No model is sent a
-block without a signature.
+"""The block that replaces thinking, because thinking marks the beginning of a tool loop. No model
+is sent a block without a signature.
 """
 _is_name: Final = re.compile(r"[\w.:-]{1,64}", re.ASCII).fullmatch
 
 
 def untraced(event: Event) -> Event:
-    """Return the event without what its append added, which is not what was appended."""
+    """Return the event without the metadata that an append adds, such as trace contexts."""
     if OF_APPENDS.isdisjoint(event.meta):
         return event
     return replace(
@@ -58,41 +58,41 @@ def untraced(event: Event) -> Event:
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether it is known which fields are content: not for a kind of a later version or a
-    receipt.
+    """Return whether the event can be redacted. Not if its kind is of a later version, whose
+    content is unknown, or if it is a receipt.
     """
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
 
 def has_content(event: Event) -> bool:
-    """Return whether the content of an event is there."""
+    """Return whether an event still has its content, and was not redacted."""
     return event.redacted is None
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. For one that has this receipt already, return an equal
-    event.
+    """Return the event without its content. If it already has this receipt, the returned event is
+    equal to it.
     """
-    kept = {"meta": _paid(event.meta), "extra": {}, "origin": _origin(event.origin)}
-    return replace(event, **kept, redacted=redacted, **_fields_without_content(event))
+    remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
+    return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
-def _paid(told: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return what calls of models took, and which View they answer: numbers, and names, as of
-    models.
+def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
+    """Return the usage of model calls in a map, and the View that they answer: only numbers and
+    names, such as names of models.
     """
-    paid: dict[str, Any] = {}
-    for name, value in told.items():
+    usage: dict[str, Any] = {}
+    for name, value in values.items():
         match value:
             case dict() if name in USAGE_MAPS:
-                paid[name] = _paid(value, within=True)
+                usage[name] = _usage_in(value, within=True)
             case list() if name in USAGE_MAPS:
-                paid[name] = [_paid(each) for each in value if isinstance(each, dict)]
+                usage[name] = [_usage_in(item) for item in value if isinstance(item, dict)]
             case str() if name in USAGE_TEXTS or (name in USAGE_NAMES and _is_name(value)):
-                paid[name] = value
+                usage[name] = value
             case int() | float() if name in (COST, SHOWN) or (within and name.isidentifier()):
-                paid[name] = value
-    return paid
+                usage[name] = value
+    return usage
 
 
 def _fields_without_content(event: Event) -> dict[str, Any]:
@@ -110,13 +110,13 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
         case Observation():
             return {"content": TEXT, "extras": {}}
         case Annotation(name=name, data=data):
-            return {"data": _paid({name: data}).get(name) if name == OF_A_CONDENSER else None}
+            return {"data": _usage_in({name: data}).get(name) if name == OF_A_CONDENSER else None}
         case DocumentChanges(changed=changed):
             values = {name: {"value": {} if name == ATTRIBUTES else TEXT} for name in changed}
             return {
                 "changed": {
-                    name: each if "deleted" in each else values[name]
-                    for name, each in changed.items()
+                    name: change if "deleted" in change else values[name]
+                    for name, change in changed.items()
                 }
             }
         case CondensationRequest(reason=reason) | Retraction(reason=reason):
@@ -128,7 +128,7 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
                 declined = {}
             return {
                 "summary": None if summary is None else TEXT,
-                "metadata": declined | _paid(metadata),
+                "metadata": declined | _usage_in(metadata),
             }
         case CondensationSummary():
             return {"content": TEXT}
@@ -136,8 +136,9 @@ def _fields_without_content(event: Event) -> dict[str, Any]:
 
 
 def _origin(origin: Origin | None) -> Origin | None:
-    """Keep format, time, the place in a record of several events, and an id by which other records
-    name this one.
+    """Return the origin with its format, its time, the place in its record, and its id if that is a
+    number or a short word.
     """
-    kept = None if origin is None or not _is_name(str(origin.id)) else origin.id
-    return None if origin is None else replace(origin, id=kept)
+    if origin is None or _is_name(str(origin.id)):
+        return origin
+    return replace(origin, id=None)

@@ -43,7 +43,7 @@ class Logged(NamedTuple):
 
 
 class Border(NamedTuple):
-    """The border of a fork: its events below ``version`` are those of ``parent``."""
+    """The border of a fork: it shares the events below ``version`` with ``parent``."""
 
     parent: str
     version: int
@@ -91,7 +91,7 @@ class Ingested(NamedTuple):
     """The outcome of an import.
 
     ``added``         how many events it added
-    ``version``       the version since
+    ``version``       the version afterwards
     """
 
     added: int
@@ -99,32 +99,33 @@ class Ingested(NamedTuple):
 
 
 def listed(
-    found: Conversation,
+    conversation: Conversation,
     generation: int = 0,
     unconfirmed: Sequence[str] = (),
     *,
     bytes_pending: bool = False,
 ) -> ConversationRow:
-    """Return a conversation as a list shows it. ``bytes_pending`` counts only for an erased one."""
-    erasure, (version, head) = found.erasure, found.end
+    """Return the row of a conversation. ``bytes_pending`` matters only if it is erased."""
+    erasure = conversation.erasure
+    version, head = conversation.end
     # The events of a fork may all be older than the fork.
     if erasure is None:
-        updated_at = max(found.created_at, found.updated_at or 0)
+        updated_at = max(conversation.created_at, conversation.updated_at or 0)
     else:
         updated_at = erasure.erased_at
     return ConversationRow(
-        id=found.id,
+        id=conversation.id,
         version=version,
-        created_at=from_microseconds(found.created_at),
+        created_at=from_microseconds(conversation.created_at),
         updated_at=from_microseconds(updated_at),
         head="" if head is None else head.hex(),
         erased_at=None if erasure is None else from_microseconds(erasure.erased_at),
         erased_reason=None if erasure is None else erasure.reason,
         bytes_pending=bytes_pending and erasure is not None,
-        parent=found.parent_id,
-        parent_version=None if found.parent is None else found.parent_version,
+        parent=conversation.parent_id,
+        parent_version=None if conversation.parent is None else conversation.parent_version,
         generation=generation,
         unconfirmed=tuple(unconfirmed),
-        redactions=found.redactions,
-        pending=found.pending,
+        redactions=conversation.redactions,
+        pending=conversation.pending,
     )

@@ -1,10 +1,10 @@
-"""One conversation in a write transaction, and the seam for projections that are written with the
-events.
+"""One conversation in a write transaction, and the interface of projections that are written with
+the events.
 
 The row codec of the conversation is applied before each insert. An inline projection is called in
-the transaction that appends structural events, so that its records cannot differ from the log. The
-store knows nothing of the content of these records, but that those of Views repeat none of the
-events; each has the number of a version.
+the transaction that appends structural events, so that its records cannot differ from the log. Each
+record has a version. The store does not look into records. It only relies on the records of Views
+not repeating text of events.
 """
 
 from __future__ import annotations
@@ -34,33 +34,35 @@ from foldlog.eventstore.recorders.types import Conversation, Place, RecalledKey,
 _PROJECTIONS_MAX = 1_000
 _RECENT_MAX: Final = 64
 _RECENT_BYTES_MAX: Final = 100_000
-"""How many of the newest rows stay in memory, and how many bytes of their bodies: each append
-copies the list.
+"""How many of the newest rows stay in memory at most, and how many bytes of their bodies. There are
+few, because each append copies the list.
 """
 
 
 class WriteTransaction(ReadTransaction):
-    """One conversation in a write transaction: it finds the newest state, and may keep records
-    beside the events.
+    """One conversation in a write transaction. It has the newest state, and may write events, and
+    records beside them.
 
-    Where the store has a key and the conversation has none, its next event gives it one. From then
-    on every new row is encrypted, and the mark says which older rows are not. ``end`` must be
+    If the store has a key and the conversation has none, the next write gives it a data key. From
+    then on every new row is encrypted, and the mark says which older rows are not. ``end`` must be
     called last.
     """
 
     _reader: Transaction
     _changed = False
     _recent: tuple[Conversation, tuple[Row, ...], int] | None = None
-    """The newest rows, for ``LastConversation``."""
+    """The last three fields of ``LastConversation``: the newest rows, and the state before them."""
     _before: Conversation | None = None
-    """The conversation before the rows that were inserted last."""
+    """The state before the rows that were inserted last."""
     is_begun = True
 
     @classmethod
     def of_new(
         cls, transaction: Transaction, database: Database, new: Conversation
     ) -> WriteTransaction:
-        """Open a conversation that begins with the first events that are appended."""
+        """Return the transaction of a conversation that is begun with the first events that are
+        appended.
+        """
         writing = cls(transaction, new, database)
         writing.is_begun = False
         return writing
@@ -72,7 +74,7 @@ class WriteTransaction(ReadTransaction):
 
     def head_at(self, version: int) -> bytes | None:
         before = self._before
-        # a projection asks so, of what it has in memory
+        # An inline projection asks this to check the View that it has in memory.
         if before is not None and before.version == version:
             return before.head
         return super().head_at(version)
@@ -80,48 +82,55 @@ class WriteTransaction(ReadTransaction):
     def put_records(
         self, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Keep records; a record of the same version is replaced, or all earlier ones of the
-        projection. Those of a plain conversation are plain: they give it no key.
+        """Write records. A record of the same version is replaced; with ``replace_all``, all
+        earlier records of the projection are. The records of a plain conversation are plain: they
+        give it no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
         self._reader.put_records(self.state.key, projection, encoded, replace_all=replace_all)
 
     def list_as(self, version: int, digests: Iterable[bytes] | None) -> None:
-        """List the conversation: its version, the time of its last event, and these attributes, or
-        its former ones.
+        """Write the conversation's entry in the list: its version, the time of its last event, and
+        the digests of its attributes. With None the digests stay as they are.
         """
-        found = self.state
-        listed = None if digests is None else tuple(digests)
-        self._reader.put_listing(found.key, found.updated_at or found.created_at, version, listed)
+        state = self.state
+        stored_digests = None if digests is None else tuple(digests)
+        self._reader.put_listing(
+            state.key, state.updated_at or state.created_at, version, stored_digests
+        )
 
     def forget_records(self, codec: RowCodec | None = None) -> None:
-        """Delete records, but those of Views and attributes; with a ``codec``, give all but
-        attributes its form.
+        """Delete all records except records of Views and of attributes. With a ``codec``, delete
+        only the records of attributes, and encode all others with the codec.
         """
-        found = self.state
+        key = self.state.key
         own = self._codec()
-        for newest in self._reader.records(found.key, None, 0, _PROJECTIONS_MAX):
+        for newest in self._reader.records(key, None, 0, _PROJECTIONS_MAX):
             name = newest.projection
-            is_kept = codec is not None and newest.projection != ATTRIBUTES
-            if codec is not None or name not in (ATTRIBUTES, VIEWS):
-                kept = self._records_of(name, found.key, own, 0) if is_kept else ()
-                encoded = [codec.encoded_record(name, each) for each in kept if codec]
-                self._reader.put_records(found.key, name, encoded, replace_all=True)
+            encoded: list[Record] = []
+            if codec is None:
+                if name in (ATTRIBUTES, VIEWS):
+                    continue
+            elif name != ATTRIBUTES:
+                records = self._records_of(name, key, own, 0)
+                encoded = [codec.encoded_record(name, record) for record in records]
+            self._reader.put_records(key, name, encoded, replace_all=True)
 
     # -- for the store and its maintenance
-    # ----------------------------------------------------------------------------
 
     def insert(self, rows: Sequence[Row]) -> Place:
-        """Insert the next rows of the conversation, which are plain. It may be staged."""
-        stored = self._encoded(rows)  # first: it may get its key just now
+        """Insert the next rows of the conversation, which are not yet encoded. The conversation may
+        be staged.
+        """
+        stored = self._encoded(rows)  # first, because it may give the conversation a key
         return self._insert(rows, stored, self.state.grown(rows[-1]))
 
     def append(
         self, batch: Sequence[Encoded], now: int, secret: bytes | None = None
     ) -> tuple[Place, int]:
-        """Insert these events as the next ones, with random salts or those of a ``secret``. Return
-        their positions, and when they were recorded.
+        """Insert the next events. Their salts are random, or made from ``secret``. Return their
+        positions, and when they were recorded, in microseconds since 1970.
         """
         if not self.is_begun:
             self.state = begin_new(self._reader, self.database, self.state._replace(created_at=now))
@@ -130,26 +139,25 @@ class WriteTransaction(ReadTransaction):
         codec = self._known_codec
         if codec is None or settings.keys is not None:
             codec = self._codec_to_write()
-        found = self.state
+        before = self.state
         if codec.data_key is not None:
-            found = found._replace(salt=codec.data_key.salt)
-        rows, left = chained(found, batch, now, secret)
+            before = before._replace(salt=codec.data_key.salt)
+        rows, after = chained(before, batch, now, secret)
         stored = codec.encoded(rows, settings.compression, are_checked=True)
-        place = self._insert(rows, stored, left)
-        assert left.updated_at is not None  # it has events
-        return place, left.updated_at
+        place = self._insert(rows, stored, after)
+        assert after.updated_at is not None  # it has events
+        return place, after.updated_at
 
-    def _insert(self, rows: Sequence[Row], stored: Sequence[Row], left: Conversation) -> Place:
-        """Insert plain rows. The conversation is changed after that: what fails before it writes
-        changes nothing.
-        """
-        found = self.state
+    def _insert(self, rows: Sequence[Row], stored: Sequence[Row], after: Conversation) -> Place:
+        """Insert rows, which are ``stored`` in encoded form. ``after`` is the new state."""
+        before = self.state
         last = self._reader.last_conversation
-        place = self._reader.insert(found.key, stored, staged=not found.visible)
-        self.state = left
-        self._before = found
-        if found.visible:
-            self._recent = _recent(last, found, rows, left)
+        # The state changes only after the insert: an insert that fails must change nothing.
+        place = self._reader.insert(before.key, stored, staged=not before.visible)
+        self.state = after
+        self._before = before
+        if before.visible:
+            self._recent = _recent(last, before, rows, after)
             self._changed = True
         return place
 
@@ -161,7 +169,9 @@ class WriteTransaction(ReadTransaction):
         self._changed = True
 
     def remember(self, name: str, recalled: RecalledKey) -> None:
-        """Store what a new idempotency key stands for, by its name in the store."""
+        """Store a new idempotency key, by its name in the store, with the events that it stands
+        for.
+        """
         codec = self._codec_to_write()
         self._reader.remember(self.state.key, name, codec.proved(name, recalled))
         if codec.data_key is not None:
@@ -169,8 +179,8 @@ class WriteTransaction(ReadTransaction):
             self._changed = True
 
     def redact(self, rows: Sequence[Row]) -> None:
-        """Replace the content of rows that are stored under the conversation's own key by these
-        plain rows.
+        """Replace rows that are stored under the conversation's own key by these redacted rows,
+        which are not yet encoded.
         """
         self._reader.replace_rows(self.state.key, self._encoded(rows))
         self.count_redactions(len(rows))
@@ -187,13 +197,13 @@ class WriteTransaction(ReadTransaction):
         return self._codec_to_write().data_key
 
     def set_pending(self, records: int) -> None:
-        """Say how many records of its source have no events yet."""
+        """Set the number of records of its source that have no events yet."""
         self._reader.set_pending(self.state.key, records)
         self.state = self.state._replace(pending=records)
         self._changed = True
 
     def count_redactions(self, count: int) -> None:
-        """Count this number of redacted events of the conversation, or of the past that it
+        """Add to the number of redacted events of the conversation, or of the past that it
         shares.
         """
         self._reader.count_redactions(self.state.key, count)
@@ -207,60 +217,62 @@ class WriteTransaction(ReadTransaction):
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Enter that the conversation has copies of the events of these others, of which it was a
-        fork.
+        """Enter in the ledger that the conversation has copies of the events of these others. It
+        was a fork of them.
         """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
             enter(self._reader, self.state, detached, self.database.now())
 
     def insert_past(self, rows: Sequence[Row]) -> None:
-        """Insert plain rows of a fork's past under its own key."""
+        """Insert rows of a fork's past, which are not yet encoded, under its own key."""
         self._reader.insert_past(self.state.key, self._encoded(rows))
 
     def begin(self) -> None:
-        """Encrypt a new fork where the store has a key."""
+        """Encrypt a new fork if the store has a key."""
         self._codec_to_write(has_nothing=True)
         self._changed = True
 
     def end(self) -> None:
-        """Write the mark of an encrypted conversation in the state that this transaction leaves."""
+        """Write the mark of an encrypted conversation for its new state. Note the state for the
+        next append.
+        """
         if not self._changed:
             return
-        found = self.state
+        state = self.state
         codec = self._known_codec or self._codec()
         if codec.data_key is not None:
-            mark = mark_of(codec.data_key, found, codec.mark)
-            self._reader.set_mark(found.key, mark)
-            found = found._replace(mark=mark, salt=codec.data_key.salt)
-        if found.visible and found.head is not None and found.erasure is None and not found.pending:
+            mark = mark_of(codec.data_key, state, codec.mark)
+            self._reader.set_mark(state.key, mark)
+            state = state._replace(mark=mark, salt=codec.data_key.salt)
+        if state.visible and state.head is not None and state.erasure is None and not state.pending:
             self._reader.last_conversation = LastConversation(
-                found, codec, self.database.settings, *(self._recent or (found,))
+                state, codec, self.database.settings, *(self._recent or (state,))
             )
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
         return self._codec_to_write().encoded(rows, self.database.settings.compression)
 
     def _codec_to_write(self, *, has_nothing: bool = False) -> RowCodec:
-        """Return the codec; a plain conversation gets a key. ``has_nothing``: nothing plain is
-        stored under its key. A fork without events of its own may have idempotency keys, and rows
-        of its past.
+        """Return the codec. A plain conversation gets a data key if the store has a key.
+        ``has_nothing`` says that nothing plain is stored under its key. A fork without events of
+        its own may have plain idempotency keys, and plain rows of its past.
         """
         codec = self._codec()
         keys = self.database.settings.keys
-        found = self.state
+        state = self.state
         if keys is None or codec.data_key is not None:
             return codec
-        renewed, data_key, mark = encrypted(found, keys)
+        renewed, data_key, mark = encrypted(state, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
         self.forget_records(codec._replace(data_key=data_key))
         is_first = not mark.pending_until
         self._reader.set_key(
-            found.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first
+            state.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first
         )
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
-        if mark.pending_until and found.visible:
+        if mark.pending_until and state.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
         self.state = renewed
         self._changed = True
@@ -268,30 +280,30 @@ class WriteTransaction(ReadTransaction):
 
 
 def _recent(
-    last: LastConversation | None, found: Conversation, rows: Sequence[Row], now: Conversation
+    last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
 ) -> tuple[Conversation, tuple[Row, ...], int]:
-    """Return the last three fields of a ``LastConversation``, after a conversation that was
-    ``found`` has grown by ``rows`` to ``now``. None of the rows stay if one has attachments, or is
-    structural and so changes more than itself.
+    """Return the last three fields of ``LastConversation`` after ``rows`` were appended. The list
+    is empty if a row has attachments, or is structural: a structural event changes more than
+    itself.
     """
     size = 0
     for row in rows:
         size += len(row.body)
         if type(row.body) is not bytes:
-            return now, (), 0
-    if size > _RECENT_BYTES_MAX or now.structural != found.structural:
-        return now, (), 0
-    if last is None or last.state is not found:
-        return found, tuple(rows), size
+            return after, (), 0
+    if size > _RECENT_BYTES_MAX or after.structural != before.structural:
+        return after, (), 0
+    if last is None or last.state is not before:
+        return before, tuple(rows), size
     if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
-        return found, tuple(rows), size
+        return before, tuple(rows), size
     return last.before, (*last.rows, *rows), last.size + size
 
 
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
     """Begin a conversation, as ``Transaction.begin`` does.
 
-    Raises ``InvalidArgument`` for an empty id, and what ``check_plain`` raises.
+    Raises ``InvalidArgument`` for an empty id, and ``KeyUnavailable`` as ``check_plain`` does.
     """
     if not new.id:
         raise InvalidArgument(
@@ -326,15 +338,15 @@ class InlineProjection(Protocol):
         """Update the records for ``events`` (the whole batch, at least one of them structural),
         which ``writing`` has just appended.
 
-        If it raises, nothing is appended. It may be called again for the same events, where the
-        transaction is run again, so it must have no other effects than its records.
+        If it raises, nothing is appended. It is called again for the same events if the transaction
+        is run again, so it must have no other effects than its records.
         """
 
 
-# -- the attributes under which a conversation is listed
-# --------------------------------------------------------------- They are its document
-# ``attributes``: a record beside its events, and digests in an index. An append that changes them
-# lists the conversation again in its transaction.
+# -- the attributes by which a conversation is found in the list
+#
+# They are its document ``attributes``. They are also in a record beside its events, and as digests
+# in an index. An append that changes them lists the conversation again in the same transaction.
 
 _DIGEST_BYTES: Final = 16
 EVERY: Final = bytes(_DIGEST_BYTES)
@@ -345,7 +357,7 @@ _from_json = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) -> None:
-    """List a conversation as this transaction leaves it, with its present attributes."""
+    """Write the conversation's entry in the list, with these attributes."""
     pairs = pairs_of(attributes or {})
     records = [Record(writing.version, _CODE, _encode(attributes))] if attributes else ()
     writing.put_records(ATTRIBUTES, records, replace_all=True)
@@ -354,7 +366,7 @@ def list_again(writing: WriteTransaction, attributes: Mapping[str, Any] | None) 
 
 
 def decode_attributes(body: bytes) -> dict[str, Any]:
-    """Return attributes as they were given, from the body of their record."""
+    """Return the attributes in the body of a record."""
     try:
         return _from_json(body)
     except msgspec.DecodeError:  # an escaped lone surrogate
@@ -362,27 +374,28 @@ def decode_attributes(body: bytes) -> dict[str, Any]:
 
 
 def pairs_of(attributes: Mapping[str, Any]) -> list[bytes]:
-    """Return a text for each attribute; of a list, one for each element. Raises
-    ``InvalidArgument``.
+    """Return the JSON text of each pair of name and value. A list gives one pair for each element.
+    Raises ``InvalidArgument``.
     """
     pairs = []
     for name, value in check_map("attributes", attributes).items():
         if not isinstance(name, str):
             raise InvalidArgument(f"an attribute has the name {name!r}; a name is a text")
-        for one in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(one, str | int):
+        for element in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(element, str | int):
                 raise InvalidArgument(
-                    f"attribute {name!r} is {one!r}; give a text, a whole number or a list of texts"
+                    f"attribute {name!r} is {element!r}; give a text, a whole number or a list of"
+                    " texts"
                 )
-            pairs.append(_encode(whole_pairs([name, one])))
+            pairs.append(_encode(whole_pairs([name, element])))
     return pairs
 
 
 def digests_of(pairs: Sequence[bytes], keys: KeyRing | None, key_id: str | None) -> list[bytes]:
-    """Return the digests of attributes for conversations under this key. Without attributes, return
-    the digest that all conversations have.
+    """Return the digests of attributes for conversations that are encrypted with this key, or for
+    plain ones. Without attributes, return the digest that all conversations have.
 
-    The digests for another key need that key.
+    Raises ``KeyUnavailable`` if ``keys`` lacks the key.
     """
     if not pairs:
         return [EVERY]

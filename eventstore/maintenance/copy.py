@@ -257,7 +257,7 @@ def copy_conversation(
     source.data_key(found)  # its key is given, or the error comes before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
     with CopyWriter(target, found, earlier) as writer:
-        there = writer.there
+        there = writer.existing
         if there is not None:
             _check_same(source, found, target, there)
         # it is left as it is

@@ -198,7 +198,7 @@ def _copy_past(database: Database, conversation: str, fork: Conversation) -> Non
     where a shared event is damaged. Cost: the shared events.
     """
     with suppress(ConversationErased):  # another process has erased the fork since
-        origins.index_as(database, conversation, fork.id)
+        origins.index_fork(database, conversation, fork.id)
     while on_finished(database, partial(_copy_on, database=database, fork=fork.key)):
         time.sleep(REST_S)
 

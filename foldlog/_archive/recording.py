@@ -124,7 +124,7 @@ class Recording:
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
     """Return the records whose source ids the history does not have, each id once."""
     ids = [format.source_id(record) for record in records]
-    known = origins.known(history._store.database, history.id, format.name, ids)
+    known = origins.find_known(history._store.database, history.id, format.name, ids)
     unknown: dict[Any, Any] = {}
     for place, record in enumerate(records):
         if not known[place]:

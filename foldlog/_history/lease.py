@@ -38,7 +38,7 @@ from foldlog.eventstore import (
 )
 from foldlog.eventstore.inside import Generation, Record, check_text, from_microseconds, has_content
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.finding import PAGE, find_meant, tombstones_before
+from foldlog.eventstore.log.finding import PAGE, find_named, tombstones_before
 from foldlog.eventstore.log.seal import RowCodec
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import utf8
@@ -442,7 +442,7 @@ class LeaseBlock:
 
     def _lock_conversation(self, transaction: Transaction) -> None:
         # A transaction locks the id that it looks for, also before the first event.
-        find_meant(self._database, transaction, self._id, self._history._generation)
+        find_named(self._database, transaction, self._id, self._history._generation)
 
     def _write(self, transaction: Transaction) -> None:
         ttl = int(self._ttl_s * 1e6)

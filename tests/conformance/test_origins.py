@@ -72,14 +72,14 @@ def test_a_history_that_existed_before_is_indexed_when_it_is_asked_for(
     store.ingest("c0", [said(f"e{n}") for n in range(8)])
     assert add(store, said("e7"), said("e8"), conversation="c0") == [8]
     store.ingest("c1", [said(f"e{n}") for n in range(8)] + [said("e1", "again")])
-    assert origins.known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [
+    assert origins.find_known(store.database, "c1", "f", ["e0", "e7", "new", None]) == [
         True,
         True,
         False,
         False,
     ]
     assert add(store, said("e3"), said("new")) == [9]
-    assert origins.known(store.database, "none", "f", ["e0"]) == [False]
+    assert origins.find_known(store.database, "none", "f", ["e0"]) == [False]
     store.append("c1", said("unseen"), expected_version=ANY_VERSION)
     assert add(store, said("unseen")) == [11], "an append that does not ask is not in the index"
     assert not list(store_findings(store))
@@ -118,7 +118,7 @@ def test_nothing_stays_of_an_append_that_fails(store: Store):
     add(store, said("a"))
     with pytest.raises(VersionConflict):
         add(store, said("b"), expected=0)
-    assert origins.known(store.database, "c1", "f", ["a", "b"]) == [True, False]
+    assert origins.find_known(store.database, "c1", "f", ["a", "b"]) == [True, False]
     assert origins.find(store.database, "f", "b") == ()
     store.register(Refuses())
     with pytest.raises(RuntimeError, match="refused"):

@@ -461,7 +461,7 @@ def test_what_names_a_conversation_or_an_append_is_a_text(store: Store, wrong: o
         with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
             ask()
     if wrong is not None:
-        with pytest.raises(TypeError, match="an idempotency key is a text, not"):
+        with pytest.raises(TypeError, match="an idempotency key must be a text, not"):
             store.append("c1", said("a"), expected_version=0, idempotency_key=wrong)  # type: ignore[arg-type]
     assert store.conversations() == ()
 

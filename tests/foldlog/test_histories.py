@@ -362,7 +362,7 @@ WRONG = {
     "older_than must be a datetime.timedelta": lambda history: history.close_open_calls(
         older_than=5
     ),
-    "expected_version is -1; that of a new conversation is 0": lambda history: history.append(
+    "expected_version is -1; a new conversation has version 0": lambda history: history.append(
         messages("hi"), expected_version=-1
     ),
     "attribute 'share' is 1.5; attributes are a map": lambda history: history.set_attributes(
