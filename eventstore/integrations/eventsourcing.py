@@ -52,7 +52,7 @@ from foldlog.eventstore.codec_json import Undecodable
 from foldlog.eventstore.errors import CorruptEvent, InvalidEvent, KeyUnavailable, StoreUnavailable
 from foldlog.eventstore.events import Event, UnknownEvent
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.following import read_placed_rows, placed_rows, recorded
+from foldlog.eventstore.log.following import placed_rows, read_placed_rows, recorded
 from foldlog.eventstore.log.reading import ReadTransaction
 from foldlog.eventstore.log.results import Recorded
 from foldlog.eventstore.log.row import (
