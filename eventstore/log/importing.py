@@ -251,7 +251,7 @@ def extend(
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
     """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises
     ``CorruptEvent`` at a missing or unreadable row, and ``ConversationErased`` if the conversation
-    is erased meanwhile.
+    is erased in that time.
     """
 
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:

@@ -121,7 +121,7 @@ class ReadTransaction:
 
     def head_at(self, version: int) -> bytes | None:
         """Return the head when the conversation had ``version`` events; None for 0, and if it never
-        had so many.
+        had that many.
 
         Raises ``CorruptEvent`` if the last of these events is missing or unreadable. Cost: one
         event.
