@@ -183,7 +183,7 @@ def test_every_error_is_an_event_store_error():
         "UnreadableRevision",
         "Refused",
     }
-    internal |= {"DamagedBlock", "Met", "NotIndexed", "StdoutFailed"}
+    internal |= {"DamagedBlock", "OperationUnfinished", "NotIndexed", "StdoutFailed"}
     others = {each.__name__ for each in errors if not issubclass(each, foldlog.EventStoreError)}
     assert {name for name in others if not name.startswith("_")} - internal == set()
 

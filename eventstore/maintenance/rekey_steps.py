@@ -1,10 +1,9 @@
-"""The steps of a rekey: how one conversation gets its new form while other processes read and
-write.
+"""The steps of a rekey: give one conversation its new form while other processes read and write.
 
-First its idempotency keys change, then its rows. Until the end, the conversation's mark says which
-rows may still be in the old form. Heads do not change. Before a row is changed, it is compared with
-its place in the hash chain, and its new form with its former one: a row that would not read the
-same is never replaced.
+First the proofs of its idempotency keys change, then its rows. Until the end, the conversation's
+mark says which rows may still be in the old form. Heads do not change. Before a row is replaced, it
+is checked against the hash chain, and its new form against the old one: a row that would read
+differently is never replaced.
 """
 
 from __future__ import annotations
@@ -39,9 +38,15 @@ _KEYS = 500
 
 
 class RekeyState(msgspec.Struct, frozen=True):
-    """How far the change is: up to the idempotency key ``key`` or, if that is None, up to the row
-    ``next``. Rows are changed up to ``until``. ``sound``: none of them was damaged. ``encrypted``:
-    the conversation had a key.
+    """The progress of a change. It is stored as JSON, so the names of its fields stay.
+
+    ``decrypt``      whether rows become plain
+    ``compression``  the compression that was chosen; None leaves rows as compressed as they are
+    ``until``        rows with ids below it are changed
+    ``next``         the id of the next row to change
+    ``key``          the next idempotency key to change; None once all are changed, then rows follow
+    ``sound``        whether no row was damaged so far
+    ``encrypted``    whether the conversation had a key when the change began
     """
 
     decrypt: bool
@@ -53,10 +58,14 @@ class RekeyState(msgspec.Struct, frozen=True):
     encrypted: bool = False
 
 
-class Reformed(NamedTuple):
-    """How many rows were changed, which damaged ones stay as they are, and whether the key was
-    removed; of one transaction also the bytes that it read, and the state that it left, None at the
-    end.
+class Changes(NamedTuple):
+    """What was changed, by one transaction or by all.
+
+    ``rows``     how many rows were changed
+    ``damaged``  the ids of damaged rows, which stay as they are
+    ``key``      whether the key was removed
+    ``size``     the bytes that one transaction read
+    ``state``    the progress after one transaction; None at the end
     """
 
     rows: int = 0
@@ -66,177 +75,195 @@ class Reformed(NamedTuple):
     state: RekeyState | None = None
 
 
-def leave(transaction: Transaction, key: int, state: RekeyState) -> None:
+def leave_unfinished(transaction: Transaction, key: int, state: RekeyState) -> None:
     transaction.leave_unfinished(key, REKEY, msgspec.json.encode(state).decode())
 
 
-def reform(database: Database, key: int) -> Reformed:
-    """Go on with the change of a conversation to its end. Where one of its rows is missing it ends
-    with ``CorruptEvent``.
+def change_all(database: Database, key: int) -> Changes:
+    """Continue the change of a conversation until its end. Raises ``CorruptEvent`` if a row is
+    missing: the change then ends.
     """
-    total = Reformed()
+    total = Changes()
     size = _ROWS_FIRST
     while True:
         step = partial(_step, database=database, key=key, size=size)
         try:
-            done = database.recorder.transact(step)
+            changes = database.recorder.transact(step)
         except CorruptEvent:
             database.recorder.transact(lambda transaction: transaction.finish(key))
             raise
-        total = Reformed(
-            total.rows + done.rows, total.damaged + done.damaged, total.key or done.key
+        total = Changes(
+            total.rows + changes.rows, total.damaged + changes.damaged, total.key or changes.key
         )
-        if done.state is None:
+        if changes.state is None:
             return total
-        if done.size > _BYTES:
+        # Adapt the number of rows, so that a transaction holds the write lock only briefly.
+        if changes.size > _BYTES:
             size = max(size // 2, 1)
         else:
             size = min(2 * size, _ROWS_MAX)
-        if done.rows:
+        if changes.rows:
             time.sleep(REST_S)
 
 
-def _step(transaction: Transaction, database: Database, key: int, size: int) -> Reformed:
-    found = transaction.conversation(key)
-    left = [each.state for each in transaction.unfinished(key) if each.operation == REKEY]
-    if found is None or not left:  # another process has ended it, or the conversation is erased
-        return Reformed()
-    done = _Change(
-        transaction, database, found, msgspec.json.decode(left[0], type=RekeyState)
-    ).step(size)
-    if done.state is None:
+def _step(transaction: Transaction, database: Database, key: int, size: int) -> Changes:
+    conversation = transaction.conversation(key)
+    states = [
+        unfinished.state
+        for unfinished in transaction.unfinished(key)
+        if unfinished.operation == REKEY
+    ]
+    if conversation is None or not states:  # another process has ended it, or has erased it
+        return Changes()
+    state = msgspec.json.decode(states[0], type=RekeyState)
+    changes = _Change(transaction, database, conversation, state).step(size)
+    if changes.state is None:
         transaction.finish(key)
     else:
-        leave(transaction, key, done.state)
-    return done
+        leave_unfinished(transaction, key, changes.state)
+    return changes
 
 
 class _Change:
     """The change of a conversation in one transaction."""
 
     def __init__(
-        self, transaction: Transaction, database: Database, found: Conversation, state: RekeyState
+        self,
+        transaction: Transaction,
+        database: Database,
+        conversation: Conversation,
+        state: RekeyState,
     ) -> None:
         self._transaction = transaction
         self._database = database
-        self._found = found
-        self._codec = codec = database.codec_of(found)
-        # an append gave it a key, so its rows change once more
+        self._conversation = conversation
+        self._codec = codec = database.codec_of(conversation)
+        # If an append has given it a key meanwhile, change all keys and rows from the first on.
         if codec.data_key is not None and not state.encrypted:
             state = RekeyState(
-                state.decrypt, state.compression, found.version, found.begins, "", encrypted=True
+                decrypt=state.decrypt,
+                compression=state.compression,
+                until=conversation.version,
+                next=conversation.begins,
+                key="",
+                encrypted=True,
             )
         self._state = state
         self._target = RowCodec(codec.conversation, None if state.decrypt else codec.data_key)
         if codec.data_key is None:
-            self._salt = found.salt
+            self._salt = conversation.salt
         else:
             self._salt = codec.data_key.salt
 
-    def step(self, size: int) -> Reformed:
+    def step(self, size: int) -> Changes:
         mark = self._codec.mark
-        if self._state.decrypt:  # what is appended during the change becomes plain too
+        if self._state.decrypt:  # events that were appended meanwhile become plain too
             self._set_mark(
-                mark._replace(pending_until=max(mark.pending_until, self._found.version))
+                mark._replace(pending_until=max(mark.pending_until, self._conversation.version))
             )
         if self._state.key is None:
             return self._rows(size)
         return self._keys(self._state.key)
 
-    def _keys(self, start: str) -> Reformed:
-        """Prove the next idempotency keys, or take their proofs away."""
-        page = self._transaction.recalled(self._found.key, start, _KEYS)
-        proved = self._prove(page)
+    def _keys(self, start: str) -> Changes:
+        """Give the next idempotency keys a proof, or remove their proofs."""
+        page = self._transaction.recalled(self._conversation.key, start, _KEYS)
+        changed = self._prove(page)
         mark = self._codec.mark
         if not self._state.decrypt:
-            self._set_mark(mark._replace(keys=mark.keys + proved))
-        after = msgspec.structs.replace(self._state, key=start_after(page[-1][0]) if page else None)
-        return Reformed(state=after)
+            self._set_mark(mark._replace(keys=mark.keys + changed))
+        next_state = msgspec.structs.replace(
+            self._state, key=start_after(page[-1][0]) if page else None
+        )
+        return Changes(state=next_state)
 
     def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
-        """Give these idempotency keys the form of the target. Return how many had another one."""
-        ReadTransaction(self._transaction, self._found, self._database, self._codec).check_proofs(
-            page
-        )
-        other = [
-            each for each in page if (each[1].proof is None) != (self._target.data_key is None)
+        """Give these idempotency keys the form of the target. Return how many had another form."""
+        ReadTransaction(
+            self._transaction, self._conversation, self._database, self._codec
+        ).check_proofs(page)
+        is_plain = self._target.data_key is None
+        to_change = [
+            (name, recalled) for name, recalled in page if (recalled.proof is None) != is_plain
         ]
-        for name, recalled in other:
-            self._transaction.prove(
-                self._found.key, name, self._target.proved(name, recalled).proof
-            )
-        return len(other)
+        for name, recalled in to_change:
+            proof = self._target.proved(name, recalled).proof
+            self._transaction.prove(self._conversation.key, name, proof)
+        return len(to_change)
 
-    def _rows(self, size: int) -> Reformed:
-        found = self._found
+    def _rows(self, size: int) -> Changes:
+        conversation = self._conversation
         state = self._state
         mark = self._codec.mark
-        # what was appended since is encrypted
-        until = found.version if state.decrypt else state.until
+        # Events that were appended since the change began have the new form, unless it decrypts.
+        end = conversation.version if state.decrypt else state.until
         start = state.next
-        stop = min(state.next + size, until)
+        stop = min(state.next + size, end)
         if start < stop:
-            rows = self._transaction.rows(found.key, start, stop, stop - start)
+            rows = self._transaction.rows(conversation.key, start, stop, stop - start)
         else:
             rows = ()
         head = self._head_before(start)
-        changed: list[tuple[Row, Row]] = []
+        replacements: list[tuple[Row, Row]] = []
         damaged: list[int] = []
         for stored, plain in zip(
-            dense_rows(found.id, rows, start, stop), self._codec.decoded(rows), strict=True
+            dense_rows(conversation.id, rows, start, stop), self._codec.decoded(rows), strict=True
         ):
             if plain.encoding == DAMAGED or not self._follows(head, plain):
                 damaged.append(stored.id)
                 head = None
                 continue
             head = plain.head
-            new = self._target.encoded_again(stored, plain, state.compression)
-            if new is not stored:
-                changed.append((plain, new))
-        self._replace(changed)
+            changed_row = self._target.encoded_again(stored, plain, state.compression)
+            if changed_row is not stored:
+                replacements.append((plain, changed_row))
+        self._replace(replacements)
         sound = state.sound and not damaged
         size = sum(size_of(row.body) for row in rows)
-        if stop >= until:
-            seal_again(self._transaction, self._database, found.key, self._target.data_key)
-            removed = sound and bool(mark.pending_until) and self._end()
-            return Reformed(len(changed), tuple(damaged), removed)
+        if stop >= end:
+            seal_again(self._transaction, self._database, conversation.key, self._target.data_key)
+            is_key_removed = sound and bool(mark.pending_until) and self._end()
+            return Changes(len(replacements), tuple(damaged), is_key_removed)
         if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(mark._replace(pending_from=stop))
-        after = msgspec.structs.replace(state, next=stop, sound=sound)
-        return Reformed(len(changed), tuple(damaged), False, size, after)
+        next_state = msgspec.structs.replace(state, next=stop, sound=sound)
+        return Changes(len(replacements), tuple(damaged), False, size, next_state)
 
     def _end(self) -> bool:
-        """End the change: no row is in the old form any more. Return whether the key was
-        removed.
-        """
+        """End the change: all rows have their new form. Return whether the key was removed."""
         transaction = self._transaction
-        found = self._found
+        conversation = self._conversation
         codec = self._codec
         if not self._state.decrypt:
             self._set_mark(Mark(codec.mark.keys))
             return False
         assert codec.data_key is not None  # otherwise nothing was pending
-        keys = partial(transaction.recalled, found.key, limit=_KEYS)  # also those of appends since
+        # Appends since the change began have added keys with proofs: look at all keys again.
+        keys = partial(transaction.recalled, conversation.key, limit=_KEYS)
         self._prove([*paged(lambda after: keys(start_after(after)), itemgetter(0), _KEYS)])
-        transaction.set_key(found.key, codec.data_key.salt, None, None)
-        transaction.set_mark(found.key, None)
-        WriteTransaction(transaction, found, self._database, codec).forget_records(self._target)
-        enter(transaction, found._replace(key_id=None), KeyChanged(), self._database.now())
+        transaction.set_key(conversation.key, codec.data_key.salt, None, None)
+        transaction.set_mark(conversation.key, None)
+        WriteTransaction(transaction, conversation, self._database, codec).forget_records(
+            self._target
+        )
+        enter(transaction, conversation._replace(key_id=None), KeyChanged(), self._database.now())
         return True
 
     def _set_mark(self, mark: Mark) -> None:
         if self._codec.data_key is not None and mark != self._codec.mark:
             self._transaction.set_mark(
-                self._found.key, mark_of(self._codec.data_key, self._found, mark)
+                self._conversation.key, mark_of(self._codec.data_key, self._conversation, mark)
             )
 
     def _head_before(self, start: int) -> bytes | None:
-        """Return the head before a row; None where it is unknown, as after a damaged row: then the
-        next is trusted.
+        """Return the head before a row; None if it is unknown, as after a damaged row: then the
+        row's own head is trusted.
         """
         if start == 0:
-            return first_head(self._found, self._salt)
-        reading = ReadTransaction(self._transaction, self._found, self._database, self._codec)
+            return first_head(self._conversation, self._salt)
+        reading = ReadTransaction(
+            self._transaction, self._conversation, self._database, self._codec
+        )
         rows = reading.rows(start - 1, start, 1)
         return rows[0].head if rows and rows[0].encoding != DAMAGED else None
 
@@ -246,18 +273,18 @@ class _Change:
         return link_of(head, self._salt, row) == row.head
 
     def _replace(self, changed: Sequence[tuple[Row, Row]]) -> None:
-        """Write rows in their new form. Raises ``StoreDamaged`` unless they read as before."""
-        back = self._target.decoded([new for _, new in changed])
+        """Write rows in their new form. Raises ``StoreDamaged`` if one would read differently."""
+        decoded = self._target.decoded([new for _, new in changed])
         if any(
-            (one.columns, one.body) != (plain.columns, plain.body)
-            for one, (plain, _) in zip(back, changed, strict=True)
+            (row.columns, row.body) != (plain.columns, plain.body)
+            for row, (plain, _) in zip(decoded, changed, strict=True)
         ):
             first = changed[0][0].id
             last = changed[-1][0].id
             raise StoreDamaged(
-                f"conversation {self._found.id!r}: events {first} to {last} would read otherwise in"
-                " their new form, so they were not changed; run 'foldlog store verify', and report"
-                " this"
+                f"conversation {self._conversation.id!r}: events {first} to {last} would read"
+                " differently after the change of key, so they were left as they are; run 'foldlog"
+                " store verify', and report this"
             )
         if changed:
-            self._transaction.replace_rows(self._found.key, [new for _, new in changed])
+            self._transaction.replace_rows(self._conversation.key, [new for _, new in changed])

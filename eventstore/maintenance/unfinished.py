@@ -1,9 +1,8 @@
-"""Finish what operations of several transactions left, and say what remains to be done.
+"""Finish operations of several transactions that were interrupted.
 
-The state of such an operation is a row of the store, written in the transaction that it describes.
-Each step reads it, so it does not matter whether the operation was killed or still runs in another
-process, which then goes on from there. What an operation finds unfinished on its conversation, it
-finishes first:
+The progress of such an operation is a row of the store, which each of its transactions writes. Each
+step reads it, so it does not matter whether the operation was killed or still runs in another
+process. An operation first finishes any other operation on its conversation:
 
     erase     rows of an erased conversation are deleted
     import    rows that no reader sees yet (of an import or a copy) are discarded: run it again
@@ -26,7 +25,7 @@ from weakref import WeakKeyDictionary
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.importing import BACKUP, REKEY, delete_rows
-from foldlog.eventstore.maintenance.rekey_steps import reform
+from foldlog.eventstore.maintenance.rekey_steps import change_all
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
 from foldlog.eventstore.recorders.sqlite.replacing import PART, is_abandoned
@@ -40,35 +39,39 @@ _purges: Final = WeakKeyDictionary[Recorder, deque[float]]()
 """The moments at which each recorder vacuumed a store last."""
 
 
-class Met(Exception):
-    """A transaction has met an ``Unfinished`` operation. No caller of the store gets this error."""
+class OperationUnfinished(Exception):
+    """A transaction needs an ``Unfinished`` operation to be finished first. No caller of the store
+    gets this error.
+    """
 
 
 def check_finished(transaction: Transaction, key: int) -> None:
-    """Raise ``Met`` where an operation on the conversation with this key is not complete."""
-    for each in transaction.unfinished(key):
-        raise Met(each)
+    """Raise ``OperationUnfinished`` if an operation on the conversation with this key is not
+    complete.
+    """
+    for operation in transaction.unfinished(key):
+        raise OperationUnfinished(operation)
 
 
 def on_finished(database: Database, work: Callable[[Transaction], T]) -> T:
-    """Run ``work`` in a write transaction. Each operation that it meets (``check_finished``) is
-    finished first, then it is run again.
+    """Run ``work`` in a write transaction. If it raises ``OperationUnfinished``, that operation is
+    finished, and ``work`` is run again.
     """
     while True:
         try:
             return database.recorder.transact(work)
-        except Met as met:
-            finish(database, *met.args)
+        except OperationUnfinished as error:
+            finish(database, *error.args)
 
 
-def finish(database: Database, left: Unfinished) -> None:
-    """Finish an operation. Raises ``KeyUnavailable`` where its key is not given. Cost: what is left
-    of it.
+def finish(database: Database, interrupted: Unfinished) -> None:
+    """Finish an operation. Raises ``KeyUnavailable`` if its key is missing. Cost: the rest of the
+    operation.
     """
-    key, name, operation, state = left
+    key, name, operation, state = interrupted
     if operation == REKEY:
         try:
-            reform(database, key)
+            change_all(database, key)
         except KeyUnavailable as error:
             raise KeyUnavailable(
                 f"a 'foldlog store rekey' of conversation {name!r} is not complete: {error}"
@@ -84,11 +87,11 @@ def finish(database: Database, left: Unfinished) -> None:
 
 
 def purge(recorder: Recorder, what_is_done: str) -> None:
-    """Remove the bytes of deleted and replaced rows, on PostgreSQL, ten times a minute at most;
-    else, in a SQLite file, and where this role may not, they stay ``bytes_pending``.
+    """Remove the bytes of deleted and replaced rows, on PostgreSQL, at most ten times a minute. In
+    a SQLite file, and if this role may not remove them, they stay ``bytes_pending``.
 
-    The call waits for open transactions for a minute, then raises ``StoreUnavailable``, as it does
-    where the disk refuses. The error is ``unfinished``.
+    The call waits for open transactions for a minute, then raises ``StoreUnavailable``. It raises
+    the same error if the disk fails. The error is ``unfinished``.
     """
     try:
         if recorder.on_server and _is_due(recorder):
@@ -97,14 +100,14 @@ def purge(recorder: Recorder, what_is_done: str) -> None:
             recorder.compact(PATIENCE_S, lambda done, of: stores.append(done))
             _note_purge(recorder, len(stores) - 1)
     except FAILURES as error:
-        raise unfinished(
+        raise mark_unfinished(
             f"{what_is_done}, but the deleted bytes are still in the files", error
         ) from error
 
 
 def _is_due(recorder: Recorder) -> bool:
-    """Return whether this recorder may be purged: a vacuum looks at whole tables, and an erasure at
-    a few rows.
+    """Return whether this recorder may be purged now. A vacuum reads whole tables, so it does not
+    follow each of many erasures.
     """
     purges = _purges.setdefault(recorder, deque(maxlen=_PURGES_MAX))
     return len(purges) < _PURGES_MAX or time.monotonic() - purges[0] >= _PURGES_S
@@ -114,8 +117,10 @@ def _note_purge(recorder: Recorder, stores: int) -> None:
     _purges[recorder].extend([time.monotonic()] * stores)
 
 
-def unfinished(done: str, error: Failure) -> Failure:
-    """Return the error for work that the disk or the server ended after a part of it was done."""
+def mark_unfinished(done: str, error: Failure) -> Failure:
+    """Return the error for work that the disk or the server interrupted. ``done`` says which part
+    of it is done.
+    """
     cause = str(error).removesuffix(NOTHING_WRITTEN)
     error.args = (f"{done} ({cause}); run the same command again to finish it",)
     error.unfinished = True

@@ -368,7 +368,7 @@ def test_a_batch_that_does_not_read_the_same_is_taken_back(
         return again(self, stored, *others)._replace(meta=stored.meta)
 
     monkeypatch.setattr(rekeying.RowCodec, "encoded_again", with_the_checksum_of_the_other_form)
-    with pytest.raises(StoreUnusable, match="would read otherwise in their new form"):
+    with pytest.raises(StoreUnusable, match="would read differently after the change of key"):
         list(rekey(store_on(recorder, "none")))
     assert stored(recorder) == before
 
