@@ -50,8 +50,8 @@ def folder(tmp_path):
     agents.mkdir(parents=True)
     (agents / "__init__.py").write_text("from . import agent\n")
     (agents / "agent.py").write_text(AGENT)
-    (services,) = re.findall(r"\n    services:\n(?:      .*\n)+", PAGE)
-    (agents.parent / "services.yaml").write_text(services.replace("\n    ", "\n"))
+    (services,) = re.findall(r"```yaml\n(services:\n(?:  .*\n)+)```", PAGE)
+    (agents.parent / "services.yaml").write_text(services)
     return tmp_path
 
 
