@@ -51,7 +51,16 @@ UnavailableKind = Literal[
 """
 
 UnusableKind = Literal[
-    "closed", "nested", "read_only", "refused", "replaced", "foreign", "schema", "damaged", "key"
+    "closed",
+    "nested",
+    "read_only",
+    "refused",
+    "replaced",
+    "foreign",
+    "schema",
+    "damaged",
+    "key",
+    "archive",
 ]
 """Why a store is unusable:
 
@@ -64,6 +73,7 @@ UnusableKind = Literal[
 - ``schema``: another version of foldlog made it
 - ``damaged``: see ``StoreDamaged``
 - ``key``: see ``KeyUnavailable``
+- ``archive``: the object of an archived conversation is missing, or is not the one that was made
 """
 
 
@@ -229,15 +239,20 @@ class ConversationHasForks(EventStoreError):
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records of which no events were made yet, and this store was
-    opened without the formats that make them. Open it with ``foldlog.open``.
+    """An imported conversation has records of which no events were made yet, or an archived one is
+    not restored, and this store was opened without what does that. Open it with ``foldlog.open``.
+    ``pending`` is the number of records, or the negative number of archived events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:
-        super().__init__(
-            f"conversation {conversation!r} has {pending} records of its source that are no events"
-            " yet; open the store with foldlog.open, which makes them at the first use"
-        )
+        if pending < 0:
+            problem = "is archived; open the store with foldlog.open, which restores it"
+        else:
+            problem = (
+                f"has {pending} records of its source that are no events yet; open the store with"
+                " foldlog.open, which makes them"
+            )
+        super().__init__(f"conversation {conversation!r} {problem} at the first use")
         self.conversation = conversation
         self.pending = pending
 

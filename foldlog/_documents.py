@@ -50,6 +50,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     View and of calls. ``events`` are those that figures count, without those that an import took
     back. A figure that is not known is null. A fork's are of what it did itself.
 
+    ``archived`` is how many of its events are in an object of an archive.
     ``last_recorded_at`` is when its last event was recorded, ``first_event_at`` and
     ``last_event_at`` when the first and the last one happened, None where an imported event does
     not say. ``state`` is what it ends with: ``error`` or ``result`` of a call, ``open_call``
@@ -66,6 +67,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
     erased_at: str | None = None
     erased_reason: str | None = None
     bytes_pending: bool = False
+    archived: int = 0
     unconfirmed: tuple[str, ...] = ()
     parent: str | None = None
     parent_version: int | None = None
@@ -1157,6 +1159,22 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
     events: int
     stay: tuple[ProblemDocument, ...]
     holders: tuple[str, ...]
+
+
+class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
+    """A conversation that was archived: how many of its events are in an object of how many
+    bytes.
+    """
+
+    events: int
+    bytes: int
+
+
+class ArchivedDocument(Document, frozen=True, kw_only=True):
+    """``foldlog store archive``: what was archived, and what stays, and why."""
+
+    conversations: tuple[ArchivedConversationDocument, ...]
+    stay: tuple[ProblemDocument, ...]
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 from foldlog._archive.redacting import imported_at, source_files
 from foldlog._companions import and_companions, companion_of, companions, forked_from, sub_agents
+from foldlog._figures.stored import FiguresOfStore
 from foldlog._matching import holding
 from foldlog._redacting import Redacting, RedactionReport, holders, redact_matching
 from foldlog._unreadable import sound
@@ -59,13 +60,14 @@ from foldlog.eventstore.inside import (
     check_reason,
     from_microseconds,
 )
-from foldlog.eventstore.maintenance import backup, copy, erase, redact, rekey, verify
+from foldlog.eventstore.maintenance import archive, backup, copy, erase, redact, rekey, verify
 from foldlog.eventstore.maintenance.unfinished import purge
 
 _T = TypeVar("_T")
 
 _PAGE = 1_000
 
+Archived = archive.Archived
 BackedUp = backup.BackedUp
 Vacuumed = backup.Vacuumed
 Moved = copy.Moved
@@ -125,7 +127,7 @@ class Maintenance:
         ``maintenance.verify.verify``.
         """
         verdicts = verify.verify(self._store, conversation, published, start=start)
-        return _all_results(verdicts, on_result)
+        return _all_results((archive.checked(self._store, each) for each in verdicts), on_result)
 
     def rekey(
         self,
@@ -162,6 +164,44 @@ class Maintenance:
         """
         return backup.vacuum(self._store, on_progress)
 
+    def archive(
+        self,
+        older_than: timedelta | datetime,
+        to: str,
+        where: Mapping[str, Any] | None = None,
+        *,
+        on_result: Callable[[Archived], object] = lambda archived: None,
+    ) -> tuple[Archived, ...]:
+        """Move the events of the conversations whose last event is older than this span, or than
+        this moment, to the object store ``to``, a URL such as ``s3://bucket/prefix``: one object a
+        conversation. With ``where`` only of the conversations that have these attributes. Return
+        the outcome for each.
+
+        Lists, figures, versions and heads stay in the store. The first use of an archived
+        conversation restores it. See ``maintenance.archive.archive`` for which stay and for errors,
+        ``docs/how-to/archiving.md`` for what else to know. It needs the extra ``archive``.
+        """
+        if isinstance(older_than, datetime):
+            before = older_than
+        else:
+            before = self._ago(older_than)
+        rows = [row for row in conversations_with(self._store, where, before) if not row.archived]
+        # what lists show is made of the events, so it is made now
+        recent_conversations(self._store.database, {}, limit=1, after=None, age_max_s=0)
+        FiguresOfStore(self._store).refresh()
+        outcomes = (archive.archive(self._store, row.id, to) for row in rows)
+        return _all_results(outcomes, on_result)
+
+    def _ago(self, span: timedelta) -> datetime:
+        """Return the moment this long ago. Raises ``InvalidArgument``."""
+        given: object = span
+        if not isinstance(given, timedelta) or given < timedelta():
+            raise InvalidArgument(
+                "older_than is a timedelta that is not negative, such as timedelta(days=90), not"
+                f" {span!r}"
+            )
+        return from_microseconds(self._store.database.now()) - span
+
     def expire(
         self,
         older_than: timedelta,
@@ -182,14 +222,7 @@ class Maintenance:
         each is erased when its turn is over. Cost: the list of conversations, the events of those
         erased, and one vacuum.
         """
-        given: object = older_than
-        if not isinstance(given, timedelta) or given < timedelta():
-            raise InvalidArgument(
-                "older_than is a timedelta that is not negative, such as timedelta(days=90), not"
-                f" {older_than!r}"
-            )
-        before = from_microseconds(self._store.database.now()) - older_than
-        rows = conversations_with(self._store, where, before)
+        rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
         how: dict[str, Any] = {
             "expected": expected,

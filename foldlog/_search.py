@@ -16,6 +16,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from foldlog import _documents as documents
 from foldlog._labels import kind_words, label, narrowed
 from foldlog._unreadable import sound
+from foldlog._words import gist
 from foldlog._words.texts import text_of
 from foldlog._words.times import happened_at, told_at
 from foldlog.eventstore import (
@@ -174,6 +175,10 @@ def _places(
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
+        if archived := sum(row.archived > 0 for row in rows):
+            held = gist.count(archived, "conversation")
+            unread.append(f"{held} in an archive; a search in one of them restores it")
+            rows = [row for row in rows if not row.archived]
         return [(row, None) for row in _last_active_first(store, rows, unread)]
     row = store.conversation(conversation, pending=True)
     places: list[tuple[ConversationRow, int | None]] = [(row, None)]

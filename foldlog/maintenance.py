@@ -1,6 +1,7 @@
 """``histories.maintenance``, and the results of its methods."""
 
 from foldlog._maintenance import (
+    Archived as Archived,
     BackedUp as BackedUp,
     Expired as Expired,
     Maintenance as Maintenance,

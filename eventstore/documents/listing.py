@@ -137,12 +137,13 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
-    list has them already (``are_listed``), or if they cannot be read.
+    list has them already (``are_listed``), or if they cannot be read. Those of an archived
+    conversation are their stored record.
     """
 
     conversation: Conversation
     version: int
-    attributes: Mapping[str, Any] | None
+    attributes: Mapping[str, Any] | Record | None
     are_listed: bool = False
 
 
@@ -210,13 +211,20 @@ def _list_some(
         newest = _newest(database, transaction, key, listed_at)
         if newest is None:
             continue
-        writing = WriteTransaction(transaction, newest.conversation, database)
+        conversation = newest.conversation
+        attributes = newest.attributes
+        if conversation.pending < 0 or isinstance(attributes, Record):
+            # an archived one keeps the attributes that it is listed with
+            at = conversation.updated_at or conversation.created_at
+            transaction.put_listing(key, at, newest.version, None)
+            continue
+        writing = WriteTransaction(transaction, conversation, database)
         if newest.are_listed:
             writing.list_as(newest.version, None)
-        elif newest.attributes is None:
+        elif attributes is None:
             writing.list_as(newest.version, [EVERY])
         else:
-            list_again(writing, newest.attributes)
+            list_again(writing, attributes)
             writing.end()
 
 
@@ -233,6 +241,9 @@ def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Ne
         ):
             return None
         version = conversation.version
+        if conversation.pending < 0:
+            stored = reader.records(key, ATTRIBUTES, version, 1, backwards=True)
+            return _Newest(conversation, version, stored[0] if stored else {})
         reading = ReadTransaction(reader, conversation, database)
         try:
             last_change = reading.documents_before(version)

@@ -168,7 +168,7 @@ class Database:
             state = self._compared(reader, self.last_conversation)
         else:
             state = self._opened(reader.conversation(conversation))
-        if state is not None and state.pending and not pending:
+        if state is not None and state.pending > 0 and not pending:
             raise EventsNotMade(conversation, state.pending)
         return state
 

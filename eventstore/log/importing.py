@@ -52,7 +52,11 @@ BACKUP = "backup"
 ERASE = "erase"
 DETACH = "detach"
 REKEY = "rekey"
-"""The operations that may be left unfinished by a crash."""
+ARCHIVE = "archive"
+ARCHIVED = "archived"
+RESTORED = "restored"
+DISCARD = "discard"
+"""The operations that may be left unfinished; see ``maintenance.unfinished``."""
 
 _CHUNK_BYTES = 8 * 2**20
 

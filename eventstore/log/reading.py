@@ -14,7 +14,7 @@ from operator import attrgetter, itemgetter
 from typing import Final
 
 from foldlog.eventstore.arguments import check_whole
-from foldlog.eventstore.errors import CorruptEvent
+from foldlog.eventstore.errors import CorruptEvent, EventsNotMade
 from foldlog.eventstore.events import Detached, DocumentChanges, Event
 from foldlog.eventstore.log.database import Database, paged, start_after
 from foldlog.eventstore.log.past import Segment, past_of, split_intervals
@@ -44,7 +44,11 @@ _MISSING = "it, or an event after it that is shown or structural, cannot be foun
 
 
 class ReadTransaction:
-    """One conversation in one transaction. Use it while the transaction is open."""
+    """One conversation in one transaction. Use it while the transaction is open.
+
+    Raises ``EventsNotMade`` for an archived one: so whatever reads or changes its events has them
+    restored, and lists, which look at its row alone, do not.
+    """
 
     def __init__(
         self,
@@ -53,6 +57,8 @@ class ReadTransaction:
         database: Database,
         codec: RowCodec | None = None,
     ) -> None:
+        if conversation.pending < 0:
+            raise EventsNotMade(conversation.id, conversation.pending)
         self._reader = reader
         self.state = conversation
         """The row of the conversation, as this transaction has read or changed it."""

@@ -69,6 +69,7 @@ class ConversationRow(NamedTuple):
                        its first use
     ``unconfirmed``    the read models that have not come to the position of its erasure: they may
                        still hold its events
+    ``archived``       the number of its events that are in an object: its first use restores them
     """
 
     id: str
@@ -85,6 +86,7 @@ class ConversationRow(NamedTuple):
     unconfirmed: tuple[str, ...] = ()
     redactions: int = 0
     pending: int = 0
+    archived: int = 0
 
 
 class Ingested(NamedTuple):
@@ -127,5 +129,6 @@ def listed(
         generation=generation,
         unconfirmed=tuple(unconfirmed),
         redactions=conversation.redactions,
-        pending=conversation.pending,
+        pending=max(conversation.pending, 0),
+        archived=max(-conversation.pending, 0),
     )

@@ -7,6 +7,7 @@ erase                                    remove a conversation, and leave a tomb
 redact                                   erase the content of one event
 rekey, rekey_steps                       re-encrypt and re-compress with the current settings, a
                                          conversation at a time
+archive, archived                        move old events to an object store, and restore them
 unfinished                               finish first what operations of several transactions left
 backup                                   copy a file, put a backup in its place, vacuum
 status                                   who holds followers back, and which read models have

@@ -24,13 +24,13 @@ from foldlog.eventstore.errors import (
 )
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import tombstones_before
-from foldlog.eventstore.log.importing import BACKUP, IMPORT, REKEY
+from foldlog.eventstore.log.importing import ARCHIVE, BACKUP, DISCARD, ERASE, IMPORT, REKEY
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance.rekey import named_or_all
-from foldlog.eventstore.maintenance.unfinished import finish
+from foldlog.eventstore.maintenance.unfinished import finish, mark_unfinished
 from foldlog.eventstore.maintenance.verify import Verdict, verify
 from foldlog.eventstore.recorders.base import PATIENCE_S, Reader, Recorder
-from foldlog.eventstore.recorders.errors import FAILURES
+from foldlog.eventstore.recorders.errors import FAILURES, Failure
 from foldlog.eventstore.recorders.sqlite import SQLiteRecorder
 from foldlog.eventstore.recorders.sqlite.errors import translate
 from foldlog.eventstore.recorders.sqlite.replacing import (
@@ -290,7 +290,7 @@ def vacuum(
     recorder = database.recorder
     path = database.recorder.path
     before = _size(path)
-    discarded = _finish(database)
+    discarded, objects_left = _finish(database)
     pending = path is None or database.bytes_pending
     try:
         returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
@@ -304,19 +304,28 @@ def vacuum(
             still_read.unfinished = True
             raise still_read from error
         returned = False
+    if objects_left is not None:
+        raise mark_unfinished("the store is vacuumed, but an object is left", objects_left)
     return Vacuumed(discarded, before, _size(path), database.bytes_pending, returned)
 
 
-def _finish(database: Database) -> int:
-    """Finish what is not complete. Return the number of discarded imports. A rekey needs its key:
-    it goes on when it is run again, or where an operation meets it.
+def _finish(database: Database) -> tuple[int, Failure | None]:
+    """Finish what is not complete. Return the number of discarded imports, and the last error of an
+    object store that did not delete an object. A rekey needs its key: it goes on when it is run
+    again, or where an operation meets it.
     """
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
+    objects_left = None
     for each in recorder.query(lambda reader: reader.unfinished()):
         if each.operation != REKEY and (each.operation != IMPORT or each.key in stale):
-            finish(database, each)
-    return len(stale)
+            try:
+                finish(database, each)
+            except FAILURES as error:
+                if each.operation not in (ARCHIVE, DISCARD, ERASE):
+                    raise
+                objects_left = error
+    return len(stale), objects_left
 
 
 def _stale(recorder: Recorder, before: int) -> list[int]:

@@ -30,6 +30,7 @@ from foldlog.eventstore.errors import (
     CorruptEvent,
     HistoryDiverged,
     StoreDamaged,
+    StoreUnusable,
     VersionConflict,
 )
 from foldlog.eventstore.events import VIEWS, Event, Redaction, RedactionCopied
@@ -177,7 +178,7 @@ def _move(
     if (
         there is not None
         and _state(found) == _state(there)
-        and found.pending == there.pending == 0
+        and max(found.pending, there.pending) <= 0
         and is_same_source(source, target, found, there)
     ):
         return Moved(found.id, 0, version)
@@ -188,6 +189,10 @@ def _move(
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
         is_damage = damaged and isinstance(error, CorruptEvent | StoreDamaged)
         return Moved(found.id, 0, version, str(error), damaged=version if is_damage else None)
+    except StoreUnusable as error:
+        if error.kind != "archive":
+            raise
+        return Moved(found.id, 0, version, str(error))
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:

@@ -29,6 +29,7 @@ from foldlog.eventstore.log.ledger import enter_erasure
 from foldlog.eventstore.log.results import ConversationRow, listed
 from foldlog.eventstore.log.row import dense_rows, sound
 from foldlog.eventstore.log.writing import WriteTransaction
+from foldlog.eventstore.maintenance.archived import address_of_object
 from foldlog.eventstore.maintenance.unfinished import (
     OperationUnfinished,
     finish,
@@ -182,7 +183,7 @@ def _mark(
     erasure = Erasure(
         max(erased_at, state.updated_at or erased_at), reason, state.version, state.head or b""
     )
-    transaction.leave_unfinished(state.key, ERASE)
+    transaction.leave_unfinished(state.key, ERASE, address_of_object(transaction, state.key))
     return enter_erasure(transaction, state, erasure), ()
 
 

@@ -10,6 +10,9 @@ process. An operation first finishes any other operation on its conversation:
               detached again
     rekey     goes on, with the settings that it was begun with
     backup    the file of a backup that was killed is removed
+    archive   the object is deleted: the rows are in the store (discard: the same, begun)
+    archived  is complete, and names the object; what would change old events restores them first
+    restored  is complete too; what changes old events, or archives them again, deletes the object
 """
 
 from __future__ import annotations
@@ -24,7 +27,17 @@ from weakref import WeakKeyDictionary
 
 from foldlog.eventstore.errors import KeyUnavailable
 from foldlog.eventstore.log.database import Database
-from foldlog.eventstore.log.importing import BACKUP, REKEY, delete_rows
+from foldlog.eventstore.log.importing import (
+    ARCHIVE,
+    ARCHIVED,
+    BACKUP,
+    DISCARD,
+    ERASE,
+    REKEY,
+    RESTORED,
+    delete_rows,
+)
+from foldlog.eventstore.maintenance.archived import delete_object, discard, restore
 from foldlog.eventstore.maintenance.rekey_steps import change_all
 from foldlog.eventstore.recorders.base import PATIENCE_S, Recorder, Transaction
 from foldlog.eventstore.recorders.errors import FAILURES, NOTHING_WRITTEN, Failure
@@ -82,7 +95,13 @@ def finish(database: Database, interrupted: Unfinished) -> None:
         for file in (state, f"{state}-journal"):
             Path(file).unlink(missing_ok=True)
         database.recorder.transact(lambda transaction: transaction.finish(key))
+    elif operation == ARCHIVED:
+        restore(database, name)
+    elif operation in (ARCHIVE, RESTORED, DISCARD):
+        discard(database.recorder, interrupted)
     else:
+        if operation == ERASE and state:
+            delete_object(state)
         delete_rows(database.recorder, key)
 
 

@@ -72,7 +72,7 @@ class Verdict(NamedTuple):
 
     ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was
     used again, each ``generation`` has a verdict. ``pending`` is how many records of its source are
-    no events yet.
+    no events yet. ``archived`` is how many of its events are in an object, and were not checked.
     """
 
     conversation: str | None
@@ -82,13 +82,14 @@ class Verdict(NamedTuple):
     findings: tuple[VerifyFinding, ...]
     generation: int = 0
     pending: int = 0
+    archived: int = 0
 
     @property
     def events(self) -> int:
-        """The number of events that were checked: less than the version where events are
-        missing.
+        """The number of events that were checked: less than the version where events are missing or
+        archived.
         """
-        return self.version - sum(each.missing for each in self.findings)
+        return self.version - self.archived - sum(each.missing for each in self.findings)
 
 
 def verify(
@@ -218,7 +219,14 @@ def _verdict(
         now = _changed_since(database, found)
         if now is not None:  # a finding may be of what another process wrote between two reads
             return _verdict(database, now, kept, past=past, attempts=attempts - 1)
-    return Verdict(found.id, *found.end, found.erasure, tuple(findings), pending=found.pending)
+    return Verdict(
+        found.id,
+        *found.end,
+        found.erasure,
+        tuple(findings),
+        pending=max(found.pending, 0),
+        archived=max(-found.pending, 0),
+    )
 
 
 def _changed_since(database: Database, found: Conversation) -> Conversation | None:
@@ -258,7 +266,8 @@ def _findings(
     if found.version == 0:
         return
     own = Check(database, found, found.version, dict(kept))
-    yield from _of_rows(own)
+    if found.pending == 0:
+        yield from _of_rows(own)
     for version, _ in kept:
         if version > found.version:
             problem = (

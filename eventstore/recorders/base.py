@@ -668,6 +668,18 @@ class Transaction(Reader):
         self.forget()
         self._write("set_pending", records, key)
 
+    def archive(self, key: int, before: int, events: int) -> None:
+        """Delete the rows before event ``before``, this many, which an object holds."""
+        self.forget()
+        self._write("delete_archived", key, before)
+        self._write("detach", key, self._array([*range(before)]))
+        self._write("delete_unattached", key)
+        self._write("set_pending", -events, key)
+
+    @abstractmethod
+    def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+        """Insert rows that were archived, at the positions that they had."""
+
     def forget_figures(self, key: int) -> None:
         """Delete the figures of a conversation. They may hold words that are removed from the
         events; they are made again from what stays.

@@ -317,7 +317,8 @@ class Conversation(NamedTuple):
     ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, where
     another conversation recorded it. A fork that has copied its past has a ``parent_version``, but
     no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
-    ``pending`` counts the records of its source that have no events yet. ``redactions`` counts the
+    ``pending`` counts the records of its source that have no events yet; of an archived one it is
+    the negative number of the events that its object holds. ``redactions`` counts the
     redacted events; in a fork also the shared events that were redacted since it began. While this
     number is unchanged, a copy of the events in memory is right.
     """

@@ -298,7 +298,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         lambda reader: Sources(database, reader).find_by_key(conversation.key)
     )
     if source is None:
-        if conversation.pending:
+        if conversation.pending > 0:
             yield f"{conversation.pending} records of its source are missing"
         return
     redacted_numbers = database.recorder.query(
@@ -320,7 +320,7 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:
         yield "the chain of the records of its source does not end in the head that is stored"
-    if source.records - source.made != conversation.pending:
+    if source.records - source.made != max(conversation.pending, 0):
         yield (
             f"it says that {conversation.pending} records have no events, and"
             f" {source.records - source.made} have none"

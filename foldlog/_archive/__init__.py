@@ -28,12 +28,17 @@ if TYPE_CHECKING:
 
 def makes_events(store: Store) -> Store:
     """Return a store that makes the events of an imported conversation when a transaction first
-    asks for them: in memory, where it can only be read.
+    asks for them: in memory, where it can only be read. It restores an archived one then.
     """
     in_memory: EventsInMemory | None = None
 
     def on_pending(pending: EventsNotMade) -> Recorder | None:
         nonlocal in_memory
+        if pending.pending < 0:
+            from foldlog.eventstore.maintenance.archived import restore
+
+            restore(store.database, pending.conversation)
+            return None
         if store.database.recorder.writable:
             from foldlog._archive.projecting import make_events  # most processes need no format
 

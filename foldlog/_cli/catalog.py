@@ -19,7 +19,7 @@ COMMANDS: Mapping[str, Sequence[str]] = {
             "store verify",
             "store rekey",
         ),
-        *("store erase", "store redact", "store expire"),
+        *("store erase", "store redact", "store expire", "store archive"),
     ),
 }
 """Commands by the heading that the help puts them under, in its order: 24, and those of the group

@@ -61,7 +61,8 @@ class Checks:
         keep what differs.
         """
         name = verdict.conversation
-        if name is None or verdict.findings or verdict.erasure is not None or verdict.version == 0:
+        has_rows = verdict.erasure is None and verdict.version and not verdict.archived
+        if name is None or verdict.findings or not has_rows:
             return msgspec.UNSET
         try:
             if repair:

@@ -17,7 +17,7 @@ CALL = {"id": "x", "type": "function", "function": {"name": "mail", "arguments":
 def test_there_are_24_commands_and_a_group_for_administration(foldlog):
     names = [name for names in COMMANDS.values() for name in names]
     alone = [name for name in names if " " not in name]
-    assert (len(alone), len(names) - len(alone)) == (24, 9)
+    assert (len(alone), len(names) - len(alone)) == (24, 10)
     told = foldlog(GROUP).out
     assert all(f"\n  {name.removeprefix('store ')} " in told for name in names if name not in alone)
 

@@ -48,6 +48,10 @@ PRINTED = [
     (["store", "vacuum"], documents.VacuumDocument),
     (["report", "five", "--output", "five.html"], documents.ReportDocument),
     (["store", "expire", "--older-than", "90d", "--dry-run"], documents.ErasedDocument),
+    (
+        ["store", "archive", "--older-than", "0s", "--to", "memory:///"],
+        documents.ArchivedDocument,
+    ),
     (["store", "erase", "six", "--yes", "--reason", "asked to"], documents.ErasedDocument),
 ]
 

@@ -76,6 +76,7 @@ _LINES = {
     "store rekey": "store rekey",
     "store erase": 'store erase work --reason "asked to" --yes',
     "store redact": 'store redact work 1 --reason "asked to" --by ann --yes',
+    "store archive": "store archive --older-than 90d --to s3://bucket/prefix",
     "store expire": "store expire --older-than 90d --dry-run",
 }
 

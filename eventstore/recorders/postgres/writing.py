@@ -160,6 +160,11 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def insert_past(self, key: int, rows: Sequence[Row]) -> None:
         self._insert(key, rows, [None] * len(rows))
 
+    def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+        placed = _in_order(rows, positions)
+        self._write("insert_again", key, *map(array, OF_ROW, zip(*placed, strict=True)))
+        self._attach(key, rows)
+
     def erase(self, key: int, erasure: Erasure) -> None:
         self._write("delete_publications", key)
         self._seen_by("stands_erasure", key, erasure.erased_at, erasure.head, erasure.reason)
@@ -209,10 +214,7 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:
         first = self._numbered().of(0) if self._is_numbered_first else 0
         positions = [None if place is None else first + place for place in places]
-        placed = [
-            (row.id, *in_columns(row.meta), row.meta, row.body, position)
-            for row, position in zip(rows, positions, strict=True)
-        ]
+        placed = _in_order(rows, positions)
         if len(placed) == 1:
             self._write("insert_event", key, *placed[0])
         else:
@@ -256,6 +258,14 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._wrote = True
         [(deleted,)] = self.ask(statement, key, limit)
         return bool(deleted < limit)
+
+
+def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tuple[Any, ...]]:
+    """Return the columns of rows with their positions, in the order of ``OF_ROW``."""
+    return [
+        (row.id, *in_columns(row.meta), row.meta, row.body, position)
+        for row, position in zip(rows, positions, strict=True)
+    ]
 
 
 def _can_be_checked(expected: Conversation) -> bool:

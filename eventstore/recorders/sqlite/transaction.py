@@ -80,6 +80,12 @@ class SQLiteTransaction(SQLiteReader, Transaction):
         self.forget()
         self._insert(key, rows, _staged_position(key, rows[0].id))
 
+    def insert_again(self, key: int, rows: Sequence[Row], positions: Sequence[int | None]) -> None:
+        self.forget()
+        for row, position in zip(rows, positions, strict=True):
+            assert position is not None  # here every row has one
+            self._insert(key, [row], position)
+
     def delete(self, key: int, limit: int) -> bool:
         self.forget()
         return super().delete(key, limit)

@@ -29,7 +29,8 @@ CREATE TABLE {schema}.epoch (
 -- A fork's events below parent_version are those of its parent. "seed" is the head before event 0, where another
 -- conversation recorded it. A new conversation with the id of an erased one names it in "replaces"; the tombstone is then
 -- not visible, and is told from a staged import by erased_at.
--- "pending" counts the records of its source that have no events yet.
+-- "pending" counts the records of its source that have no events yet. Of an archived conversation it is the negative number
+-- of the events in its object.
 CREATE TABLE {schema}.conversations (
     key            bigint PRIMARY KEY,
     id             bytea NOT NULL,

@@ -208,6 +208,9 @@ SELECT id, kind, shown, structural
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint
 ORDER BY id LIMIT $4::bigint
 
+-- name: positions
+SELECT position FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint ORDER BY id
+
 -- name: structural
 SELECT {row}
 FROM {schema}.events WHERE conversation = $1::bigint AND id >= $2::bigint AND id < $3::bigint AND structural
@@ -470,6 +473,14 @@ SELECT $1::bigint, r.id, r.kind, r.shown, r.structural, r.meta, r.body, r.place 
 FROM unnest($2::bigint[], $3::bytea[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[], $8::bigint[])
     r (id, kind, shown, structural, meta, body, place)
 
+-- name: insert_again
+INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
+SELECT $1::bigint, r.*
+FROM unnest($2::bigint[], $3::bytea[], $4::boolean[], $5::boolean[], $6::bytea[], $7::bytea[], $8::bigint[]) r
+
+-- name: delete_archived
+DELETE FROM {schema}.events WHERE conversation = $1::bigint AND id < $2::bigint
+
 -- name: insert_event
 INSERT INTO {schema}.events (conversation, id, kind, shown, structural, meta, body, position)
 VALUES ($1::bigint, $2::bigint, $3::bytea, $4::boolean, $5::boolean, $6::bytea, $7::bytea, $8::bigint + {first_place})
@@ -481,10 +492,11 @@ UPDATE {schema}.conversations SET visible = true WHERE key = $1::bigint
 INSERT INTO {schema}.publications (first_position, conversation, first_id, size)
 VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
 
+-- Archived and restored conversations keep the address of an object here: without a key these are not asked for.
 -- name: unfinished
 SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
 FROM {schema}.unfinished u LEFT JOIN {schema}.conversations c ON c.key = u.conversation
-WHERE $1::bigint IS NULL OR u.conversation = $1::bigint ORDER BY u.conversation
+WHERE u.conversation = $1::bigint OR ($1::bigint IS NULL AND u.operation NOT IN ('archived'::bytea, 'restored'::bytea)) ORDER BY u.conversation
 
 -- name: leave_unfinished
 INSERT INTO {schema}.unfinished (operation, state, conversation) VALUES ($1::bytea, $2::bytea, $3::bigint)
@@ -895,12 +907,12 @@ DELETE FROM {schema}.figure_replies WHERE conversation = $1::bigint
 -- name: forget_figure_counts
 DELETE FROM {schema}.figure_counts WHERE conversation = $1::bigint
 
--- Conversations of which there are no figures, or those of another version.
+-- Conversations of which there are no figures, or those of another version. Archived ones keep their figures.
 -- name: figures_to_count
 SELECT c.id, f.code IS NULL FROM {schema}.conversations c LEFT JOIN {schema}.figures f ON f.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> $1::bigint OR f.version <> greatest(
     (SELECT max(id) + 1 FROM {schema}.events WHERE conversation = c.key), c.parent_version, 0
-))
+)) AND coalesce(c.pending, 0) >= 0
 
 -- name: figures_between
 SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}

@@ -131,6 +131,9 @@ SELECT {row} FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY 
 -- name: columns
 SELECT id, kind, shown, structural FROM events WHERE conversation = ? AND id >= ? AND id < ? ORDER BY id LIMIT ?
 
+-- name: positions
+SELECT position FROM events WHERE conversation = ? AND id < ? ORDER BY id
+
 -- name: structural
 SELECT {row} FROM events INDEXED BY events_structural
 WHERE conversation = ? AND id >= ? AND id < ? AND structural ORDER BY id LIMIT ?
@@ -181,10 +184,11 @@ SELECT 1 FROM conversations LIMIT 1
 -- name: state
 SELECT visible, erased_at IS NOT NULL FROM conversations WHERE key = ?
 
+-- Archived and restored conversations keep the address of an object here: without a key these are not asked for.
 -- name: unfinished
 SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
 FROM unfinished u LEFT JOIN conversations c ON c.key = u.conversation
-WHERE u.conversation = coalesce(?, u.conversation) ORDER BY u.conversation
+WHERE u.conversation = coalesce(?, iif(u.operation IN ('archived', 'restored'), NULL, u.conversation)) ORDER BY u.conversation
 
 -- name: leave_unfinished
 INSERT OR REPLACE INTO unfinished (operation, state, conversation) VALUES (CAST(? AS TEXT), CAST(? AS TEXT), ?)
@@ -205,6 +209,9 @@ DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversa
 DELETE FROM attached WHERE conversation = ? AND event < (
     SELECT parent_version FROM conversations WHERE key = conversation AND parent IS NOT NULL
 )
+
+-- name: delete_archived
+DELETE FROM events WHERE conversation = ? AND id < ?
 
 -- name: delete_rows
 DELETE FROM events WHERE position IN (SELECT position FROM events WHERE conversation = ? ORDER BY id DESC LIMIT ?)
@@ -291,7 +298,8 @@ SELECT (SELECT max(coalesce((SELECT max(position) FROM events), 0), value) FROM 
        - coalesce((SELECT CAST(value AS INTEGER) FROM store WHERE name = 'positions_left_out'), 0),
        (SELECT count(*) FROM events INDEXED BY events_by_id
         WHERE position > 0 AND conversation NOT IN (SELECT key FROM conversations WHERE erased_at IS NOT NULL))
-       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published, 0)), 0)
+       + (SELECT coalesce(sum(coalesce(erased_events - coalesce(parent_version, 0), published, 0)
+                              + max(0, -coalesce(pending, 0) - coalesce(published, 0))), 0)
           FROM conversations),
        (SELECT typeof(value) = 'integer' FROM store WHERE name = 'positions_given')
 
@@ -632,12 +640,12 @@ DELETE FROM figure_replies WHERE conversation = ?
 -- name: forget_figure_counts
 DELETE FROM figure_counts WHERE conversation = ?
 
--- Conversations of which there are no figures, or those of another version.
+-- Conversations of which there are no figures, or those of another version. Archived ones keep their figures.
 -- name: figures_to_count
 SELECT c.id, f.code IS NULL FROM conversations c LEFT JOIN figures f ON f.conversation = c.key
 WHERE c.visible AND c.erased_at IS NULL AND (f.code IS NULL OR f.code <> ? OR f.version <> max(
     coalesce((SELECT max(id) + 1 FROM events WHERE conversation = c.key), 0), coalesce(c.parent_version, 0)
-))
+)) AND coalesce(c.pending, 0) >= 0
 
 -- name: figures_between
 SELECT f.conversation, f.id, f.encoding, f.texts, {figure_columns}

@@ -21,6 +21,7 @@ from foldlog._cli.published_heads import published_heads, show_heads
 from foldlog._cli.stores import events_total, open_existing, resolved, whole
 from foldlog._cli.verifying import Checks, verdict_document
 from foldlog._documents import VerifiedDocument, streamed
+from foldlog.eventstore.maintenance import archive
 from foldlog.eventstore.maintenance.verify import verify
 
 
@@ -86,7 +87,8 @@ def run(
             update(total=events_total(store, names, start))
             # as an iterator: the verdicts of a large store are shown and not kept
             check = partial(verify, store, published=published, start=start)
-            verdicts = chain.from_iterable(map(check, dict.fromkeys(names) or (None,)))
+            stored = chain.from_iterable(map(check, dict.fromkeys(names) or (None,)))
+            verdicts = (archive.checked(store, verdict) for verdict in stored)
             checked = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)

@@ -1,0 +1,289 @@
+"""Archived conversations: the events of each are in one object of an object store.
+
+A conversation keeps its row, its last event and all that is beside its events, so lists, figures,
+its version and its head need no object. Whatever else asks for its events has them restored first:
+``ReadTransaction`` raises ``EventsNotMade``, and who opened the store calls ``restore``.
+
+The address of an object is a row of ``unfinished`` from before the object is made until after it is
+deleted, so an interruption leaves no object that no row names:
+
+    archive    an archiving was begun: the object may be there. A vacuum deletes it
+    archived   the object has the events, and the store has not
+    restored   both have the events. The object stays, for backups made before, until the
+               conversation is redacted, rekeyed, erased or archived again
+    discard    the object is being deleted
+    erase      the object is deleted with the rows
+
+An address is the SHA-256 of the object, a space and its URL. No two attempts have the same URL, so
+an object can be deleted once no transaction can make it the one with the events.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache, partial
+from hashlib import sha256
+from itertools import islice
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from foldlog.eventstore.codec_json import Attachment, Body, attachments_of
+from foldlog.eventstore.errors import (
+    InvalidArgument,
+    StoreUnavailable,
+    StoreUnusable,
+    install_command,
+)
+from foldlog.eventstore.log.database import Database
+from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED, CHUNK, DISCARD, RESTORED
+from foldlog.eventstore.recorders.base import Reader, Recorder, Transaction
+from foldlog.eventstore.recorders.sqlite.replacing import sync
+from foldlog.eventstore.recorders.types import Conversation, Row, Unfinished
+from foldlog.eventstore.sources.blocks import pack, unpack
+
+if TYPE_CHECKING:
+    from obstore.store import ObjectStore
+
+_HEAD: Final = 8
+"""How many bytes of its head the name of an object begins with."""
+
+Placed = tuple[Row, int | None]
+"""A row as it is stored, and its position, which a staged row on a server has not."""
+
+
+class _Object(msgspec.Struct, array_like=True):
+    """What an object holds. Each row names its attachments by their places: several rows may have
+    the same one.
+    """
+
+    rows: list[tuple[int, bytes, bytes, int | None, list[int]]]
+    attachments: list[tuple[bytes, int, bytes]]
+
+
+def packed(placed: Sequence[Placed]) -> bytes:
+    """Return rows as one object."""
+    places: dict[Attachment, int] = {}
+    rows = [
+        (
+            row.id,
+            row.meta,
+            bytes(row.body),
+            position,
+            [places.setdefault(each, len(places)) for each in attachments_of(row.body)],
+        )
+        for row, position in placed
+    ]
+    return pack(msgspec.msgpack.encode(_Object(rows, [*map(tuple, places)])))  # type: ignore[list-item]
+
+
+def unpacked(data: bytes) -> list[Placed]:
+    """Return the rows of an object."""
+    held = msgspec.msgpack.decode(unpack(data), type=_Object)
+    attachments = [Attachment(*each) for each in held.attachments]
+    placed: list[Placed] = []
+    for event_id, meta, text, position, beside in held.rows:
+        body = Body.of(text, [attachments[place] for place in beside]) if beside else text
+        placed.append((Row(event_id, meta, body), position))
+    return placed
+
+
+# -- objects
+# --------------------------------------------------------------------------------------------------
+
+
+def check_url(to: str) -> None:
+    """Raise ``InvalidArgument`` if this is not a URL."""
+    if "://" not in to:
+        raise InvalidArgument(
+            f"{to!r} is not the URL of an object store; use one such as s3://bucket/prefix or"
+            " file:///mnt/archive"
+        )
+
+
+def new_address(to: str, head: bytes, data: bytes) -> str:
+    """Return an address for an object, which no other one has."""
+    name = f"{head[:_HEAD].hex()}-{secrets.token_hex(8)}"
+    return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
+
+
+def check_reachable(address: str) -> None:
+    """Raise ``StoreUnavailable`` where the object store does not answer: then no object is named
+    that cannot be deleted either.
+    """
+    with (
+        suppress(FileNotFoundError, StoreUnusable),
+        _reaching(address, "look for") as (store, name),
+    ):
+        store.head(name)
+
+
+def write_object(address: str, data: bytes) -> None:
+    """Make an object and read it back. Raises ``StoreUnusable`` where it was not made, and
+    ``StoreUnavailable`` or ``FileNotFoundError`` where that is not known.
+    """
+    with _reaching(address, "write") as (store, name):
+        store.put(name, data, mode="create")
+        url = _url(address)
+        if url.startswith("file:"):  # its writer leaves that to the system
+            path = unquote(urlsplit(url).path)
+            sync(path)
+            sync(os.path.dirname(path))
+        if bytes(store.get(name).bytes()) != data:
+            raise ValueError("it is not what was written")
+
+
+def read_object(address: str) -> bytes:
+    """Return the bytes of an object. Raises ``FileNotFoundError``."""
+    with _reaching(address, "read") as (store, name):
+        return bytes(store.get(name).bytes())
+
+
+def delete_object(address: str) -> None:
+    """Delete an object, if it is there."""
+    with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
+        store.delete(name)
+
+
+def _url(address: str) -> str:
+    return address.partition(" ")[2]
+
+
+@contextmanager
+def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
+    """Yield the store of an object, and its name there. What the store raises becomes an error of
+    ours, but for ``FileNotFoundError``.
+    """
+    url = _url(address)
+    base, _, name = url.rpartition("/")
+    try:
+        from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+    except ImportError as error:
+        raise StoreUnusable(
+            f"cannot {doing} the object {url}: {install_command('archive')}", kind="refused"
+        ) from error
+    try:
+        yield _store(base), name
+    except FileNotFoundError:
+        raise
+    except (BaseError, OSError, ValueError) as error:
+        told = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
+        if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+            raise StoreUnusable(
+                f"{told}; give these credentials the right", kind="refused"
+            ) from error
+        raise StoreUnavailable(f"{told}; try again when it answers", kind="away") from error
+
+
+@cache
+def _store(url: str) -> ObjectStore:
+    from obstore.store import from_url
+
+    options: dict[str, Any] = {"mkdir": True} if url.startswith("file:") else {}
+    return from_url(f"{url}/", **options)
+
+
+# -- conversations
+# --------------------------------------------------------------------------------------------------
+
+
+def address_of_object(reader: Reader, key: int) -> str:
+    """Return the address of an object that may hold events of a conversation, else an empty
+    text.
+    """
+    operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
+    found = (each.state for each in reader.unfinished(key) if each.operation in operations)
+    return next(found, "")
+
+
+def restore(database: Database, conversation: str) -> None:
+    """Put the events of an archived conversation back, at their positions. The object stays.
+
+    Raises ``StoreUnusable`` where the object is missing or was changed (``kind`` is ``archive``),
+    or where the store can only be read; ``StoreUnavailable`` where the object cannot be read now.
+    Cost: the events, in one transaction.
+    """
+    recorder = database.recorder
+    find = partial(archived_in, conversation=conversation)
+    while (archived := recorder.query(find)) is not None:
+        if not recorder.writable:
+            raise StoreUnusable(
+                f"conversation {conversation!r} is archived, and restored at its first use; open"
+                " the store for writing",
+                kind="read_only",
+            )
+        try:
+            placed = read_archived(conversation, archived[1])
+        except StoreUnusable:
+            if recorder.query(find) == archived:
+                raise
+        else:
+            recorder.transact(partial(_put_back, archived=archived, placed=placed))
+
+
+def read_archived(conversation: str, address: str) -> list[Placed]:
+    """Return the rows in the object of a conversation. Raises what ``restore`` raises."""
+    digest = address.partition(" ")[0]
+    try:
+        data = read_object(address)
+    except FileNotFoundError:
+        raise _lost(conversation, address, "is missing") from None
+    if sha256(data).hexdigest() != digest:
+        raise _lost(conversation, address, "is not the one that was made: its hash differs")
+    return unpacked(data)
+
+
+def _lost(conversation: str, address: str, problem: str) -> StoreUnusable:
+    return StoreUnusable(
+        f"conversation {conversation!r} is archived, and its object {_url(address)} {problem}; put"
+        " the object back, as from an older version in its bucket, or erase the conversation",
+        kind="archive",
+    )
+
+
+def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
+    """Return an archived conversation with the address of its object, or None."""
+    found = reader.conversation(conversation)
+    if found is None or found.pending >= 0:
+        return None
+    return found, address_of_object(reader, found.key)
+
+
+def _put_back(
+    transaction: Transaction, archived: tuple[Conversation, str], placed: Sequence[Placed]
+) -> None:
+    found, address = archived
+    if archived_in(transaction, found.id) != archived:
+        return
+    left = iter(placed)
+    while some := [*islice(left, CHUNK)]:
+        rows, positions = zip(*some, strict=True)
+        transaction.insert_again(found.key, rows, positions)
+    transaction.set_pending(found.key, 0)
+    transaction.leave_unfinished(found.key, RESTORED, address)
+
+
+def discard(recorder: Recorder, left: Unfinished) -> None:
+    """Delete an object that does not have the events, unless it has them by now."""
+    begun = left._replace(operation=DISCARD)
+    if recorder.transact(partial(go_on, left=left, operation=DISCARD)):
+        delete_object(left.state)
+        recorder.transact(partial(go_on, left=begun, operation=None))
+
+
+def go_on(transaction: Transaction, left: Unfinished, operation: str | None) -> bool:
+    """Put an operation in the place of the one that was left; None for none. Return False where
+    another process went on with that.
+    """
+    transaction.conversation(left.key)  # locks it, on a server
+    if [*transaction.unfinished(left.key)] != [left]:
+        return False
+    if operation is None:
+        transaction.finish(left.key)
+    else:
+        transaction.leave_unfinished(left.key, operation, left.state)
+    return True

@@ -1,0 +1,57 @@
+"""``foldlog store archive``: move the events of old conversations to an object store."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from foldlog._cli import terminal
+from foldlog._cli.options import DEFAULT_DB, OLDER_THAN, AsJson, Db
+from foldlog._cli.selection import Where, given_moment, pairs
+from foldlog._cli.stores import open_existing
+from foldlog._documents import ArchivedConversationDocument, ArchivedDocument, ProblemDocument
+from foldlog._maintenance import Maintenance
+from foldlog._words.gist import count
+
+
+def run(
+    older_than: Annotated[str, OLDER_THAN],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to", metavar="URL", help="s3://bucket/prefix, gs://…, az://… or file:///mnt/archive."
+        ),
+    ],
+    where: Where = None,
+    db: Db = DEFAULT_DB,
+    as_json: AsJson = False,
+) -> None:
+    """Move the events of conversations without an event since a time to an object store, one object
+    a conversation.
+
+    Lists and statistics stay as they are. The first use of an archived conversation restores it.
+    'foldlog store vacuum' returns the space, and deletes what an interrupted archiving left.
+
+    Example: foldlog store archive --older-than 90d --to s3://bucket/prefix
+    """
+    before = given_moment("--older-than", older_than)
+    assert before is not None  # the option is required
+    with open_existing(db) as store, terminal.working("archiving", "conversations") as update:
+        outcomes = Maintenance(store).archive(
+            before, to, pairs(list(where or ())), on_result=lambda each: update(advance=1)
+        )
+    done = [each for each in outcomes if each.stays is None]
+    document = ArchivedDocument(
+        conversations=tuple(map(ArchivedConversationDocument.of, done)),
+        stay=tuple(
+            ProblemDocument(conversation=each.conversation, problem=each.stays)
+            for each in outcomes
+            if each.stays is not None
+        ),
+    )
+    events = count(sum(each.events for each in done), "event")
+    size = f"{sum(each.bytes for each in done):,} bytes"
+    terminal.answer(document, f"{count(len(done), 'conversation')} archived: {events}, {size}")
+    for each in document.stay:
+        terminal.note(f"conversation {each.conversation!r} stays: {each.problem}")

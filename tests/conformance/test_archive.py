@@ -1,0 +1,475 @@
+"""Archived conversations, on every recorder: what is read is what was archived, nothing is lost
+however an archiving ends, and no object is left that no row names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+
+from foldlog import Histories
+from foldlog._archive import makes_events
+from foldlog._figures.stored import FiguresOfStore
+from foldlog.eventstore import (
+    ANY_VERSION,
+    ConversationErased,
+    EventsNotMade,
+    InvalidArgument,
+    KeyRing,
+    Message,
+    Store,
+    StoreUnavailable,
+    StoreUnusable,
+    VersionConflict,
+)
+from foldlog.eventstore.documents.listing import _FACT as LISTED
+from foldlog.eventstore.log.seal import WriteSettings
+from foldlog.eventstore.maintenance import archived
+from foldlog.eventstore.maintenance.archive import Archived, archive, checked
+from foldlog.eventstore.maintenance.backup import vacuum
+from foldlog.eventstore.maintenance.copy import copy_store
+from foldlog.eventstore.maintenance.erase import erase
+from foldlog.eventstore.maintenance.redact import redact
+from foldlog.eventstore.maintenance.rekey import rekey
+from foldlog.eventstore.maintenance.verify import verify
+from foldlog.eventstore.recorders.base import Recorder
+from foldlog.eventstore.recorders.types import Unfinished
+from tests.between import Killed, killing, meeting
+from tests.conformance.conftest import OpenRecorder
+
+CONTENT = "what the user wrote, in words that compress well " * 4
+EVENTS = 12
+
+
+def message(number: int) -> Message:
+    return Message(source="user", content=f"{number}: {CONTENT}")
+
+
+@pytest.fixture
+def store(recorder: Recorder) -> Store:
+    """A store that restores archived conversations, with one conversation, ``c1``."""
+    store = makes_events(Store(recorder))
+    with_events(store, "c1")
+    return store
+
+
+def with_events(store: Store, name: str) -> None:
+    picture = {"type": "raw", "data": b"bytes beside the body" * 50}
+    for number in range(0, EVENTS, 3):
+        first = Message(source="user", content=({"type": "text", "text": "look"}, picture))
+        batch = [first, message(number + 1), message(number + 2)]
+        store.append(name, batch, expected_version=number, idempotency_key=f"key-{number}")
+
+
+@pytest.fixture
+def to(tmp_path: Path) -> str:
+    return f"file://{tmp_path}/objects"
+
+
+def objects(to: str) -> list[str]:
+    folder = Path(to.removeprefix("file://"))
+    return sorted(each.name for each in folder.glob("*"))
+
+
+def named(store: Store, *operations: str) -> list[str]:
+    """The objects that rows of the store name, with these operations."""
+
+    def read(reader: Any) -> list[Unfinished]:
+        rows = reader.conversations("", 100)
+        return [left for row in rows for left in reader.unfinished(row.key)]
+
+    left = store.database.recorder.query(read)
+    return sorted(each.state.rpartition("/")[2] for each in left if each.operation in operations)
+
+
+def content(store: Store, name: str = "c1") -> list[Any]:
+    return [*store.log(name)]
+
+
+def positions(store: Store) -> list[Any]:
+    return [(each.position, each.conversation, each.event.id) for each in store.follow()]
+
+
+def assert_sound(store: Store) -> None:
+    findings = [checked(store, verdict).findings for verdict in verify(store)]
+    assert not any(findings), findings
+
+
+def as_on(store: Store, recorder: Any) -> Store:
+    """The same store, as a process whose recorder this is has it open."""
+    return makes_events(Store(recorder, store.database.settings))
+
+
+# -- what it is for --------------------------------------------------------------------------------
+
+
+def test_events_positions_and_keys_come_back_as_they_were(store: Store, to: str):
+    before = content(store), positions(store), store.conversation("c1")
+    outcome = archive(store, "c1", to)
+    assert outcome == Archived("c1", EVENTS - 1, outcome.bytes)
+    row = store.conversation("c1")
+    assert row == before[2]._replace(archived=EVENTS - 1)
+    assert store.version("c1") == EVENTS
+    assert len(positions(store)) == 1  # an archived event is not followed
+    assert_sound(store)
+    assert objects(to) == named(store, "archived")
+    assert (content(store), positions(store), store.conversation("c1")) == before
+    assert [each.event.id for each in store.recorded("c1", "key-3")] == [3, 4, 5]
+    assert_sound(store)
+    vacuum(store)
+    assert objects(to) == named(store, "restored")  # backups may need it
+
+
+@pytest.mark.parametrize("attributes", [{"user": "ann"}, {}], ids=["attributes", "none"])
+def test_what_lists_show_needs_no_object(
+    recorder: Recorder, to: str, tmp_path: Path, attributes: dict[str, str]
+):
+    histories = Histories(makes_events(Store(recorder)))
+    history = histories.create("c1", attributes=attributes)
+    for number in range(5):
+        history.append(message(number))
+    [done] = histories.maintenance.archive(timedelta(), to)
+    [name] = objects(to)
+    (tmp_path / "objects" / name).unlink()
+    recorder.transact(lambda transaction: transaction.set_value(LISTED, "0 0"))  # list it again
+    for store in (as_on(histories.store, _ReadOnly(recorder)), histories.store):
+        [listed] = Histories(store).list(attributes, age_max_s=0).conversations
+        assert (listed.id, listed.attributes) == ("c1", attributes)
+    [(row, figures)] = FiguresOfStore(histories.store).of(histories.store.iter_conversations())
+    assert (row.archived, row.version) == (done.events, done.events + 1)
+    assert figures.is_sound
+    assert histories.store.version("c1") == row.version
+
+
+class _ReadOnly:
+    """A recorder through which a list cannot be written."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._recorder, name)
+
+    def offer(self, work: object) -> bool:
+        return False
+
+
+def test_an_append_restores(store: Store, to: str):
+    archive(store, "c1", to)
+    store.append("c1", message(EVENTS), expected_version=EVENTS)
+    assert [event.id for event in store.events("c1")] == [*range(EVENTS + 1)]
+    with pytest.raises(VersionConflict):
+        store.append("c1", message(0), expected_version=3)
+    assert_sound(store)
+
+
+def test_an_archive_of_a_restored_one_leaves_one_object(store: Store, to: str):
+    archive(store, "c1", to)
+    before = content(store)
+    archive(store, "c1", to)
+    assert objects(to) == named(store, "archived")
+    assert len(objects(to)) == 1
+    assert content(store) == before
+
+
+def test_an_open_iterator_goes_on(store: Store, to: str):
+    for number in range(EVENTS, 3_000):
+        store.append("c1", message(number), expected_version=number)
+    events = store.events("c1")
+    assert next(events).id == 0
+    archive(store, "c1", to)
+    assert [event.id for event in events] == [*range(1, 3_000)]
+
+
+def test_an_encrypted_conversation_is_encrypted_in_its_object(
+    open_recorder: OpenRecorder, to: str, tmp_path: Path
+):
+    keys = KeyRing([SecretStr("11" * 32)])
+    store = makes_events(Store(open_recorder(), WriteSettings(None, keys)))
+    with_events(store, "c1")
+    before = content(store)
+    archive(store, "c1", to)
+    [name] = objects(to)
+    [(row, _), *_] = archived.unpacked((tmp_path / "objects" / name).read_bytes())[1:]
+    assert CONTENT.encode() not in row.body
+    assert_sound(store)
+    assert content(store) == before
+
+
+def test_a_store_without_foldlog_says_what_to_do(store: Store, to: str):
+    archive(store, "c1", to)
+    alone = Store(store.database.recorder)
+    alone.database.recorder.on_pending = None
+    with pytest.raises(EventsNotMade, match=r"archived; open the store with foldlog\.open"):
+        next(alone.events("c1"))
+
+
+def test_objects_in_memory(store: Store):
+    before = content(store)
+    assert archive(store, "c1", "memory:///").stays is None
+    assert content(store) == before
+
+
+# -- what stays ------------------------------------------------------------------------------------
+
+
+def test_what_is_not_archived_says_why(store: Store, to: str):
+    store.append("one", message(0), expected_version=0)
+    assert "no events of its own but the last" in str(archive(store, "one", to).stays)
+    store.fork("c1", 3, "fork")
+    assert archive(store, "c1", to).stays == "forks need its events: 'fork'"
+    erase(store, "fork", reason="test")
+    assert archive(store, "fork", to).stays == "it is erased"
+    assert archive(store, "c1", to).stays is None
+    assert archive(store, "c1", to).stays == "it is archived"
+    with pytest.raises(InvalidArgument, match="is not the URL of an object store"):
+        archive(store, "one", "/mnt/archive")
+    assert len(objects(to)) == 1
+
+
+def test_a_fork_is_archived_and_an_archived_conversation_forked(store: Store, to: str):
+    store.fork("c1", 3, "fork")
+    store.append("fork", [message(3), message(4)], expected_version=3)
+    before = content(store, "fork")
+    assert archive(store, "fork", to).events == 1
+    assert content(store, "fork") == before
+    erase(store, "fork", reason="test")
+    archive(store, "c1", to)
+    store.fork("c1", 3, "other")
+    assert content(store, "other") == content(store)[:3]
+    assert_sound(store)
+
+
+def test_a_damaged_conversation_stays(store: Store, to: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(
+        "foldlog.eventstore.maintenance.verify.link_of", lambda head, salt, row: b""
+    )
+    assert "does not follow" in str(archive(store, "c1", to).stays)
+    assert objects(to) == []
+
+
+# -- interrupted, or met by others -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("transactions", range(4))
+@pytest.mark.parametrize("before", [content, lambda store: None], ids=["restored", "archived"])
+def test_killed_between_transactions_nothing_is_lost(
+    store: Store, to: str, transactions: int, before: Callable[[Store], object]
+):
+    expected = content(store)
+    archive(store, "c1", to)
+    before(store)
+    for work in (
+        lambda each: archive(each, "c1", to),
+        content,
+        vacuum,
+        lambda each: archive(each, "c1", to),
+    ):
+        with suppress(Killed):
+            work(as_on(store, killing(store.database.recorder, transactions)))
+        vacuum(store)
+        assert objects(to) == named(store, "archived", "restored")
+        assert named(store, "archive", "discard") == []
+    assert content(store) == expected
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("call", ["write_object", "delete_object"])
+@pytest.mark.parametrize("is_done", [False, True], ids=["before", "after"])
+def test_killed_around_an_object_nothing_is_lost(
+    store: Store, to: str, call: str, is_done: bool, monkeypatch: pytest.MonkeyPatch
+):
+    expected = content(store)
+    real = getattr(archived, call)
+
+    def kill(*arguments: Any) -> None:
+        if is_done:
+            real(*arguments)
+        raise Killed
+
+    archive(store, "c1", to)
+    assert content(store) == expected
+    with monkeypatch.context() as patch:
+        for place in ("archived", "archive"):
+            patch.setattr(f"foldlog.eventstore.maintenance.{place}.{call}", kill)
+        with pytest.raises(Killed):
+            archive(store, "c1", to)
+    assert content(store) == expected
+    vacuum(store)
+    assert objects(to) == named(store, "archive", "archived", "restored", "discard") == []
+
+
+def _append(store: Store) -> None:
+    store.append("c1", message(99), expected_version=ANY_VERSION)
+
+
+def _erase(store: Store) -> None:
+    erase(store, "c1", reason="test")
+
+
+def _fork(store: Store) -> None:
+    store.fork("c1", 3, "fork")
+
+
+def _redact(store: Store) -> None:
+    redact(store, "c1", 1, reason="test", by="test")
+
+
+@pytest.mark.parametrize("other", [_append, _erase, _fork, _redact, vacuum])
+@pytest.mark.parametrize("nth", range(2))
+def test_who_meets_an_archiving_wins_or_waits(
+    store: Store, to: str, other: Callable[[Store], object], nth: int
+):
+    met = as_on(store, meeting(store.database.recorder, nth, partial(other, store)))
+    archive(met, "c1", to)
+    vacuum(store)
+    assert objects(to) == named(store, "archived", "restored")
+    if other is _fork:
+        assert len(content(store, "fork")) == 3
+    if other is _erase:
+        with pytest.raises(ConversationErased):
+            content(store)
+    else:
+        assert len(content(store)) == EVENTS + (other in (_append, _redact))
+        assert (content(store)[1].event.redacted is not None) == (other is _redact)
+    assert_sound(store)
+
+
+@pytest.mark.parametrize("nth", range(2))
+def test_two_archive_the_same_conversation(store: Store, to: str, nth: int):
+    expected = content(store)
+    other = partial(archive, store, "c1", to)
+    first = archive(as_on(store, meeting(store.database.recorder, nth, other)), "c1", to)
+    vacuum(store)
+    assert first.stays is None or "at the same time" in first.stays
+    assert objects(to) == named(store, "archived")
+    assert len(objects(to)) == 1
+    assert content(store) == expected
+
+
+def test_two_readers_restore_once(store: Store, to: str):
+    expected = content(store)
+    archive(store, "c1", to)
+    met = as_on(store, meeting(store.database.recorder, 0, partial(content, store)))
+    assert content(met) == expected
+    assert_sound(store)
+
+
+# -- what changes an archived conversation ---------------------------------------------------------
+
+
+def test_an_erasure_deletes_the_object_and_the_id_is_free(store: Store, to: str):
+    archive(store, "c1", to)
+    erase(store, "c1", reason="test")
+    assert objects(to) == []
+    assert_sound(store)
+    histories = Histories(store)
+    history = histories.create("c1", replace_erased=True)
+    history.append([message(0), message(1)])
+    archive(store, "c1", to)
+    assert [event.id for event in store.events("c1")][-2:] == [1, 2]
+
+
+def test_an_erasure_waits_for_its_object(store: Store, to: str, monkeypatch: pytest.MonkeyPatch):
+    archive(store, "c1", to)
+
+    def away(address: str) -> None:
+        raise StoreUnavailable("the object store is away", kind="away")
+
+    monkeypatch.setattr("foldlog.eventstore.maintenance.unfinished.delete_object", away)
+    for work in (_erase, vacuum):
+        with pytest.raises(StoreUnavailable, match="is away") as caught:
+            work(store)
+        assert caught.value.unfinished
+    assert len(objects(to)) == 1
+    monkeypatch.undo()
+    vacuum(store)
+    assert objects(to) == []
+
+
+def test_a_redaction_reaches_what_is_archived(store: Store, to: str):
+    archive(store, "c1", to)
+    _redact(store)
+    assert objects(to) == []
+    archive(store, "c1", to)
+    assert content(store)[1].event.redacted is not None
+    assert_sound(store)
+
+
+def test_a_rekey_restores(open_recorder: OpenRecorder, to: str):
+    one, two = SecretStr("11" * 32), SecretStr("22" * 32)
+    recorder = open_recorder()
+    store = makes_events(Store(recorder, WriteSettings(None, KeyRing([one]))))
+    with_events(store, "c1")
+    before = content(store)
+    archive(store, "c1", to)
+    new = makes_events(Store(recorder, WriteSettings("zlib", KeyRing([two, one]))))
+    assert [each.damaged for each in rekey(new)] == [()]
+    only_new = makes_events(Store(recorder, WriteSettings(None, KeyRing([two]))))
+    assert content(only_new) == before
+    assert_sound(only_new)
+
+
+def test_a_copy_restores_on_both_sides(store: Store, open_recorder: OpenRecorder, to: str):
+    target = makes_events(Store(open_recorder()))
+    archive(store, "c1", to)
+    assert [each.problem for each in copy_store(store, target)] == [None]
+    assert content(target) == content(store)
+    archive(target, "c1", to)
+    _append(store)
+    assert [each.added for each in copy_store(store, target)] == [1]
+    assert content(target) == content(store)
+    assert_sound(target)
+
+
+# -- objects that are not there --------------------------------------------------------------------
+
+
+def _missing(path: Path) -> None:
+    path.unlink()
+
+
+def _altered(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def _of_another(path: Path) -> None:
+    path.write_bytes(archived.packed([]))
+
+
+@pytest.mark.parametrize(
+    "change, problem",
+    [
+        (_missing, "is missing"),
+        (_altered, "is not the one that was made: its hash differs"),
+        (_of_another, "is not the one that was made: its hash differs"),
+    ],
+)
+def test_an_object_that_is_not_what_was_made_is_named(
+    store: Store, to: str, tmp_path: Path, change: Callable[[Path], None], problem: str
+):
+    expected = content(store)
+    archive(store, "c1", to)
+    [name] = objects(to)
+    path = tmp_path / "objects" / name
+    whole = path.read_bytes()
+    change(path)
+    for work in (content, _append):
+        with pytest.raises(
+            StoreUnusable, match=f"'c1' is archived, and its object .*{name} {problem}"
+        ):
+            work(store)
+    assert store.version("c1") == EVENTS
+    [found] = [checked(store, each).findings for each in verify(store, "c1")]
+    assert problem in str(found)
+    path.write_bytes(whole)
+    assert content(store) == expected
