@@ -1,4 +1,4 @@
-"""Check the values that callers give, before a database or a calendar meets them."""
+"""Check the arguments of callers before they reach a database or a calendar."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ YEAR_10000: Final = 253_402_300_800_000_000
 """The first moment that a datetime cannot hold, in microseconds since 1970."""
 
 
-def check_whole(name: str, value: object, least: int = NUMBER_MIN, most: int = NUMBER_MAX) -> int:
-    """Return the number, if it is a whole one from ``least`` to ``most``.
+def check_whole(
+    name: str, value: object, minimum: int = NUMBER_MIN, maximum: int = NUMBER_MAX
+) -> int:
+    """Return the number, if it is a whole number from ``minimum`` to ``maximum``.
 
     Raises ``TypeError`` for a value that is not a whole number, ``InvalidArgument`` for one out of
     range.
     """
     if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} is a whole number, not {short(value)}")
-    if not least <= value <= most:
-        raise InvalidArgument(f"{name} is {value}; use a whole number from {least} to {most}")
+        raise TypeError(f"{name} must be a whole number, not {short(value)}")
+    if not minimum <= value <= maximum:
+        raise InvalidArgument(f"{name} is {value}; use a whole number from {minimum} to {maximum}")
     return value
 
 
 def check_text(name: str, value: object) -> str:
-    """Return the text. Raises ``TypeError`` for a value that is not one."""
+    """Return the text. Raises ``TypeError`` for any other value."""
     if not isinstance(value, str):
-        raise TypeError(f"{name} is a text, not {short(value)}")
+        raise TypeError(f"{name} must be a text, not {short(value)}")
     return value
 
 
@@ -43,7 +45,7 @@ def check_time(name: str, value: object) -> EventTime:
     time zone.
     """
     if not isinstance(value, datetime):
-        raise TypeError(f"{name} is a datetime with a time zone, not {short(value)}")
+        raise TypeError(f"{name} must be a datetime with a time zone, not {short(value)}")
     if value.utcoffset() is None:
         raise TypeError(
             f"{name} is {value.isoformat()} and has no time zone; give an aware time, such as"
@@ -55,13 +57,13 @@ def check_time(name: str, value: object) -> EventTime:
 def check_map(name: str, value: object) -> Mapping[str, Any]:
     """Return the values by name. Raises ``InvalidArgument`` for anything else."""
     if not isinstance(value, Mapping):
-        raise InvalidArgument(f"{name} is a dict of values by name, not {short(value)}")
+        raise InvalidArgument(f"{name} must be a dict of values by name, not {short(value)}")
     return value
 
 
 def check_reason(value: object, keeper: str) -> str:
-    """Return the reason for an erasure, which ``keeper`` keeps. Raises ``InvalidArgument`` where it
-    is empty.
+    """Return the reason for an erasure, which the ``keeper`` (a tombstone or a receipt) stores.
+    Raises ``InvalidArgument`` if it is empty.
     """
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} keeps")
@@ -72,8 +74,7 @@ def moment(microseconds: int) -> int:
     """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises
     ``InvalidArgument``.
 
-    A store keeps no other moments, because it must not acknowledge a value that it cannot read
-    again.
+    A store accepts no other moments, because it could not read them again.
     """
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000

@@ -2,32 +2,32 @@
 
     EventStoreError
     ├── VersionConflict        another writer appended first: read, decide, append again
-    │   └── DocumentsChanged   the same for documents: take the differences from their newest values
+    │   └── DocumentsChanged   another writer changed the document first: read it and try again
     ├── IdempotencyConflict    the key was used for other events: use a new key
     ├── HistoryDiverged        an imported history differs from the stored one: import it under
-                               another id
+    │                          another id
     ├── ConversationNotFound   no such conversation: check the id
     ├── ConversationErased     it was erased on purpose: only a tombstone is left
     ├── ConversationHasForks   forks need events of it: erase them too, or detach them
     ├── EventsNotMade          an imported conversation has records without events: open it with
-                               foldlog.open
+    │                          foldlog.open
     ├── InvalidEvent           the event breaks a rule; nothing was written: correct the event
     ├── InvalidArgument        a number or a moment is out of range; nothing was done: give another
-                               one
+    │                          one
     │   └── InvalidOption      an option or an address is wrong, such as a mistyped URL: correct it
     ├── CannotRedact           the event cannot be redacted, and the message says why: erase the
-                               conversation
+    │                          conversation
     ├── UnknownEventType       a newer version wrote an event that this one cannot fold: upgrade
-    ├── CorruptEvent           stored bytes cannot be read: verify, then copy what is sound
+    ├── CorruptEvent           stored bytes cannot be read: verify, then copy the sound events
     ├── StoreUnavailable       the database cannot be opened, read or written now: wait, or repair
-                               what it names
+    │                          what the message names
     └── StoreUnusable          not a store, replaced, closed or read-only: waiting does not help
-        ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy what
-                               is sound
-        └── KeyUnavailable     a conversation is encrypted, and its key is not given: give the key
+        ├── StoreDamaged       the database is damaged: verify, then restore a backup, or copy the
+        │                      sound events
+        └── KeyUnavailable     a conversation is encrypted, and its key is missing: give the key
 
-A class exists where a caller would act differently. Driver errors never escape: they are the
-``__cause__``.
+There is a class for each different reaction of a caller. Errors of drivers never reach a caller:
+they are the ``__cause__``.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ UnavailableKind = Literal[
 - ``missing``: the file or its folder is not there
 - ``moved``: the file was removed or renamed while it was open, or has a second name
 - ``busy``: other writers are in the way, or all connections are in use
-- ``read``: a reader that was opened before needs what is to be removed
+- ``read``: an older reader still needs the bytes to be removed
 - ``away``: the server cannot be reached, or cannot keep its promises
 - ``taken``: another writer was first
 """
@@ -78,9 +78,9 @@ UnusableKind = Literal[
 
 
 class EventStoreError(Exception):
-    """The base of all errors of foldlog. ``unfinished``: a part of what was asked is done and
-    stays; the message says which. All errors can be copied and pickled, with their attributes and
-    notes.
+    """The base of all errors of foldlog. If ``unfinished`` is true, a part of the work is done and
+    stays; the message says which part. All errors can be copied and pickled, with their attributes
+    and notes.
     """
 
     unfinished = False
@@ -90,8 +90,8 @@ class EventStoreError(Exception):
 
 
 def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventStoreError:
-    """Make an error of its message: its attributes follow, so its class need not be called with
-    what it was made of.
+    """Make an error again from its message, when it is unpickled. Its attributes are set
+    afterwards, so the arguments of its constructor are not needed.
     """
     return kind.__new__(kind, *args)
 
@@ -121,15 +121,13 @@ class VersionConflict(EventStoreError):
 
 
 class DocumentsChanged(VersionConflict):
-    """Another writer changed a document first. Take the differences from its newest values and
-    append again.
-    """
+    """Another writer changed a document first. Read the newest values and make the change again."""
 
     def __init__(self, conversation: str, name: str, actual: int) -> None:
         EventStoreError.__init__(
             self,
             f"conversation {conversation!r}: these changes do not build on the newest value of"
-            f" document {name!r}; take the differences from the newest values and append again",
+            f" document {name!r}; read the newest values and make the changes again",
         )
         self.conversation = conversation
         self.name = name
@@ -162,17 +160,16 @@ class HistoryDiverged(EventStoreError):
     ) -> None:
         if not redacted:
             problem = (
-                f"differs from event {event_id} on: it is another conversation, or each of two"
-                " copies of a store made the events of an import for itself; copy it to a store of"
-                " its own"
+                f"differs from event {event_id} on: it is another conversation, or two copies of a"
+                " store have made the events of one import separately; copy it to a separate store"
             )
         else:
             problem = (
-                f"has the content of event {event_id}, which was redacted here: what was redacted"
-                " stays out"
+                f"has the content of event {event_id}, which was redacted here, so the content is"
+                " refused"
             )
         super().__init__(
-            f"conversation {conversation!r} has {version} events, and the given history {problem}"
+            f"conversation {conversation!r} has {version} events, and the other history {problem}"
         )
         self.conversation = conversation
         self.event_id = event_id

@@ -419,10 +419,12 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         for name, number in zip(_NUMBERS, numbers, strict=True) if numbers != _NO_NUMBERS else ():
             if number is not None and not isinstance(number, int):
                 raise InvalidEvent(
-                    f"a condensation's {name} is a whole number, not {short(number)}"
+                    f"a condensation's {name} must be a whole number, not {short(number)}"
                 )
         if self.summary is not None and not isinstance(self.summary, str):
-            raise InvalidEvent(f"a condensation's summary is a text, not {short(self.summary)}")
+            raise InvalidEvent(
+                f"a condensation's summary must be a text, not {short(self.summary)}"
+            )
         if not isinstance(self.metadata, dict):
             raise InvalidEvent(f"a condensation's metadata is a map, not {short(self.metadata)}")
 

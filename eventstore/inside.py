@@ -1,8 +1,8 @@
-"""The face for projections and tools: what one needs to write a read model, a format or the
+"""The names for projections and tools: what is needed to write a read model, a format or the
 administration of a store.
 
-Who uses a store imports from ``foldlog.eventstore``. The few who need more import it from the
-module that has it.
+Programs that use a store import from ``foldlog.eventstore``. What is missing here is imported from
+its own module.
 """
 
 from types import ModuleType as _ModuleType

@@ -457,7 +457,7 @@ def prepare_append(
     errors that ``Store.append`` raises before it writes.
     """
     if type(conversation) is not str:
-        raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
+        raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
     if idempotency_key is not None:
         check_own_key(idempotency_key)
     if dedupe not in (None, "origin"):

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Final, NewType
 
 EventTime = NewType("EventTime", datetime)
-"""When something happened, as its source says: a time that every reader can turn into UTC and write
-as ISO 8601. Without a zone where its source names none.
+"""The time of an event according to its source. Every reader can convert it to UTC and write it as
+ISO 8601. It has no zone if its source names none.
 """
 EPOCH: Final = EventTime(datetime(1970, 1, 1, tzinfo=UTC))
 _MINUTE = timedelta(minutes=1)
@@ -18,9 +18,10 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def event_time(time: datetime) -> EventTime:
-    """Return a time of a source; in UTC where its offset has seconds, which ISO 8601 cannot write.
+    """Return a time of a source. It is converted to UTC if its offset has seconds, which ISO 8601
+    cannot write.
 
-    Raises ``ValueError`` where its year in UTC is not one from 1 to 9999.
+    Raises ``ValueError`` if its year in UTC is not from 1 to 9999.
     """
     offset = None if time.tzinfo is UTC else time.utcoffset()
     if not offset:
@@ -46,8 +47,8 @@ def parse_event_time(text: Any) -> EventTime | None:
 
 
 def in_utc(time: EventTime) -> EventTime:
-    """Return a time to compare with others: one without a zone counts as if it were in UTC, in
-    every place.
+    """Return a time that can be compared with others. A time without a zone counts as UTC
+    everywhere.
     """
     return time if time.tzinfo else EventTime(time.replace(tzinfo=UTC))
 

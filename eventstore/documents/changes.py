@@ -1,16 +1,17 @@
 """Documents: values with names beside the events of a conversation, such as the state of an agent.
 
 Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction
-as other events. No View shows them. So the hash chain covers documents, and they are kept, copied,
-encrypted and erased like every event. A ``DocumentChanges`` holds the changed documents, as
-differences to earlier values, and the ids of the events that hold the newest values of all other
-documents. So the last ``DocumentChanges`` before a version leads to all documents of that version.
+as other events. No View shows them. So the hash chain covers documents, and they are stored,
+copied, encrypted and erased like every event. A ``DocumentChanges`` has the changed documents, as
+whole values or as differences to earlier values. Of all other documents it has the id of the event
+with the newest value. So the last ``DocumentChanges`` before a version leads to all documents of
+that version.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from msgspec.structs import replace
 
@@ -61,11 +62,11 @@ class Documents:
         self, conversation: str, name: str, default: Any = None, *, version: int | None = None
     ) -> Any:
         """Return the value of a document now, or when the conversation had ``version`` events;
-        ``default`` where it has none. The value is the caller's own.
+        ``default`` if it has no such document. The value is a copy, which the caller may change.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-        ``InvalidArgument`` for a version that the conversation never had. Cost: the last whole
-        value and the differences since, 64 events at most.
+        ``InvalidArgument`` for a version that the conversation never had. Cost: reading the last
+        whole value and the differences since, at most 65 events.
         """
         check_text("name", name)
         return self._store.query(
@@ -73,7 +74,7 @@ class Documents:
         )
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
-        """Return all documents by name, in the order of names. Raises what ``get`` raises. Cost:
+        """Return all documents by name, in the order of names. Raises the errors of ``get``. Cost:
         ``get`` for each.
         """
         return self._store.query(conversation, lambda read: newest_values(read, version))
@@ -94,24 +95,26 @@ class Documents:
         """Append events and new values of documents, all or nothing. Return the events as recorded.
 
         ``changed`` maps names to new values; ``DELETED`` removes a document. If a value differs
-        from the newest one, the last returned event is the ``DocumentChanges`` that holds it; equal
-        values add nothing. Arguments, errors and durability are those of ``Store.append``;
-        ``InvalidEvent`` is raised also for a value that JSON cannot hold. Cost: the events, the
-        given values, and their differences to the newest values.
+        from the newest one, the last returned event is the ``DocumentChanges`` with the new value;
+        equal values add nothing. See ``Store.append`` for arguments, errors and durability.
+        ``InvalidEvent`` is also raised for a value that JSON cannot hold. Cost: the events, the new
+        values, and their differences to the newest values.
         """
         generation = generation or Generation()
-        given = [events] if isinstance(events, Event) else list(events)
+        events = [events] if isinstance(events, Event) else list(events)
         values = _checked(changed)
         while True:
-            change, guard, found = self._change(
+            change, guard, state = self._change(
                 conversation, values, generation, idempotency_key, None
             )
-            batch = given if change is None else [*given, change]
-            if not batch:  # the rules of an append, as of the moment at which nothing changes
+            batch = events if change is None else [*events, change]
+            if not batch:
+                # Nothing is appended, but the expected version and the generation count as if.
                 check_version(
-                    State(conversation, 0 if found is None else found.version), expected_version
+                    State(conversation, 0 if state is None else state.version), expected_version
                 )
-                generation.key = generation.key or (None if found is None else found.key)
+                if state is not None:
+                    generation.key = generation.key or state.key
                 return ()
             try:
                 return self._store.append(
@@ -136,14 +139,20 @@ class Documents:
         expected_version: int,
         generation: Generation,
     ) -> Appending | None:
-        """Return the append of values for ``together``; None if nothing changes. After a conflict,
-        prepare it again.
+        """Return the append of these values, for the argument ``together`` of another append; None
+        if no value changes. After a conflict, prepare it again.
         """
         change, guard, _ = self._change(conversation, _checked(changed), generation, None, None)
-        given = (conversation, change or (), expected_version, None, None, guard, generation)
-        if change is not None:
-            return prepare_append(self._store, *given)
-        return None
+        if change is None:
+            return None
+        return prepare_append(
+            self._store,
+            conversation,
+            change,
+            expected_version,
+            guard=guard,
+            generation=generation,
+        )
 
     def fork(self, conversation: str, at: int, new_id: str, changed: Mapping[str, Any]) -> None:
         """Fork a conversation, and append new values of documents to the fork: see ``Store.fork``
@@ -166,51 +175,65 @@ class Documents:
         generation: Generation,
         key: str | None,
         at: int | None,
-    ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
-        """Return the event that holds these values, None where nothing changes; the guard of its
-        append; and the conversation that this is true of.
+    ) -> _Change:
+        """Return the change that gives documents these values, compared with their values at the
+        version ``at``, or with the newest ones.
         """
         database = self._store.database
 
-        def read(
-            reader: Reader,
-        ) -> tuple[DocumentChanges | None, DocumentsUnchanged, Conversation | None]:
-            found, _ = find_named(database, reader, conversation, generation)
-            if found is None:
-                return _of_values({}, {}, values), DocumentsUnchanged(values, None, {}), None
-            reading = ReadTransaction(reader, found, database)
+        def read(reader: Reader) -> _Change:
+            state, _ = find_named(database, reader, conversation, generation)
+            if state is None:
+                return _Change(_of_values({}, {}, values), DocumentsUnchanged(values, None, {}))
+            reading = ReadTransaction(reader, state, database)
             ids = newest_documents(reading, at)
             guard = DocumentsUnchanged(values, (reading.key, reading.redactions), ids)
             if key is not None and (recalled := reading.recall(key)) is not None:
-                return _repeated(reading, recalled, key, values), guard, found
-            known = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
-            return _of_values(ids, known, values), guard, found
+                return _Change(_repeated(reading, recalled, key, values), guard, state)
+            stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
+            return _Change(_of_values(ids, stored, values), guard, state)
 
         return database.recorder.query(read)
 
 
+class _Change(NamedTuple):
+    """A change of documents, before its append.
+
+    ``event``  the event with the new values; None if no value changes
+    ``guard``  the guard of the append: no other writer may change these documents meanwhile
+    ``state``  the conversation with which the values were compared; None if it does not exist
+    """
+
+    event: DocumentChanges | None
+    guard: DocumentsUnchanged
+    state: Conversation | None = None
+
+
 def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:
-    """Return new values by name, the values as copies of our own."""
-    return {
-        (joined := _checked_name(name)): value if value is DELETED else _own(joined, value)
-        for name, value in check_map("documents", changed).items()
-    }
+    """Return copies of new values by name. Raises ``InvalidEvent`` for a name or a value that
+    cannot be stored.
+    """
+    values: dict[str, Any] = {}
+    for key, value in check_map("documents", changed).items():
+        name = _checked_name(key)
+        values[name] = value if value is DELETED else _stored_copy(name, value)
+    return values
 
 
 def _repeated(
     reading: ReadTransaction, recalled: RecalledKey, key: str, values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the changes that were appended under an idempotency key; None if it stands for events
-    without changes. Of a document that was redacted only its name is compared.
+    """Return the changes that were appended under an idempotency key; None if the key stands for
+    events without changes. If a document was redacted, only its name is compared.
 
     Raises ``IdempotencyConflict`` if the changes have other values.
     """
     stop = recalled.first_id + recalled.events
     ids = newest_documents(reading, stop)
     for name, value in values.items():
-        known = read_value(reading, name, ids[name]) if name in ids else None
-        is_known = known is None or value is DELETED or not known.is_redacted
-        if is_known and difference(known.value if known else DELETED, value) is not None:
+        stored = read_value(reading, name, ids[name]) if name in ids else None
+        can_be_compared = stored is None or value is DELETED or not stored.is_redacted
+        if can_be_compared and difference(stored.value if stored else DELETED, value) is not None:
             raise IdempotencyConflict(reading.conversation, key, recalled.first_id)
     (last,) = reading.events(stop - 1, stop)
     if not isinstance(last, DocumentChanges):
@@ -226,34 +249,37 @@ def _whole(value: Any) -> dict[str, Any]:
 
 
 def _of_values(
-    ids: Mapping[str, int], known: Mapping[str, DocumentValue], values: Mapping[str, Any]
+    ids: Mapping[str, int], stored: Mapping[str, DocumentValue], values: Mapping[str, Any]
 ) -> DocumentChanges | None:
-    """Return the event that holds these values; None if all of them are the newest ones already."""
-    steps = ((name, _step(name, known.get(name), value)) for name, value in values.items())
-    changed = {name: change for name, change in steps if change is not None}
+    """Return the event that gives documents these values; None if they have them already. ``ids``
+    has the event of each document's newest value, ``stored`` the newest values.
+    """
+    changes = ((name, _change_of(name, stored.get(name), value)) for name, value in values.items())
+    changed = {name: change for name, change in changes if change is not None}
     if not changed:
         return None
-    return DocumentChanges(
-        changed=changed, others={name: i for name, i in ids.items() if name not in changed}
-    )
+    others = {name: event_id for name, event_id in ids.items() if name not in changed}
+    return DocumentChanges(changed=changed, others=others)
 
 
-def _step(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a difference, if it is small and follows few others; else
-    the value. None where nothing changes.
+def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
+    """Return the change of a document: a difference, if it is small and follows few others;
+    otherwise the whole value. None if the value does not change.
     """
-    found = difference(DELETED if before is None else before.value, value)
-    if found is None:
+    change = difference(DELETED if before is None else before.value, value)
+    if change is None:
         return None
-    # attributes are few, and lists need them whole
+    # Attributes are small, and the list of conversations needs their whole value.
     if value is DELETED or before is None or name == ATTRIBUTES:
         return _whole(value)
-    whole = len(json_text(before.whole))
-    size = len(json_text(found))
-    spent = sum(len(json_text(each)) for each in before.differences)
-    if len(before.differences) >= CHAIN_MAX or spent + size > whole or 2 * size > whole:
+    whole_size = len(json_text(before.whole))
+    size = len(json_text(change))
+    # Reading costs all differences since the whole value: together they stay smaller than it.
+    size_before = sum(len(json_text(earlier)) for earlier in before.differences)
+    is_long = len(before.differences) >= CHAIN_MAX
+    if is_long or size_before + size > whole_size or 2 * size > whole_size:
         return {"value": value}
-    return {"base": before.id, "difference": found}
+    return {"base": before.id, "difference": change}
 
 
 def _checked_name(name: object) -> str:
@@ -263,22 +289,24 @@ def _checked_name(name: object) -> str:
     return joined
 
 
-def _own(name: str, value: Any) -> Any:
-    """Return a copy of a value as a reader gets it, with its bytes. Raises ``InvalidEvent`` where
-    that is another value.
+def _stored_copy(name: str, value: Any) -> Any:
+    """Return a copy of a value as a reader will get it. Raises ``InvalidEvent`` if it differs from
+    the value, as it does for a tuple.
     """
     try:
         stored = encode(DocumentChanges(changed={name: {"value": value}}), finite=True).event
     except InvalidEvent as error:
-        said = str(error).partition(": ")[2].replace(f"changed.{name}.value", name, 1) or str(error)
+        # The message names the place of the value inside the event: name the document instead.
+        problem = str(error).partition(": ")[2] or str(error)
+        problem = problem.replace(f"changed.{name}.value", name, 1)
         raise InvalidEvent(
-            f"document {name!r} holds a value that JSON cannot hold: {said}"
+            f"document {name!r} has a value that JSON cannot hold: {problem}"
         ) from None
     assert isinstance(stored, DocumentChanges)
     copy = stored.changed[name]["value"]
     if copy != value and copy != whole_pairs(value):
         raise InvalidEvent(
-            f"document {name!r} holds a value that JSON cannot hold as it is, such as a tuple;"
+            f"document {name!r} has a value that JSON cannot hold as it is, such as a tuple;"
             " convert it to lists, texts and numbers"
         )
     return copy

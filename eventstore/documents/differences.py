@@ -1,11 +1,10 @@
-"""The difference between two JSON values, as JSON. It is small where lists grow at their end and
+"""The difference between two JSON values, as JSON. It is small if lists grow at their end and
 objects change in few places.
 
     {"=": value}                                          another value
     {"set": {…}, "del": […], "in": {key: difference}}     two objects
-    {"keep": n, "in": {"place": difference}, "add": […]}  two arrays: the first n elements, of which
-                                                          some changed, then
-                                                          these
+    {"keep": n, "in": {"index": difference}, "add": […]}  two arrays: keep n elements, change some
+                                                          of them, and add others at the end
 
 ``patched(before, difference(before, after))`` is ``after``, with the types of JSON: ``1``, ``1.0``
 and ``true`` differ.
@@ -25,7 +24,7 @@ _encode = msgspec.json.Encoder(order="deterministic").encode
 
 
 def difference(before: Any, after: Any) -> Difference | None:
-    """Return how ``after`` differs from ``before``; None where both are the same. The result shares
+    """Return the difference of ``after`` from ``before``; None if both are equal. The result shares
     values with ``after``.
 
     Cost: one visit of both values, and one more for each level down to a change.
@@ -45,24 +44,24 @@ def _of_objects(before: dict[str, Any], after: dict[str, Any]) -> Difference:
     for key, value in after.items():
         if key not in before:
             changed[key] = value
-        elif (found := difference(before[key], value)) is not None:
-            if "=" in found:
+        elif (change := difference(before[key], value)) is not None:
+            if "=" in change:
                 changed[key] = value
             else:
-                inside[key] = found
+                inside[key] = change
     removed = [key for key in before if key not in after]
     parts = {"set": changed, "del": removed, "in": inside}
     return {name: part for name, part in parts.items() if part} or {"=": after}
 
 
 def _of_arrays(before: list[Any], after: list[Any]) -> Difference:
-    kept = min(len(before), len(after))
+    count = min(len(before), len(after))
     inside: dict[str, Difference] = {}
-    for place in range(kept):
-        if (found := difference(before[place], after[place])) is not None:
-            inside[str(place)] = found
-    parts = {"in": inside, "add": after[kept:]}
-    return {"keep": kept, **{name: part for name, part in parts.items() if part}}
+    for index in range(count):
+        if (change := difference(before[index], after[index])) is not None:
+            inside[str(index)] = change
+    parts = {"in": inside, "add": after[count:]}
+    return {"keep": count, **{name: part for name, part in parts.items() if part}}
 
 
 def _same(before: Any, after: Any) -> bool:
@@ -71,7 +70,9 @@ def _same(before: Any, after: Any) -> bool:
 
 
 def json_text(value: Any) -> bytes:
-    """Return a value as JSON, with bytes as base64: as long as it is, not as it is stored."""
+    """Return a value as JSON, with bytes as base64. It is used to compare and to measure values,
+    not to store them.
+    """
     try:
         return _encode(value)
     except (UnicodeEncodeError, OverflowError, RecursionError):
@@ -84,24 +85,24 @@ def json_text(value: Any) -> bytes:
 def patched(before: Any, change: Difference) -> Any:
     """Return the value after the change. ``before`` stays as it is; values are shared.
 
-    Raises ``LookupError``, ``TypeError`` or ``ValueError`` where the change was not taken from
+    Raises ``LookupError``, ``TypeError`` or ``ValueError`` if the change was not made from
     ``before``.
     """
     if "=" in change:
         return change["="]
     inside = change.get("in", {})
     if "keep" in change:
-        kept = change["keep"]
-        if kept > len(before):
-            raise LookupError(f"a difference keeps {kept} elements of {len(before)}")
-        array = list(before[:kept])
-        for place, found in inside.items():
-            array[int(place)] = patched(array[int(place)], found)
+        count = change["keep"]
+        if count > len(before):
+            raise LookupError(f"a difference keeps {count} elements of {len(before)}")
+        array = list(before[:count])
+        for index, inner in inside.items():
+            array[int(index)] = patched(array[int(index)], inner)
         return [*array, *change.get("add", ())]
     record = dict(before)
     for key in change.get("del", ()):
         del record[key]
     record.update(change.get("set", {}))
-    for key, found in inside.items():
-        record[key] = patched(before[key], found)
+    for key, inner in inside.items():
+        record[key] = patched(before[key], inner)
     return record

@@ -159,7 +159,7 @@ class Database:
         state.
         """
         if type(conversation) is not str:
-            raise TypeError(f"the id of a conversation is a text, not {conversation!r}")
+            raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
         last = self.last_conversation_in(reader, conversation)
         if last is not None:
             self._opened_last = last.state, last.codec

@@ -126,7 +126,7 @@ class Reader(ABC):
         refuses every write if ``expected`` is outdated, and the work is run again.
         """
         if not isinstance(name, str | int):
-            raise TypeError(f"the id of a conversation is a text, not {name!r}")
+            raise TypeError(f"the id of a conversation must be a text, not {name!r}")
         answer = self._ask("conversation_of" if isinstance(name, int) else "conversation", name)
         conversation = self._as_conversation(answer[0]) if answer else None
         if conversation is None or conversation.parent is None:

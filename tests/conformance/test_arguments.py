@@ -78,7 +78,7 @@ def test_what_is_no_whole_number_is_refused(filled: Store, name: str):
             continue
         if wrong == "1" and name == "follow":
             continue  # the text of a position
-        with pytest.raises(TypeError, match="is a whole number, not"):
+        with pytest.raises(TypeError, match="must be a whole number, not"):
             CALLS[name](filled, wrong)  # type: ignore[arg-type]
 
 

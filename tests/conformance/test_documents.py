@@ -108,7 +108,7 @@ def test_a_value_belongs_to_its_owner(documents: Documents):
     "value", [{1: "a"}, (1, 2), {"a": {1, 2}}, float("nan"), {"a": bytearray(b"bytes")}, object()]
 )
 def test_what_json_cannot_hold_is_refused(store: Store, documents: Documents, value: object):
-    with pytest.raises(InvalidEvent, match="document 'state' holds a value that JSON cannot hold"):
+    with pytest.raises(InvalidEvent, match="document 'state' has a value that JSON cannot hold"):
         documents.append("c1", said("a"), {"state": value})
     assert store.version("c1") == 0
 

@@ -254,7 +254,7 @@ def test_what_is_no_id_is_refused_by_every_operation_on_conversations(
         lambda: store.conversation(wrong),
     ]
     for ask in asked:
-        with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
+        with pytest.raises(TypeError, match="the id of a conversation must be a text, not"):
             ask()
     assert store.version("c1") == 1
 

@@ -396,7 +396,7 @@ def test_a_grown_source_adds_its_tail(store: Store, grown_by: int):
 def test_a_source_that_differs_is_refused_and_adds_nothing(store: Store):
     store.ingest("c1", HISTORY[:5])
     with pytest.raises(
-        HistoryDiverged, match="has 5 events, and the given history differs from event 3"
+        HistoryDiverged, match="has 5 events, and the other history differs from event 3"
     ) as diverged:
         store.ingest("c1", [*HISTORY[:3], said("other"), *HISTORY[4:]])
     assert (diverged.value.event_id, diverged.value.version) == (3, 5)
@@ -458,7 +458,7 @@ def test_what_names_a_conversation_or_an_append_is_a_text(store: Store, wrong: o
         lambda: store.conversation(wrong),  # type: ignore[arg-type]
     ]
     for ask in asked:
-        with pytest.raises(TypeError, match="the id of a conversation is a text, not"):
+        with pytest.raises(TypeError, match="the id of a conversation must be a text, not"):
             ask()
     if wrong is not None:
         with pytest.raises(TypeError, match="an idempotency key must be a text, not"):

@@ -61,7 +61,7 @@ def test_a_conversation_that_went_on_by_itself_is_left_as_it_is_and_named():
         target.append("a", said("of its own"), expected_version=ANY_VERSION)
         told = problems(source, target)
         assert told["b"] is None
-        assert "conversation 'a' has 4 events, and the given history differs from event 3 on" in (
+        assert "conversation 'a' has 4 events, and the other history differs from event 3 on" in (
             told["a"] or ""
         )
         assert [

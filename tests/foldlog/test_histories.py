@@ -161,7 +161,7 @@ def test_a_version_or_an_id_that_is_no_number_is_named(history):
         lambda: history.why("1"),
         lambda: history.difference(0, "1"),
     ):
-        with pytest.raises(TypeError, match="is a whole number, not '1'"):
+        with pytest.raises(TypeError, match="must be a whole number, not '1'"):
             ask()
 
 
@@ -330,16 +330,17 @@ def test_an_exported_view_has_the_thinking_that_its_format_has_a_place_for(
 def test_values_without_names_are_refused_with_what_is_expected(histories, given):
     history = histories["c"]
     with pytest.raises(
-        foldlog.errors.InvalidArgument, match=r"^documents is a dict of values by name, not ."
+        foldlog.errors.InvalidArgument, match=r"^documents must be a dict of values by name, not ."
     ):
         history.append(messages("hi"), documents=given)
     for call in (lambda: histories.list(given), lambda: histories.create("c", given)):
         with pytest.raises(
-            foldlog.errors.InvalidArgument, match=r"^attributes is a dict of values by name, not ."
+            foldlog.errors.InvalidArgument,
+            match=r"^attributes must be a dict of values by name, not .",
         ):
             call()
     with pytest.raises(
-        foldlog.errors.InvalidArgument, match=r"^meta is a dict of values by name, not ."
+        foldlog.errors.InvalidArgument, match=r"^meta must be a dict of values by name, not ."
     ):
         history.append_reply({"role": "assistant", "content": "hi"}, meta=given)
     assert history.version() == 0

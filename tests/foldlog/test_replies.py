@@ -885,6 +885,6 @@ def test_an_argument_of_a_wrong_type_is_named(history):
         partial(history.retract, 0),
         history.pop,
     ):
-        with pytest.raises(TypeError, match="reason is a text, not 5"):
+        with pytest.raises(TypeError, match="reason must be a text, not 5"):
             wrong(reason=5)
     assert len(history) == 1
