@@ -68,7 +68,7 @@ def erase(
     waits for a minute, then raises ``StoreUnavailable``, and must be run again.
 
     Forks read events of the conversation that they were forked from. ``with_forks`` first erases
-    the forks, with their own forks, except those that another process has detached meanwhile.
+    the forks, with their own forks, except those that another process has detached since.
     ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which
     events the forks keep. Until the conversation is erased, a redaction of it reaches its forks
     too. ``expected`` is the conversation's row as the caller read it: nothing is erased if the last

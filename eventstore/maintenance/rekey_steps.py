@@ -58,7 +58,7 @@ class RekeyState(msgspec.Struct, frozen=True):
     encrypted: bool = False
 
 
-class Changes(NamedTuple):
+class ChangedRows(NamedTuple):
     """What was changed, by one transaction or by all.
 
     ``rows``     how many rows were changed
@@ -79,11 +79,11 @@ def leave_unfinished(transaction: Transaction, key: int, state: RekeyState) -> N
     transaction.leave_unfinished(key, REKEY, msgspec.json.encode(state).decode())
 
 
-def change_all(database: Database, key: int) -> Changes:
+def change_all(database: Database, key: int) -> ChangedRows:
     """Continue the change of a conversation until its end. Raises ``CorruptEvent`` if a row is
     missing: the change then ends.
     """
-    total = Changes()
+    total = ChangedRows()
     size = _ROWS_FIRST
     while True:
         step = partial(_step, database=database, key=key, size=size)
@@ -92,7 +92,7 @@ def change_all(database: Database, key: int) -> Changes:
         except CorruptEvent:
             database.recorder.transact(lambda transaction: transaction.finish(key))
             raise
-        total = Changes(
+        total = ChangedRows(
             total.rows + changes.rows, total.damaged + changes.damaged, total.key or changes.key
         )
         if changes.state is None:
@@ -106,7 +106,7 @@ def change_all(database: Database, key: int) -> Changes:
             time.sleep(REST_S)
 
 
-def _step(transaction: Transaction, database: Database, key: int, size: int) -> Changes:
+def _step(transaction: Transaction, database: Database, key: int, size: int) -> ChangedRows:
     conversation = transaction.conversation(key)
     states = [
         unfinished.state
@@ -114,7 +114,7 @@ def _step(transaction: Transaction, database: Database, key: int, size: int) -> 
         if unfinished.operation == REKEY
     ]
     if conversation is None or not states:  # another process has ended it, or has erased it
-        return Changes()
+        return ChangedRows()
     state = msgspec.json.decode(states[0], type=RekeyState)
     changes = _Change(transaction, database, conversation, state).step(size)
     if changes.state is None:
@@ -138,7 +138,7 @@ class _Change:
         self._database = database
         self._conversation = conversation
         self._codec = codec = database.codec_of(conversation)
-        # If an append has given it a key meanwhile, change all keys and rows from the first on.
+        # If an append has given it a key since, change all keys and rows from the first on.
         if codec.data_key is not None and not state.encrypted:
             state = RekeyState(
                 decrypt=state.decrypt,
@@ -155,9 +155,9 @@ class _Change:
         else:
             self._salt = codec.data_key.salt
 
-    def step(self, size: int) -> Changes:
+    def step(self, size: int) -> ChangedRows:
         mark = self._codec.mark
-        if self._state.decrypt:  # events that were appended meanwhile become plain too
+        if self._state.decrypt:  # events appended in that time become plain too
             self._set_mark(
                 mark._replace(pending_until=max(mark.pending_until, self._conversation.version))
             )
@@ -165,7 +165,7 @@ class _Change:
             return self._rows(size)
         return self._keys(self._state.key)
 
-    def _keys(self, start: str) -> Changes:
+    def _keys(self, start: str) -> ChangedRows:
         """Give the next idempotency keys a proof, or remove their proofs."""
         page = self._transaction.recalled(self._conversation.key, start, _KEYS)
         changed = self._prove(page)
@@ -175,7 +175,7 @@ class _Change:
         next_state = msgspec.structs.replace(
             self._state, key=start_after(page[-1][0]) if page else None
         )
-        return Changes(state=next_state)
+        return ChangedRows(state=next_state)
 
     def _prove(self, page: Sequence[tuple[str, RecalledKey]]) -> int:
         """Give these idempotency keys the form of the target. Return how many had another form."""
@@ -191,7 +191,7 @@ class _Change:
             self._transaction.prove(self._conversation.key, name, proof)
         return len(to_change)
 
-    def _rows(self, size: int) -> Changes:
+    def _rows(self, size: int) -> ChangedRows:
         conversation = self._conversation
         state = self._state
         mark = self._codec.mark
@@ -223,11 +223,11 @@ class _Change:
         if stop >= end:
             seal_again(self._transaction, self._database, conversation.key, self._target.data_key)
             is_key_removed = sound and bool(mark.pending_until) and self._end()
-            return Changes(len(replacements), tuple(damaged), is_key_removed)
+            return ChangedRows(len(replacements), tuple(damaged), is_key_removed)
         if sound and not state.decrypt and mark.pending_from < stop <= mark.pending_until:
             self._set_mark(mark._replace(pending_from=stop))
         next_state = msgspec.structs.replace(state, next=stop, sound=sound)
-        return Changes(len(replacements), tuple(damaged), False, size, next_state)
+        return ChangedRows(len(replacements), tuple(damaged), False, size, next_state)
 
     def _end(self) -> bool:
         """End the change: all rows have their new form. Return whether the key was removed."""
