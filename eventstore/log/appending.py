@@ -156,7 +156,8 @@ class Appending(Struct, eq=False):
             besides.guard(writing)
         batch = self.batch
         if besides.dedupe is not None and batch:
-            new_events = origins.select_new(writing if writing.is_begun else None, batch)
+            reading = writing if writing.is_begun else None
+            new_events = origins.select_new(reading, batch, all_or_none=besides.also is not None)
             batch = new_events.batch
             if not batch:
                 self.earlier = ()

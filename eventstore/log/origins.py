@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 
 from foldlog.eventstore.arguments import check_text
 from foldlog.eventstore.codec import Encoded
-from foldlog.eventstore.errors import InvalidArgument
+from foldlog.eventstore.errors import InvalidArgument, InvalidEvent
 from foldlog.eventstore.events import Event
 from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import find_begun
@@ -47,6 +47,12 @@ class FoundEvent(NamedTuple):
 class NotIndexed(Exception):
     """The conversation is not indexed yet. The store indexes it and tries again, so no caller of
     the store gets this error.
+    """
+
+
+class PartlyKnown(InvalidEvent):
+    """The conversation has some of the events of an append that stores something beside all of
+    them.
     """
 
 
@@ -95,12 +101,15 @@ def source_key(format: str, source_id: Any) -> str | None:
     return SOURCE_KEYS + urlsafe_b64encode(blake2b(text, digest_size=18).digest()).decode()
 
 
-def select_new(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> NewEvents:
+def select_new(
+    reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
+) -> NewEvents:
     """Return the events of a batch that a conversation does not have; of several with one id, the
     first. If a record has several events, the later ones may have no id: they are new if the
     record's first event is. ``reading`` is None for a new conversation.
 
-    Raises ``NotIndexed``.
+    Raises ``NotIndexed``; with ``all_or_none``, ``PartlyKnown`` if the conversation has some of the
+    events, or if one came twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)
@@ -113,6 +122,11 @@ def select_new(reading: ReadTransaction | None, batch: Sequence[Encoded]) -> New
             new_events.batch.append(encoded)
             new_events.keys.append(None if key in stored_keys else key)
             stored_keys.add(key)
+    if all_or_none and 0 < len(new_events.batch) < len(batch):
+        raise PartlyKnown(
+            f"only {len(new_events.batch)} of {len(batch)} events are new; append them without the"
+            " others"
+        )
     return new_events
 
 

@@ -24,6 +24,7 @@ from foldlog._formats.registry import format_named
 from foldlog._telemetry import tell
 from foldlog.eventstore import ANY_VERSION, Event, InvalidEvent, Recorded, Store, VersionConflict
 from foldlog.eventstore.log import origins
+from foldlog.eventstore.log.origins import PartlyKnown
 from foldlog.eventstore.log.row import new_salt
 from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.recorders.base import Reader
@@ -60,6 +61,8 @@ class Recording:
         """The recorders, each with the key of its conversation: the id of an erased one may be used
         again.
         """
+        self._repeating = Recent[str, bool](_RECORDERS_MAX)
+        """The histories whose programs append records again that are there."""
 
     def append(
         self,
@@ -81,24 +84,40 @@ class Recording:
                 expected = version
             else:
                 expected = expected_version
-            new = given if dedupe is None else _unknown(history, given, rules)
+            # most programs append only new records: then the append alone asks for source ids
+            if dedupe is None or history.id not in self._repeating:
+                new = given
+            else:
+                new = _unknown(history, given, rules)
             events = recorder.decode_all(new)
             findings = tuple(recorder.findings)  # the recorder forgets them with the append
+            recorded: tuple[Recorded, ...] = ()
             try:
                 if events:
                     recorded = history._append_recorded(events, recorder, expected, dedupe=dedupe)
                 else:
-                    recorded = ()
-            except (
-                VersionConflict
-            ):  # another writer was first, or the kept decoder is of an older version
+                    self.keep(history, recorder)
+            except PartlyKnown:
+                if new is not given:
+                    raise
+                self._note_repeating(history)
+                continue
+            except VersionConflict:
+                # another writer was first, or the kept decoder is of an older version
                 if expected_version is not ANY_VERSION or tried + 1 == _TRIES:
                     raise
                 continue
+            if events and not recorded:
+                self._note_repeating(history)
+                return ()
             for finding in findings:
                 tell("foldlog.import.finding", of=f"conversation {history.id!r}", finding=finding)
             return recorded
         raise AssertionError("it returned or raised")
+
+    def _note_repeating(self, history: History) -> None:
+        with self._lock:
+            self._repeating[history.id] = True
 
     def keep(self, history: History, recorder: HistoryRecorder) -> None:
         """Keep a recorder after the append of what it decoded, if that was stored."""
@@ -158,6 +177,8 @@ class HistoryRecorder:
         self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
         self._new: Block | None = None
         """The records that were decoded last, once they are written."""
+        self._head_then = GENESIS
+        self._version_then = version
         if version:
             self._read(store, conversation)
         self._decoder.skip_to(version)
@@ -252,7 +273,8 @@ class HistoryRecorder:
             self._find_source(sources, writing, conversation)
         if writing.appended_at != self.version:
             raise VersionConflict(conversation, self.version, writing.appended_at)
-        sources.append_block(writing.key, new, self._made, chained(self._head, new.hashes))
+        self._head_then = chained(self._head, new.hashes)
+        sources.append_block(writing.key, new, self._made, self._head_then)
         small = [*self._small, _Stored(new.first, len(new.raw))]
         to_join = _to_join(small)
         if to_join:
@@ -263,6 +285,7 @@ class HistoryRecorder:
             small = [*small[: -len(to_join)], _Stored(to_join[0].first, _size_of(to_join))]
         self._small_then = small if _size_of(small) < SIZE else []
         self._stored_then = writing.key
+        self._version_then = writing.version
 
     def _find_source(
         self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
@@ -283,11 +306,13 @@ class HistoryRecorder:
         """
         if self._new is None and self._bodies:
             return False
-        self.version = self._next
         self.findings.clear()
         if self._new is None:
+            self.version = self._next
             return True
-        self._records, self._head = self._new.stop, chained(self._head, self._new.hashes)
+        self.skip(self._version_then - self._next)  # changes of documents came last
+        self.version = self._version_then
+        self._records, self._head = self._new.stop, self._head_then
         self._small = self._small_then
         self._stored_as = self._stored_then
         self._new = None

@@ -6,6 +6,7 @@ import pytest
 
 import foldlog
 from foldlog._archive.stored import stored_records
+from foldlog.eventstore.log import origins
 from tests.foldlog.records import said
 
 
@@ -125,6 +126,39 @@ def test_a_record_that_follows_a_redacted_one_is_on_its_branch(tmp_path):
         history.append_records([{**said(2, "two"), "parent_id": "event-1"}], format="openhands-v1")
         assert [event.origin.id for event in history.view()] == ["event-0", "event-1", "event-2"]
         assert "secret" not in repr([*history._stored_records().all()])
+
+
+def test_records_that_are_there_are_left_out_and_new_ones_ask_the_database_once(monkeypatch):
+    asked = list[int]()
+    find_known = origins.find_known
+
+    def noting(*arguments):
+        asked.append(1)
+        return find_known(*arguments)
+
+    monkeypatch.setattr(origins, "find_known", noting)
+    records = [said(number, f"turn {number}") for number in range(12)]
+    with foldlog.open("memory:") as histories:
+        history = histories["c"]
+
+        def append(*chosen):
+            given = [records[number] for number in chosen]
+            return len(history.append_records(given, format="openhands-v1", dedupe="origin"))
+
+        assert append(0, 1, 2) == 3
+        assert append(3) == 1
+        assert not asked
+        assert append(2, 3, 4, 5) == 2
+        assert asked
+        assert append(4, 5) == 0
+        assert append(6, 6, 7) == 2
+        assert append(*range(12)) == 4
+        assert [*history.export()] == records
+        assert [span.start for span in history._all_records().spans] == [*range(12)]
+        other = histories["d"]
+        for _ in range(2):
+            other.append_records(records[:3], format="openhands-v1", dedupe="origin")
+        assert [*other.export()] == records[:3]
 
 
 @pytest.mark.parametrize("is_same_process", [True, False])
