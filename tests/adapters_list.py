@@ -40,7 +40,7 @@ ADAPTERS = (
         "Claude Agent SDK",
         ("FoldlogSessionStore",),
         "claude-agent-sdk",
-        ("0.2.100", "0.2.187"),
+        ("0.2.100", "0.2.189"),
     ),
     Adapter(
         "google_adk", "Google ADK", ("FoldlogSessionService",), "google-adk", ("2.12.0", "2.13.0")
