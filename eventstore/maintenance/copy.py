@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import threading
 from bisect import bisect_left
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from functools import partial
 from itertools import islice
@@ -277,6 +277,13 @@ def copy_conversation(
             for chunk in chunked(row for row in redacted if row.id < there.version):
                 on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
         rows = writer.linked(stored_rows(source, found, start))
+        if there is not None and start < found.version:
+            # what is damaged is found again after the events
+            new_keys = _keys_by_version(
+                _up_to_damage(keys_of(source, found), None if damage is None else []), start
+            )
+        else:
+            new_keys = {}
         if damaged or (there is not None and there.pending):
             made = made_of(source, found)
         else:
@@ -286,7 +293,7 @@ def copy_conversation(
         ):
             if stopped.is_set():
                 raise CancelledError
-            writer.copy(chunk, made)
+            writer.copy(chunk, made, new_keys)
         keys = _up_to_damage(keys_of(source, found), damage)
         views = _up_to_damage(
             _read(source, found, lambda reading: reading.records(VIEWS, start)), damage
@@ -368,6 +375,20 @@ def keys_of(source: Database, found: Conversation) -> Iterator[tuple[str, Recall
     )
 
 
+def _keys_by_version(
+    keys: Iterable[tuple[str, RecalledKey]], start: int
+) -> dict[int, list[tuple[str, RecalledKey]]]:
+    """Return the keys whose last event is ``start`` or a later one, by the version that has all
+    events of a key.
+    """
+    found: dict[int, list[tuple[str, RecalledKey]]] = {}
+    for name, recalled in keys:
+        version = recalled.first_id + recalled.events
+        if version > start:
+            found.setdefault(version, []).append((name, recalled))
+    return found
+
+
 class CopyWriter(StagedWriter):
     """One conversation that is being copied into a store. ``end`` is the conversation up to the
     last event that the store has; rows are added behind it, and the head of each is computed.
@@ -414,9 +435,15 @@ class CopyWriter(StagedWriter):
             end = end.grown(counted)
             yield counted
 
-    def copy(self, rows: Sequence[Row], made: Made = MappingProxyType({})) -> None:
-        """Add the next rows, of those that ``linked`` yields, at most some thousand; and that these
-        are the events of the records in ``made``. Raises ``VersionConflict`` if another writer
+    def copy(
+        self,
+        rows: Sequence[Row],
+        made: Made = MappingProxyType({}),
+        keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
+    ) -> None:
+        """Add the next rows, of those that ``linked`` yields, at most some thousand; that these are
+        the events of the records in ``made``; and their ``keys``, by the version that has all
+        events of a key. Raises ``VersionConflict`` if another writer
         appends to the conversation during the copy.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
@@ -424,6 +451,8 @@ class CopyWriter(StagedWriter):
 
         def beside(writing: WriteTransaction) -> None:
             note_made(writing, made, rows[-1].id + 1)
+            for row in rows if keys else ():
+                _remember(writing, keys.get(row.id + 1, ()))
             if redacted:
                 writing.count_redactions(len(redacted))
             if self._is_published:
@@ -503,13 +532,18 @@ def _write_beside(
     if found is None:
         return  # a staged copy was discarded: its publication says so
     writing = WriteTransaction(transaction, found, database)
-    for name, recalled in keys:
-        if writing.recalled(name) is None:
-            writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
+    _remember(writing, keys)
     if found.redactions < redactions:  # where the numbers are equal, both show the same content
         writing.count_redactions(redactions - found.redactions)
     writing.put_records(VIEWS, views)
     writing.end()
+
+
+def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
+    """Write the idempotency keys that are not there yet."""
+    for name, recalled in keys:
+        if writing.recalled(name) is None:
+            writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
