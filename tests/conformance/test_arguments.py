@@ -141,7 +141,7 @@ def test_the_clock_of_the_machine_is_looked_at_too(store: Store, monkeypatch: py
 def test_a_clock_that_gives_no_time_is_refused():
     with (
         open_store("memory:", clock=lambda: 5) as store,
-        pytest.raises(TypeError, match="clock gives is a datetime"),
+        pytest.raises(TypeError, match="the clock returns must be a datetime"),
     ):  # type: ignore[arg-type,return-value]
         store.append("c", HI, expected_version=0)
 

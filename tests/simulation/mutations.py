@@ -80,13 +80,13 @@ def _observation_keeps(original: Any) -> Any:
 
 
 def _any_generation(original: Any) -> Any:
-    def find_meant(database: Any, reader: Any, conversation: str, generation: Any) -> Any:
+    def find_named(database: Any, reader: Any, conversation: str, generation: Any) -> Any:
         anyone = (
             None if generation is None else Generation(replaces_erased=generation.replaces_erased)
         )
         return original(database, reader, conversation, anyone)
 
-    return find_meant
+    return find_named
 
 
 def _earlier_fork(original: Any) -> Any:
@@ -121,8 +121,8 @@ MUTATIONS = {
     ),
     "dedupe": Mutation(
         "ids of a source are not looked up",
-        "eventstore.log.origins:unknown",
-        lambda was: lambda _, batch: was(None, batch),
+        "eventstore.log.origins:select_new",
+        lambda was: lambda _, batch, **options: was(None, batch, **options),
     ),
     "idempotency key": Mutation(
         "another payload is a retry",
@@ -179,7 +179,7 @@ MUTATIONS = {
         "rows are not deleted", "eventstore.log.importing:delete_rows", lambda _: _nothing, "sqlite"
     ),
     "id used again": Mutation(
-        "a writer of the erased one writes", "eventstore.log.finding:find_meant", _any_generation
+        "a writer of the erased one writes", "eventstore.log.finding:find_named", _any_generation
     ),
     "fork": Mutation("it begins an event too early", "eventstore.store:Store.fork", _earlier_fork),
     "detach": Mutation(
@@ -229,7 +229,7 @@ MUTATIONS = {
     ),
     "views in memory": Mutation(
         "another process's events are not missed",
-        "eventstore.log.database:Left.rows_since",
+        "eventstore.log.database:LastConversation.rows_since",
         _whatever_came_between,
     ),
 }
