@@ -345,7 +345,7 @@ MUTATIONS = {
     "clock": Mutation(
         "an append trusts its clock", "_history.lease:LeaseBlock._fence", _by_its_time
     ),
-    "generation": Mutation("no append looks", "eventstore.log.finding:find_meant", _without_fence),
+    "generation": Mutation("no append looks", "eventstore.log.finding:find_named", _without_fence),
     "renew": Mutation(
         "a lease that was taken over is renewed", "_history.lease:LeaseBlock._again", _whoever
     ),
