@@ -739,3 +739,31 @@ def test_a_changed_file_names_the_commit_that_it_went_into(stage, files):
     assert kite in section(told(*again), "Files changed"), "not yet in a commit"
     other = ran(5, "git commit -m y", 0, "[main 2b3c4d5] y")
     assert kite in section(told(*again, other), "Files changed"), "nobody staged it"
+
+
+SCHEMA = """model Session {
+  user_id String
+}
+
+model User {
+  id       String
+  username String
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "words, is_shown",
+    [("Has the User an email field?", True), ("What does the kite weigh?", False)],
+)
+def test_the_definition_that_the_agent_asks_for_stands_with_what_was_read(words, is_shown):
+    numbered = "\n".join(f"{n:6}→{line}" for n, line in enumerate(SCHEMA.splitlines(), start=1))
+    for output in (SCHEMA, numbered):
+        text = told(
+            message(words, "agent"),
+            pair(1, "Glob", "/w/schema.prisma", pattern="*.prisma"),
+            pair(2, "Read", output, file_path="/w/schema.prisma"),
+        )
+        (line,) = [line for line in section(text, READ) if line.startswith("/w/schema.prisma: ")]
+        assert ("model User { id String username String" in line) == is_shown
+        assert "user_id" in line

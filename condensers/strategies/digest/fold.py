@@ -41,7 +41,7 @@ from foldlog.condensers.strategies.digest.facts import (
     task_made,
     words_in_call,
 )
-from foldlog.condensers.strategies.digest.names import is_file, names_in
+from foldlog.condensers.strategies.digest.names import definitions_in, is_file, names_in
 from foldlog.condensers.strategies.user_words import (
     ERROR,
     answers_in,
@@ -685,51 +685,61 @@ class Digest:
     # --- names ---
 
     def _name(self, event: Event) -> None:
-        """Remember the names in an event: what the agent and the user wrote, files in results, and
-        code that was read.
-        """
-        is_used = True
-        texts = list[str]()
-        listing = ""
-        is_code = True
-        read = ""
+        """Remember the names in what the agent and the user wrote, and in results."""
         match event:
             case Action():
-                texts = [words_of(event.thought), *texts_in(arguments_of(event))]
+                for text in (words_of(event.thought), *texts_in(arguments_of(event))):
+                    self._remember(names_in(text), event.id)
+            case Message(source="environment"):
+                text = without_trace(words_of(event.content))
+                self._remember(names_in(text), event.id, is_used=False)
             case Message():
-                is_used = event.source != "environment"
-                texts = [words_of(event.content)]
-                if not is_used:
-                    texts = [*map(without_trace, texts)]
+                self._remember(names_in(words_of(event.content)), event.id)
             case Observation():
-                pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
-                is_used = False
-                program = _program_of(pending)
-                text = without_trace(unwrapped(words_of(event.content))[0])
-                texts = [
-                    without_lines(
-                        text, lambda line: is_frame(line) or self._is_in_all(program, line)
-                    )
-                ]
-                if pending and pending.deed.section is not Section.CHANGED:
-                    read = one_line(pending.deed.text, 100)
-                    if not pending.deed.is_view:
-                        listing = listing_of(texts[0])
-                        read += "" if listing else f" ({len(texts[0].splitlines())} lines)"
-                else:
-                    read = ""
-                is_code = pending is not None and pending.deed.section is Section.READ
-        for text in texts:
-            for name, line in names_in(text):
-                before = self.names.get(name)
-                if before or is_code or is_file(name):
-                    self.names.pop(name, None)
-                    is_known = before is not None and before.is_used
-                    self.names[name] = NamePlace(
-                        listing or line, event.id, is_used or is_known, read
-                    )
+                self._name_result(event)
         for name in list(islice(self.names, max(0, len(self.names) - _NAMES_MAX))):
             del self.names[name]
+
+    def _name_result(self, event: Observation) -> None:
+        """Remember the files in a result, the code that was read, and first the definitions for
+        which the agent looked.
+        """
+        pending = self._pending.get(event.cause) or self._pending.get(event.call_id)
+        program = _program_of(pending)
+        text = without_lines(
+            without_trace(unwrapped(words_of(event.content))[0]),
+            lambda line: is_frame(line) or self._is_in_all(program, line),
+        )
+        is_read = pending is not None and pending.deed.section is Section.READ
+        listing = ""
+        read = ""
+        if pending and pending.deed.section is not Section.CHANGED:
+            read = one_line(pending.deed.text, 100)
+            if not pending.deed.is_view:
+                listing = listing_of(text)
+                read += "" if listing else f" ({len(text.splitlines())} lines)"
+        names = (
+            (name, listing or line)
+            for name, line in names_in(text)
+            if is_read or name in self.names or is_file(name)
+        )
+        self._remember(names, event.id, read, is_used=False)
+        if is_read:
+            asked = " ".join([*self.lines[Section.SAID]][-1:])
+            self._remember(definitions_in(text, asked), event.id, read)
+
+    def _remember(
+        self,
+        names: Iterable[tuple[str, str]],
+        event_id: int,
+        read: str = "",
+        *,
+        is_used: bool = True,
+    ) -> None:
+        for name, line in names:
+            before = self.names.pop(name, None)
+            is_known = before is not None and before.is_used
+            self.names[name] = NamePlace(line, event_id, is_used or is_known, read)
 
 
 def _is_staged(path: str, word: str) -> bool:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import repeat
 
+from foldlog.condensers.prompts.rendering import clipped
 from foldlog.condensers.strategies.user_words import SENTENCE_END, is_prose
 
 _WINDOWS = r"[A-Za-z]:[\\/][^\s\"'<>|*?:,;()`]+"
@@ -18,9 +19,18 @@ _NO_NAME = re.compile(
     r"|(?:Math|JSON|Object|Array|Promise|Module|console)\.\w+"
     r"|.*\w{65}.*"
 )
+_WORD = re.compile(r"\w+")
 _NUMBERED = re.compile(r"\A\s*\d+(?:→|\t|: )")
 """The number of a line, as tools that show files write it."""
 _FRAME = re.compile(r"\s*at .*:\d+|.*(?:node:internal|node_modules/|site-packages/|/lib/python3)")
+_DEFINITION = re.compile(
+    r"^[ \t]*(?:(?:export|default|abstract|public|pub|async)[ ]+)*"
+    r"((?:class|interface|struct|enum|model|type|def|func|fn|function)[ ]+(\w+))"
+    r"[^\n]*(?:\n(?![ \t]*[})<]|[ \t]*$)[^\n]*){0,8}",
+    re.MULTILINE,
+)
+"""A definition with the lines after it, up to one that is empty or closes it."""
+_DEFINITION_MAX = 400
 _LEAST = 6
 _MOST = 160
 CUT = "…"
@@ -43,6 +53,17 @@ def names_in(text: str) -> Iterator[tuple[str, str]]:
                     and not _NO_NAME.fullmatch(name)
                 ):
                     yield name, _around(line, found.start(), found.start() + len(name))
+
+
+def definitions_in(text: str, asked: str) -> Iterator[tuple[str, str]]:
+    """Yield each definition in a text of a name that stands in the words ``asked``, with its first
+    lines as one line.
+    """
+    names = {word for word in _WORD.findall(asked) if not word.islower()}
+    code = "\n".join(map(_NUMBERED.sub, repeat(""), text.splitlines()))
+    for found in _DEFINITION.finditer(code):
+        if found[2] in names:
+            yield found[1], clipped(" ".join(found[0].split()), _DEFINITION_MAX)
 
 
 def unescaped(text: str) -> str:
