@@ -34,14 +34,13 @@ class Why:
 
     shown         ``position`` is its index; ``sent`` says whether a model is sent it
     forgotten     ``by`` is the event that forgot it, at version ``forgotten_at``: a condensation;
-                  for some imported
-                  histories a request. ``summary`` is the summary that ``by`` put in its place, if
-                  any. ``stands_in`` is the summary that stands for it in the View now: ``summary``
-                  may have been summarized since
+                  in some imported histories a request. ``summary`` is the summary that ``by`` put
+                  in its place, if there is one. ``stands_in`` is the summary that stands for it in
+                  the View now, because ``summary`` may have been summarized since
     taken back    ``by`` is the retraction that took it back, at version ``forgotten_at``
-    never shown   ``by`` is set where an imported condensation forgot it before it came
+    never shown   ``by`` is set if an imported condensation forgot it before it came
 
-    ``reason`` says it in words, for people.
+    ``reason`` is a sentence for people.
     """
 
     event: Event
@@ -62,7 +61,7 @@ class Why:
 @dataclass(frozen=True, slots=True)
 class Summarized:
     """Events that a condensation removed from the View, and the summary that it put in their place.
-    The later View may no longer show that summary.
+    The later View may no longer show the summary.
     """
 
     condensation: CondensationAction
@@ -74,9 +73,9 @@ class Summarized:
 class Difference:
     """The changes of the View from version ``before`` to version ``after``.
 
-    ``entered`` are shown by the later View only, ``left`` by the earlier one only, each in the
-    order of its View. ``summarized`` says which of the events that left have a summary, oldest
-    condensation first.
+    ``entered`` has the events that only the later View shows, ``left`` the events that only the
+    earlier View shows, each in the order of its View. ``summarized`` has the events among ``left``
+    that a summary stands for, the oldest condensation first.
     """
 
     before: int
@@ -118,56 +117,57 @@ def explain_event(event: Event, view: View, structural: Structural) -> Why:
 
 
 def _buried_by(event: Event, structural: Structural) -> Event | None:
-    """Return the condensation that forgot an event of V0 before the event was added; None if no
-    condensation did.
+    """Return the condensation that forgot an event of V0 before the event came; None if there is
+    none.
     """
-    earlier = [one for one in structural(0) if one.id < event.id]
+    earlier = [change for change in structural(0) if change.id < event.id]
     kept = intervals_kept(earlier, event.id)
     return next(
         (
-            s
-            for s in earlier
-            if contains(kept, s.id) and names_source_ids(s) and forgetting(s)(event)
+            change
+            for change in earlier
+            if contains(kept, change.id) and names_source_ids(change) and forgets_of(change)(event)
         ),
         None,
     )
 
 
 def explain_difference(before: View, after: View, structural: Structural) -> Difference:
-    """Return what changed from one View to another, given the structural events of their
-    conversation.
+    """Return the changes from one View to another of a conversation with these structural events.
 
     Cost: both Views, and the structural events between them, once. For each of these, the events of
     the first View that are not explained yet.
     """
     ids_before, ids_after = ({event.id for event in view} for view in (before, after))
-    left = remaining = tuple(event for event in before if event.id not in ids_after)
+    left = tuple(event for event in before if event.id not in ids_after)
+    remaining = left
+    between: list[Event] = []
     if left:
-        between = list(takewhile(lambda one: one.id < after.version, structural(before.version)))
-    else:
-        between = []
+        later = structural(before.version)
+        between = list(takewhile(lambda change: change.id < after.version, later))
     kept = intervals_kept(between, after.version)
     summarized: list[Summarized] = []
     for action in between:
         if not contains(kept, action.id):
             continue
-        forgets = forgetting(action)
-        if taken := tuple(event for event in remaining if forgets(event)):
+        forgets = forgets_of(action)
+        if forgotten := tuple(event for event in remaining if forgets(event)):
             remaining = tuple(event for event in remaining if not forgets(event))
             if isinstance(action, CondensationAction) and action.summary is not None:
-                summarized.append(Summarized(action, summary_event(action), taken))
+                summarized.append(Summarized(action, summary_event(action), forgotten))
     entered = tuple(event for event in after if event.id not in ids_before)
     return Difference(before.version, after.version, entered, left, tuple(summarized))
 
 
-def forgetting(structural: Event) -> Callable[[Event], bool]:
-    """Return whether ``structural`` forgets an event, or a summary, that the View shows when
-    ``structural`` comes.
+def forgets_of(structural: Event) -> Callable[[Event], bool]:
+    """Return a function that says whether ``structural`` forgets an event, or a summary, that the
+    View shows when ``structural`` comes.
     """
     if names_source_ids(structural):
         tomb = entomb((), structural)
+        # In the V0 dialect a new summary replaces the former one.
         replaces = isinstance(structural, CondensationAction) and structural.summary is not None
-        return lambda event: replaces and event.id < 0 if event.id < 0 else is_buried(tomb, event)
+        return lambda event: replaces if event.id < 0 else is_buried(tomb, event)
     if not isinstance(structural, CondensationAction):
         return lambda event: False
     if (ids := structural.given_ids) is not None:
@@ -194,10 +194,10 @@ def _unfit_because(event: Event, view: View, position: int) -> str:
         return (
             "a condensation forgot another of its parallel calls, or another part of its tool loop"
         )
-    found = view.units
-    if position in found.orphans:
+    units = view.units
+    if position in units.orphans:
         return "its call is not shown"
-    if any(calls.unanswered and position in calls.members for calls in found.parallel_calls):
+    if any(calls.unanswered and position in calls.members for calls in units.parallel_calls):
         return "its call or another call of the same response has no observation"
     return "its tool loop is not whole"
 
@@ -208,10 +208,12 @@ def _never_shown_because(event: Event, view: View) -> str:
     if isinstance(event, Annotation):
         blocks = event.data if isinstance(event.data, list) else ()
         carriers = (
-            one.id for one in view if any(block in blocks for block in getattr(one, "thinking", ()))
+            shown.id
+            for shown in view
+            if any(block in blocks for block in getattr(shown, "thinking", ()))
         )
-        shown = next((f"; its thinking is shown with event {carrier}" for carrier in carriers), "")
-        return f"annotations are never shown to a model{shown}"
+        hint = next((f"; its thinking is shown with event {carrier}" for carrier in carriers), "")
+        return f"annotations are never shown to a model{hint}"
     if isinstance(event, DocumentChanges):
         return (
             f"it sets {', '.join(sorted(event.changed))}: documents of a conversation are never"
@@ -226,13 +228,15 @@ def _never_shown_because(event: Event, view: View) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
-    came = summary_of(event.id) if event.id < 0 else event.id
-    since = list(structural(came + 1))
-    kept = intervals_kept(since, view.version)
-    if not contains(kept, came):
-        return _explain_taken_back(event, came, view, since)
+    origin_id = summary_of(event.id) if event.id < 0 else event.id
+    later = list(structural(origin_id + 1))
+    kept = intervals_kept(later, view.version)
+    if not contains(kept, origin_id):
+        return _explain_taken_back(event, origin_id, view, later)
     by, summary, stands_in = _follow(
-        event, {one.id for one in view}, (one for one in since if contains(kept, one.id))
+        event,
+        {shown.id for shown in view},
+        (change for change in later if contains(kept, change.id)),
     )
     if by is None:  # the View was folded from another log, or the revision is damaged
         reason = (
@@ -241,36 +245,40 @@ def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
         )
         return Why(event, view.version, "forgotten", reason)
     kind = "condensation" if isinstance(by, CondensationAction) else "request"
-    at = by.id + 1
-    reason = f"{kind} {by.id} forgot it at version {at}"
+    version = by.id + 1
+    reason = f"{kind} {by.id} forgot it at version {version}"
     return Why(
         event,
         view.version,
         "forgotten",
         reason,
         by=by,
-        forgotten_at=at,
+        forgotten_at=version,
         summary=summary,
         stands_in=stands_in,
     )
 
 
-def _explain_taken_back(event: Event, came: int, view: View, since: Iterable[Event]) -> Why:
-    """Explain it by the last retraction that took the event back: a later one may return to a
-    version without it.
+def _explain_taken_back(event: Event, origin_id: int, view: View, later: Iterable[Event]) -> Why:
+    """Explain why an event was taken back. Several retractions may have removed it and brought it
+    back: name the last one that removed it.
     """
     by: Retraction | None = None
-    # from which versions on the event is not taken back, or is
-    there = [(0, False), (came + 1, True)]
-    for one in since:
-        if isinstance(one, Retraction):
-            stays = next(stays for version, stays in reversed(there) if version <= target(one))
-            if there[-1][1] and not stays:
-                by = one
-            there.append((one.id + 1, stays))
+    # Pairs: from this version on the event is in the conversation, or is not.
+    presence = [(0, False), (origin_id + 1, True)]
+    for change in later:
+        if isinstance(change, Retraction):
+            returned_to = target(change)
+            is_present = next(
+                present for version, present in reversed(presence) if version <= returned_to
+            )
+            was_present = presence[-1][1]
+            if was_present and not is_present:
+                by = change
+            presence.append((change.id + 1, is_present))
     assert by is not None
     reason = (
-        f"retraction {by.id} took it back, at version {by.id + 1}: the View was again that of"
+        f"retraction {by.id} took it back, at version {by.id + 1}: the View was again as at"
         f" version {target(by)}"
     )
     return Why(event, view.version, "taken back", reason, by=by, forgotten_at=by.id + 1)
@@ -282,18 +290,18 @@ def _follow(
     """Follow ``event`` through the structural events after it that were not taken back.
 
     Return the event that forgot it; the summary that was put in its place; and the summary that
-    stands for it in the View, which has the ids ``shown``: a later one if the first was summarized
-    again, None if no summary does.
+    stands for it in the View, whose ids are ``shown``. The last one is a later summary if the first
+    was summarized again, and None if no summary stands for it.
     """
     by: Event | None = None
     first: CondensationSummary | None = None
     followed: Event | None = event
-    for one in structural:
-        if followed is None or not forgetting(one)(followed):
+    for change in structural:
+        if followed is None or not forgets_of(change)(followed):
             continue
-        summary = _summary(one)
+        summary = _summary(change)
         if by is None:
-            by = one
+            by = change
             first = summary
         if summary is not None and summary.id in shown:
             return by, first, summary

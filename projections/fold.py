@@ -1,15 +1,15 @@
 """The View as a fold: each event changes what the View shows.
 
-There is one fold, of any number of events: folding step by step and folding at once cannot differ.
-It accepts whatever the log holds and never repairs: making events fit for a model is
-``well_formed``, on the way out.
+There is one fold, for any number of events, so folding step by step and folding at once cannot
+differ. It accepts every event of a log and repairs nothing. ``well_formed`` makes the events of a
+View fit for a model.
 
     a shown event          is added to the end
     CondensationRequest    sets the flag
     CondensationAction     removes what it forgets, then inserts its summary at its offset; clears
                            the flag
-    Retraction             the View is again what it was at a version; the flag stays, or is set if
-                           it was set there
+    Retraction             the View is again as it was at a version; the flag stays set, or is set
+                           if it was set then
 
 A condensation imported from V0 follows other rules: see ``foldlog.projections.v0_dialect``.
 """
@@ -43,15 +43,15 @@ from foldlog.projections.v0_dialect import Register, clamp, entomb, find_buried,
 
 
 class PastLog(Protocol):
-    """The conversation before a View: the earlier states that a retraction returns to, and the
-    events of the log.
+    """The past of a View: the earlier states that a retraction may return to, and the events of the
+    log.
     """
 
     @property
     def memory(self) -> dict[str, Any]:
-        """What readers of this past worked out from it, by their names. A later View of the
-        conversation may have the same memory; it goes when an event is redacted. Each value must be
-        one that can be made again.
+        """A cache of values that readers derived from this past, by names that the readers choose.
+        A later View of the conversation may share it. It is emptied when an event is redacted, so
+        each value must be one that can be derived again.
         """
 
     @property
@@ -71,12 +71,12 @@ class PastLog(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ViewState:
-    """The part of a View that is needed to fold on.
+    """The part of a View that is needed to continue the fold.
 
-    ``items`` are the events shown, and summaries whose place is fixed; their ids ascend, except
-    those of summaries. ``left_behind`` are ids of items whose unit lost another member: no model is
-    shown them. ``register`` and ``tomb`` belong to the V0 dialect. With ``past`` a retraction
-    returns to an earlier state; it is not part of the state's value.
+    ``items`` has the shown events, and summaries at a fixed place. The ids of events ascend;
+    summaries have negative ids. ``left_behind`` has the ids of items whose unit lost another
+    member: no model is sent these. ``register`` and ``tomb`` belong to the V0 dialect. A retraction
+    reads an earlier state from ``past``, which is not part of the state's value.
     """
 
     version: int = 0
@@ -107,8 +107,9 @@ EMPTY = ViewState()
 class Folded(NamedTuple):
     """A state, and the condensations among the events that were folded into it.
 
-    Where a retraction returned to a state before the start of the fold, ``older`` are the
-    condensations before that state. Otherwise it is None: then the condensations at the start stay.
+    If a retraction returned to a state before the start of the fold, ``older`` has the
+    condensations before that state. Otherwise it is None: then the condensations before the start
+    stay.
     """
 
     state: ViewState
@@ -118,13 +119,13 @@ class Folded(NamedTuple):
 
 def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
     """Return the state after ``events``, which follow ``start``: their ids are dense and begin with
-    its version.
+    the version of ``start``.
 
-    Events that are in no conversation yet (id -1) count as the next ones. Raises ``InvalidEvent``
-    where the first or last id is wrong, ``UnknownEventType`` for a structural event of an unknown
+    Events that are in no conversation yet (id -1) get the next ids. Raises ``InvalidEvent`` if the
+    first or last id is wrong. Raises ``UnknownEventType`` for a structural event of an unknown
     kind: a View that skipped it would be wrong. Cost: the events; for each condensation or
-    retraction also the items of the View at that moment. The state keeps the events in memory, in
-    case a later event is a retraction.
+    retraction also the items of the View at that moment. The state keeps the events in memory,
+    because a later event may be a retraction.
     """
     numbered = _numbered(events, start.version)
     version = start.version + len(numbered)
@@ -138,38 +139,41 @@ def fold(events: Iterable[Event], start: ViewState = EMPTY) -> Folded:
 
 
 def _fold_back(start: ViewState, numbered: Sequence[Event]) -> Folded:
-    """Return the fold of events of which some are retractions. The states that these return to are
-    kept on the way.
+    """Return the fold of events with retractions among them. The fold stops at each version that a
+    retraction returns to, and keeps the state there.
     """
     first = start.version
     version = start.version + len(numbered)
     targets = {event.id: target(event) for event in numbered if isinstance(event, Retraction)}
     folded = Folded(start, ())
     earlier = dict[int, Folded]()
-    done = first
+    folded_until = first
     for stop in sorted({*targets, *targets.values(), version}):
         if stop < first:
-            earlier[stop] = Folded((before := _before(start, stop)).state, (), before.condensations)
+            before = _before(start, stop)
+            earlier[stop] = Folded(before.state, (), before.condensations)
             continue
-        state, condensations, _ = resume(folded.state, numbered[done - first : stop - first], stop)
+        events = numbered[folded_until - first : stop - first]
+        state, condensations, _ = resume(folded.state, events, stop)
         folded = folded._replace(state=state, condensations=(*folded.condensations, *condensations))
-        earlier[stop], done = folded, stop
-        if stop in targets:
+        earlier[stop] = folded
+        folded_until = stop
+        if stop in targets:  # the event with this id is a retraction
             folded = earlier[targets[stop]]
-            done = stop + 1
+            folded_until = stop + 1
             requested = (
                 state.unhandled_condensation_request or folded.state.unhandled_condensation_request
             )
             state = replace_field(
-                folded.state, version=done, unhandled_condensation_request=requested
+                folded.state, version=folded_until, unhandled_condensation_request=requested
             )
             folded = folded._replace(state=state)
     return folded
 
 
 def _before(state: ViewState, version: int) -> Folded:
-    """Return the state before ``state`` at a version. Raises ``LookupError`` where that state is no
-    longer known.
+    """Return the earlier state at a version. Raises ``LookupError`` if ``state`` has no past to
+    read it from.
     """
     if version == 0:
         return Folded(EMPTY, ())
@@ -190,7 +194,7 @@ class _Retained:
     version: int
     batch: Sequence[Event]
     memory: dict[str, Any] = field(default_factory=dict)
-    """Of this View alone: two Views may go on from one in two ways."""
+    """Not shared with the past before: two Views may continue one View in different ways."""
 
     @property
     def redactions(self) -> int:
@@ -233,10 +237,10 @@ class _Retained:
 def resume(
     start: ViewState, events: Sequence[Event], version: int, places: Sequence[int] | None = None
 ) -> Folded:
-    """Return the fold of all events from ``start`` up to ``version``. ``events`` are the shown and
-    the structural ones of them, in order; others do not matter; ``places`` are those of the events
-    that do more than join the end of the View, where they are known. Raises ``UnknownEventType``.
-    Cost: as ``fold``.
+    """Return the fold of all events from ``start`` up to ``version``. ``events`` has the shown and
+    the structural events among them, in order; other events change nothing. ``places`` has the
+    indices of the events that do more than join the end of the View, if the caller knows them.
+    Raises ``UnknownEventType``. Cost: as for ``fold``.
     """
     if places is None:
         places = _places_of_changes(events)
@@ -249,7 +253,7 @@ def resume(
 
 def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewState:
     """Return the state after shown events that are not structural: they are added to the end, and
-    split no unit.
+    split no unit. Cost: the events.
     """
     return ViewState(
         version,
@@ -263,14 +267,16 @@ def add_shown(start: ViewState, events: Sequence[Event], version: int) -> ViewSt
 
 
 def _not_buried(tomb: Intervals, events: Sequence[Event]) -> Sequence[Event]:
-    """Return the events without those that the V0 dialect forgot before they came."""
-    dead = set(find_buried(tomb, events))
-    return [event for place, event in enumerate(events) if place not in dead]
+    """Return the events without events that a condensation of the V0 dialect had already
+    forgotten.
+    """
+    buried = set(find_buried(tomb, events))
+    return [event for index, event in enumerate(events) if index not in buried]
 
 
 def _event_of(item: Any) -> Event:
-    """Return the event that an item of a history stands for: for a ``Condensation`` its action.
-    Raises ``InvalidEvent`` for any other item.
+    """Return an item of a history as an event; a ``Condensation`` of the condensers stands for its
+    action. Raises ``InvalidEvent`` for any other item.
     """
     if isinstance(item, Event):
         return item
@@ -304,7 +310,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
 
 
 def _why_unknown(event: UnknownEvent) -> str:
-    """Say why no View can be made from this event on, and what to do."""
+    """Return the message for an event that makes further Views impossible."""
     return (
         f"event {event.id} is of kind {event.stored_kind!r} (schema {event.stored_schema}), which"
         " this version does not know and which changes the View; upgrade foldlog to read this"
@@ -328,8 +334,8 @@ class _Folding:
 
     @property
     def _items(self) -> list[Event]:
-        """The items as a list of its own, beside their ids. There is none while events are only
-        added to the end.
+        """The items as a list, which may be changed, with ``_ids`` beside it. They are not made
+        while events are only added to the end.
         """
         if self._changed is None:
             self._changed = [*self._start, *self._added]
@@ -401,61 +407,63 @@ class _Folding:
         self._tomb = entomb(self._tomb, event)
         self._forget(find_buried(self._tomb, self._items), self._items)
 
-    def _forget(self, places: Sequence[int], items: list[Event]) -> None:
-        """Remove the items at ascending places."""
-        if not places:
+    def _forget(self, indices: Sequence[int], items: list[Event]) -> None:
+        """Remove the items at these ascending indices."""
+        if not indices:
             return
-        start = places[0]
-        stop = places[-1] + 1
-        if len(places) == stop - start:
-            gone = items[start:stop]
+        start = indices[0]
+        stop = indices[-1] + 1
+        if len(indices) == stop - start:
+            forgotten = items[start:stop]
             self._changed = items[:start] + items[stop:]
             del self._ids[start:stop]
         else:
-            gone = [items[place] for place in places]
-            ids = {event.id for event in gone}
+            forgotten = [items[index] for index in indices]
+            ids = {event.id for event in forgotten}
             self._changed = [event for event in items if event.id not in ids]
             self._ids = [event.id for event in self._changed]
         if self._register is None:
             shown = items
         else:
             shown = insert_register(items, self._register)
-        self._left_behind = left_behind_after(shown, self._left_behind, start, gone)
+        self._left_behind = left_behind_after(shown, self._left_behind, start, forgotten)
 
 
 def _ids_of(events: Sequence[Event]) -> Sequence[int]:
-    """Return the ids of events, which ascend. Where none is missing, no event is looked at."""
+    """Return the ids of events, which ascend. If they are dense, only the first and the last event
+    are looked at.
+    """
     if events and events[-1].id - events[0].id == len(events) - 1:
         return range(events[0].id, events[-1].id + 1)
     return [event.id for event in events]
 
 
 def _places_of_changes(events: Sequence[Event]) -> list[int]:
-    """Return the places of the events that are not shown, or may be structural: all others join the
-    end of the View.
+    """Return the indices of the events that are not shown, or may be structural. All other events
+    join the end of the View.
     """
     return [
-        place
-        for place, event in enumerate(events)
+        index
+        for index, event in enumerate(events)
         if type(event) in MAY_BE_STRUCTURAL or not event.shown
     ]
 
 
 def _named_places(action: CondensationAction, ids: Sequence[int]) -> Sequence[int]:
-    """Return the places, ascending, of the ids of a View that a native condensation forgets."""
+    """Return the ascending indices of the ids in a View that a native condensation forgets."""
     named = action.given_ids
     if named is None:
         start = action.forgotten_events_start_id or 0
         end = action.forgotten_events_end_id or 0
-        return [place for place, event_id in enumerate(ids) if start <= event_id <= end]
+        return [index for index, event_id in enumerate(ids) if start <= event_id <= end]
     if not named:
         return ()
     first = ids.index(named[0]) if named[0] in ids else 0
     stop = first + len(named)
-    if named == ids[first:stop]:  # as condensers name them
+    if named == ids[first:stop]:  # condensers mostly name consecutive ids, in order
         return range(first, stop)
-    some = set(named)
-    return [place for place, event_id in enumerate(ids) if event_id in some]
+    named_ids = set(named)
+    return [index for index, event_id in enumerate(ids) if event_id in named_ids]
 
 
 def summary_event(action: CondensationAction) -> CondensationSummary:

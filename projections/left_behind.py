@@ -1,8 +1,9 @@
-"""Find the events that are left behind: they stay when a condensation forgets another part of their
-unit.
+"""Find the events that are left behind: a condensation forgot another part of their unit, and not
+them.
 
-``left_behind_by_ids`` is the definition. The forgotten events are nearly always one piece of the
-View that shares no unit with other events, and then nothing is left behind.
+``left_behind_by_ids`` is the definition. Nearly always the forgotten events are one piece of the
+View that shares no unit with other events: then nothing is left behind, and the units of the View
+need not be found.
 """
 
 from __future__ import annotations
@@ -14,37 +15,43 @@ from foldlog.projections.units import is_unseen, units
 
 
 def left_behind_after(
-    shown: Sequence[Event], left_behind: frozenset[int], start: int, gone: Sequence[Event]
+    shown: Sequence[Event], left_behind: frozenset[int], start: int, forgotten: Sequence[Event]
 ) -> frozenset[int]:
-    """Return the ids of the events left behind after a View of ``shown`` loses ``gone``, which
-    begin at ``start``.
+    """Return the ids of the events left behind after a View of ``shown`` loses ``forgotten``, whose
+    first index is ``start``.
     """
-    stop = start + len(gone)
-    is_piece = stop <= len(shown) and shown[start] is gone[0] and shown[stop - 1] is gone[-1]
-    parts: Iterable[Sequence[Event]] = (shown[:start], gone, shown[stop:])
+    stop = start + len(forgotten)
+    is_one_piece = (
+        stop <= len(shown) and shown[start] is forgotten[0] and shown[stop - 1] is forgotten[-1]
+    )
+    parts: Iterable[Sequence[Event]] = (shown[:start], forgotten, shown[stop:])
     if left_behind:
         parts = ([event for event in part if event.id not in left_behind] for part in parts)
-    if is_piece and _is_apart(*parts):
+    if is_one_piece and _is_apart(*parts):
         if left_behind:
-            return left_behind.difference([event.id for event in gone])
+            return left_behind.difference([event.id for event in forgotten])
         return left_behind
-    ids = {event.id for event in gone}
+    ids = {event.id for event in forgotten}
     return (left_behind | left_behind_by_ids(shown, left_behind, ids)) - ids
 
 
 def left_behind_by_ids(
     events: Sequence[Event], left_behind: Set[int], forgotten: Set[int]
 ) -> set[int]:
-    """Return the ids of the events that stay in a unit when the events with the ``forgotten`` ids
-    leave it.
+    """Return the ids of the events that stay while another event of their unit is forgotten.
+    ``forgotten`` has the forgotten ids.
     """
-    found = units(events, left_behind)
-    gone = {position for position, event in enumerate(events) if event.id in forgotten}
-    parted: set[int] = set()
-    for members in (*(calls.members for calls in found.parallel_calls), *found.loops, *found.bonds):
-        if not gone.isdisjoint(members):
-            parted.update(members)
-    return {events[position].id for position in parted - gone}
+    view_units = units(events, left_behind)
+    positions = {position for position, event in enumerate(events) if event.id in forgotten}
+    members_of_parted: set[int] = set()
+    for members in (
+        *(calls.members for calls in view_units.parallel_calls),
+        *view_units.loops,
+        *view_units.bonds,
+    ):
+        if not positions.isdisjoint(members):
+            members_of_parted.update(members)
+    return {events[position].id for position in members_of_parted - positions}
 
 
 def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Event]) -> bool:
@@ -52,14 +59,14 @@ def _is_apart(head: Sequence[Event], piece: Sequence[Event], tail: Sequence[Even
     tail.
     """
     if not _are_alone(head) or not _are_alone(piece):
-        # an observation may be in another part than its call, thinking in another one than its loop
+        # A call and its observation, or thinking and its loop, may be in different parts.
         return False
     return not _are_joined(head, piece) and not _are_joined([*head, *piece], tail)
 
 
 def _are_alone(events: Sequence[Event]) -> bool:
-    """Return whether certainly all calls and observations here pair up, and no event stays with
-    another one.
+    """Return whether each call here has its observation here and the other way round, and no event
+    stays with another one. May return False if it is not sure.
     """
     waiting = dict[str | int | None, int]()
     for event in events:
@@ -96,7 +103,7 @@ def _first_response(events: Iterable[Event]) -> str | None:
 
 def _is_in_loop(before: Sequence[Event], after: Sequence[Event]) -> bool:
     """Return whether a tool loop may cross this border. To be safe, orphans and all words of a
-    reply count as of it.
+    reply count as parts of it.
     """
     following = next((event for event in after if not is_unseen(event)), None)
     if isinstance(following, Action):

@@ -9,8 +9,8 @@ from foldlog.projections.intervals import Intervals
 
 
 def target(retraction: Retraction) -> int:
-    """Return the version to which a recorded retraction returns. An imported one that names a later
-    version than its own returns to its own, and so takes nothing back.
+    """Return the version to which a recorded retraction returns. An imported retraction may name a
+    version later than its own: then it takes nothing back.
     """
     return min(retraction.version, retraction.id)
 
@@ -21,11 +21,11 @@ def intervals_kept(structural: Iterable[Event], version: int) -> Intervals:
 
     ``structural`` are the structural events of the log, up to ``version`` at least.
     """
-    kept: list[tuple[int, int]] = []
+    intervals: list[tuple[int, int]] = []
     stop = version
-    for retraction in reversed([each for each in structural if isinstance(each, Retraction)]):
+    for retraction in reversed([event for event in structural if isinstance(event, Retraction)]):
         if retraction.id < stop:
-            kept.append((retraction.id + 1, stop - 1))
+            intervals.append((retraction.id + 1, stop - 1))
             stop = target(retraction)
-    kept.append((0, stop - 1))
-    return tuple((first, last) for first, last in reversed(kept) if first <= last)
+    intervals.append((0, stop - 1))
+    return tuple((first, last) for first, last in reversed(intervals) if first <= last)

@@ -5,30 +5,26 @@ A model refuses a conversation in which an action has no observation, an observa
 one of several parallel calls is missing, or a loop has lost the thinking that it began with. So
 everything that forgets must know these units.
 
-    observation      answers the action that is its ``cause``, if it waits and has its call id;
-                     without a ``cause``
-                     the first of the newest response with its call id. One that answers none is an
-                     orphan.
+    observation      answers the action that is its ``cause``, if that has its call id and no
+                     observation yet. Without a ``cause`` it answers the first action of the newest
+                     response with its call id. An observation that answers none is an orphan.
     parallel calls   the actions of one model response, with their observations. An action without a
-                     response id is
-                     alone. Servers repeat ids: a response ends at an action with another response
-                     id, or with a call id that the response has an answer for; at a summary, too,
-                     if none of its calls waits.
-    bond             an event that stays with the next, and the next one, if the agent said or did
-                     it; several in a row
-                     are one bond. Without such a next event it is a bond of one, which is never
-                     sent.
-    loop             starts with thinking: at an action that has it, or at a bond of several events.
-                     It runs through
-                     actions, observations, and what a reply says before its actions; it ends at any
-                     other event, and where another loop starts. Orphans, and what no model sees,
-                     neither belong to it nor end it.
+                     response id is alone. Servers repeat ids: so a response ends at an action with
+                     another response id, or with a call id that the response has an answer for. It
+                     also ends at a summary, if all its calls are answered.
+    bond             an event that stays with the next, and that next event, if it is the agent's;
+                     several such events in a row are one bond. Without an event of the agent after
+                     it, it is a bond of one event, which is never sent.
+    loop             starts with thinking: at an action with thinking, or at a bond of several
+                     events. It goes on over actions, observations, and the words of a reply before
+                     its actions. It ends at any other event, and before the next loop. Orphans and
+                     events that no model sees neither belong to it nor end it.
 
 Events that were *left behind*, when a condensation forgot another part of their unit, do not belong
 to a unit any more.
 
-Units are of a View's events in order and the ids of those left behind; positions are indices into
-these events. Cost: the events given, once, whatever the length of the history.
+Units are made of a View's events, in order, and the ids of events left behind. Positions are
+indices into these events. Cost: these events, once, whatever the length of the history.
 """
 
 from __future__ import annotations
@@ -54,9 +50,9 @@ _MAY_BE_UNSEEN = frozenset({Annotation, UnknownEvent})
 
 
 def is_unseen(event: Event) -> bool:
-    """Return whether an event has no form as a chat message, though its writer said that a View
-    shows it: one of an unknown kind, or a part of another runtime's history that only its own
-    format knows. An annotation of one's own has.
+    """Return whether a View shows an event that has no form as a chat message: an event of an
+    unknown kind, or an annotation of an imported history, which only its own format understands.
+    Other annotations have a form.
     """
     return type(event) in _MAY_BE_UNSEEN and (
         event.origin is not None or type(event) is UnknownEvent
@@ -64,22 +60,23 @@ def is_unseen(event: Event) -> bool:
 
 
 def begins_reply(event: Event, before: Event | None = None) -> bool:
-    """Return whether the model was called for this event, after it said ``before``, which may be of
-    the same reply.
+    """Return whether a reply of the model begins with this event. ``before`` is an earlier event of
+    the agent: if both belong to one reply, the reply does not begin here.
     """
     if not (isinstance(event, (Action, Message)) and event.source == "agent"):
         return False
     if before is None:
         return True
     own, other = (
-        (getattr(each, "response_id", None), each.meta.get("reply")) for each in (event, before)
+        (getattr(message, "response_id", None), message.meta.get("reply"))
+        for message in (event, before)
     )
     return not any(reply is not None and reply in other for reply in own)
 
 
 class ParallelCalls(Struct, gc=False):
-    """The actions of one response and their observations: ``members`` are positions, ascending, an
-    action first.
+    """The actions of one response and their observations. ``members`` has their positions,
+    ascending; the first is an action. ``unanswered`` counts the actions without an observation.
     """
 
     members: list[int]
@@ -87,11 +84,14 @@ class ParallelCalls(Struct, gc=False):
 
 
 class Units(NamedTuple):
-    """Parallel calls in the order of their first actions; ``answers`` are the observations by their
-    actions; loops, orphans and bonds are ascending. Of the positions that are not left behind,
-    ``seen`` are those that a model may see, ``unseen`` those of kinds without a form as messages.
-    ``unanswered`` is the number of actions without an observation; ``notes`` are annotations that a
-    model sees.
+    """The units of a View, as positions. Events left behind are in none of them.
+
+    ``parallel_calls``  in the order of their first actions
+    ``answers``         the observation of each answered action
+    ``loops``, ``orphans``, ``bonds``  ascending
+    ``seen``            the events that a model may see; ``notes`` are the annotations among them
+    ``unseen``          the events without a form as messages
+    ``unanswered``      the number of actions without an observation
     """
 
     parallel_calls: Sequence[ParallelCalls]
@@ -113,11 +113,11 @@ def units(events: Sequence[Event], left_behind: Set[int] = frozenset()) -> Units
 
 
 class UnitsSoFar:
-    """The units of a growing list of events: a View mostly grows at its end. One thread at a time
-    may use it.
+    """The units of a growing list of events, because a View mostly grows at its end. Only one
+    thread at a time may use it.
 
-    What ``units`` returned stays as it is: parallel calls and loops that go on are replaced, and
-    not changed.
+    The values that ``units`` returned do not change later: parallel calls and loops that grow are
+    replaced.
     """
 
     def __init__(self, left_behind: Set[int]) -> None:
@@ -133,18 +133,23 @@ class UnitsSoFar:
         self._notes: list[int] = []
         self._unanswered = 0
         self._waiting = WaitingCalls()
-        self._place: dict[int, int] = {}
+        self._calls_index: dict[int, int] = {}
         """The index of the parallel calls that a position is a member of."""
         self._bonds: list[list[int]] = []
         self._bond: list[int] = []
         """The last events, which stay with the next one."""
         self._said: list[tuple[int, Event]] = []
-        """The agent's last words, which are of the loop if actions of the same reply follow."""
-        self._in_loop = self.has_bonds = self.has_parallel = False
+        """The agent's last words, with their positions. They belong to the loop if actions of the
+        same reply follow.
+        """
+        self._in_loop = False
+        self.has_bonds = False
+        self.has_parallel = False
         self._returned = 0
+        """The number of parallel calls that ``units`` has returned, which must not be changed."""
 
     def read(self, events: Sequence[Event]) -> None:
-        """Read the next events. Cost: these."""
+        """Read the next events. Cost: these events."""
         for position, event in enumerate(events, self.count):
             if event.id not in self.left_behind:
                 self._read(event, position)
@@ -197,7 +202,7 @@ class UnitsSoFar:
         else:
             self.has_parallel = True
             self._change(len(self._parallel_calls) - 1, position, 1)
-        self._place[position] = len(self._parallel_calls) - 1
+        self._calls_index[position] = len(self._parallel_calls) - 1
         self._unanswered += 1
 
     def _answer(self, observation: Observation, position: int) -> bool:
@@ -208,36 +213,37 @@ class UnitsSoFar:
             return False
         self._answers[call] = position
         self._unanswered -= 1
-        self._place[position] = self._place[call]
-        self._change(self._place[call], position, -1)
+        self._calls_index[position] = self._calls_index[call]
+        self._change(self._calls_index[call], position, -1)
         return True
 
     def _end_words(self, action: Action, *, begins_loop: bool) -> None:
-        """Read an action after words of the agent: they are of the loop if it is of the same
-        reply.
+        """Read an action after words of the agent. The words belong to the loop if the action is of
+        the same reply.
         """
         if self._in_loop and not begins_loop and not begins_reply(action, self._said[-1][1]):
-            self._loops[-1] += [place for place, _ in self._said]
+            self._loops[-1] += [spoken for spoken, _ in self._said]
         else:
             self._in_loop = False
 
     def _may_go_on(self, event: Event) -> bool:
-        """Return whether the loop may go on after an event: after words of one reply."""
+        """Return whether the loop may go on after an event: it may after the words of one reply."""
         return begins_reply(event) and not (self._said and begins_reply(event, self._said[-1][1]))
 
     def _end_response(self, event: Event) -> None:
-        """End the newest response where a summary follows it and no call of it waits."""
+        """End the newest response at a summary, if all its calls are answered."""
         is_summary = type(event) is CondensationSummary
         if is_summary and self._parallel_calls and not self._parallel_calls[-1].unanswered:
             self._waiting.response_id = None
 
     def _bind(self, event: Event, position: int) -> Sequence[int]:
-        """Read an event that stays with the next, or that others may stay with. Return these
-        others.
+        """Read an event that stays with the next, or with which earlier events may stay. Return the
+        positions of these earlier events.
         """
         self.has_bonds = True
         if event.source != "agent":
-            self._bonds += ([each] for each in self._bond)  # they are without their follower
+            # Each is a bond of one: the event that it should stay with did not come.
+            self._bonds += ([stranded] for stranded in self._bond)
             self._bond = []
         stayed = self._bond
         self._bond = [*self._bond, position] if event.stays_with_next else []
@@ -246,20 +252,24 @@ class UnitsSoFar:
         self._bonds.append([*stayed, position])
         return stayed
 
-    def _change(self, place: int, position: int, unanswered: int) -> None:
-        """Add a member to parallel calls, which are replaced if ``units`` returned them before."""
-        calls = self._parallel_calls[place]
-        if place < self._returned:
-            calls = self._parallel_calls[place] = ParallelCalls(
+    def _change(self, index: int, position: int, unanswered: int) -> None:
+        """Add a member to parallel calls. They are replaced if ``units`` has returned them
+        before.
+        """
+        calls = self._parallel_calls[index]
+        if index < self._returned:
+            calls = self._parallel_calls[index] = ParallelCalls(
                 calls.members.copy(), calls.unanswered
             )
         calls.members.append(position)
         calls.unanswered += unanswered
 
     def calls_of(self, position: int) -> ParallelCalls | None:
-        """Return the parallel calls that a position is a member of, if it is of any."""
-        place = self._place.get(position)
-        return None if place is None else self._parallel_calls[place]
+        """Return the parallel calls that a position is a member of; None if it is a member
+        of none.
+        """
+        index = self._calls_index.get(position)
+        return None if index is None else self._parallel_calls[index]
 
     @property
     def last_loop(self) -> Sequence[int]:
@@ -278,7 +288,7 @@ class UnitsSoFar:
             loops,
             self._orphans.copy(),
             self._seen.copy(),
-            [*self._bonds, *([each] for each in self._bond)],
+            [*self._bonds, *([position] for position in self._bond)],
             self._unseen.copy(),
             self._unanswered,
             self._notes.copy(),
@@ -292,12 +302,14 @@ class WaitingCalls:
         self.waiting: dict[int, tuple[int, str | None]] = {}
         """Their positions and call ids, by their event ids."""
         self._by_call_id: dict[str, list[int]] = {}
-        """The event ids of actions with the same call id; the next that is answered is the last."""
+        """The event ids of actions by call id. An observation without a cause answers the last one
+        of the list.
+        """
         self.response_id: str | None = None
-        """That of the newest response; None once it has ended."""
+        """The id of the newest response; None once it has ended."""
         self._first_of_response = 0
         self._answered = set[str]()
-        """The call ids of its actions that were answered."""
+        """The call ids in the newest response that were answered."""
 
     def add(self, action: Action, position: int) -> bool:
         """Add the next action. Return whether it begins a response."""
@@ -315,8 +327,8 @@ class WaitingCalls:
         return begins
 
     def take(self, observation: Observation) -> int | None:
-        """Return the position of the action that ``observation`` answers. That action waits no
-        longer.
+        """Return the position of the action that ``observation`` answers, and take it from the
+        waiting ones; None if it answers none.
         """
         call_id = observation.call_id
         event_id = observation.cause
@@ -337,92 +349,100 @@ class WaitingCalls:
         return position
 
 
-def fit_positions(found: Units) -> list[int]:
-    """Return the positions that can be sent to a model, ascending: whole, answered parallel calls
-    and whole loops.
+def fit_positions(view_units: Units) -> list[int]:
+    """Return the positions that can be sent to a model, ascending. Parallel calls are sent whole
+    and answered, and loops whole.
 
-    Dropped are events left behind, orphans, all parallel calls of which one is unanswered, and
-    then, until nothing changes, parallel calls and bonds that lost a member, and each loop that
-    lost an event before its last surviving member. A call that waits at the end of a loop costs the
-    loop nothing.
+    Events left behind, orphans, and parallel calls with an unanswered call are dropped. Then, until
+    nothing changes, parallel calls and bonds that lost a member are dropped, and each loop that
+    lost an event before its last surviving member. So an unanswered call at the end of a loop does
+    not drop the loop.
     """
-    if not (found.unanswered or found.orphans or found.bonds):
-        return sorted([*found.seen, *found.unseen])
-    kept = set(found.seen).difference(found.orphans)
-    kept.update(found.unseen)
-    kept.difference_update(*(calls.members for calls in found.parallel_calls if calls.unanswered))
-    answered = [calls.members for calls in found.parallel_calls if not calls.unanswered]
+    if not (view_units.unanswered or view_units.orphans or view_units.bonds):
+        return sorted([*view_units.seen, *view_units.unseen])
+    kept = set(view_units.seen).difference(view_units.orphans)
+    kept.update(view_units.unseen)
+    kept.difference_update(
+        *(calls.members for calls in view_units.parallel_calls if calls.unanswered)
+    )
+    answered = [calls.members for calls in view_units.parallel_calls if not calls.unanswered]
     shrinking = True
     while shrinking:
         before = len(kept)
-        broken = [loop for loop in found.loops if _is_broken(loop, kept)]
+        broken = [loop for loop in view_units.loops if _is_broken(loop, kept)]
         broken += [members for members in answered if not kept.issuperset(members)]
-        broken += [bond for bond in found.bonds if len(bond) == 1 or not kept.issuperset(bond)]
+        broken += [bond for bond in view_units.bonds if len(bond) == 1 or not kept.issuperset(bond)]
         kept.difference_update(*broken)
         shrinking = len(kept) < before
     return sorted(kept)
 
 
 def _is_broken(loop: Sequence[int], kept: set[int]) -> bool:
-    """Return whether a dropped member comes before the last kept member."""
-    surviving = [place for place, position in enumerate(loop) if position in kept]
+    """Return whether a dropped member of a loop comes before the last kept member."""
+    surviving = [index for index, position in enumerate(loop) if position in kept]
     return bool(surviving) and surviving[-1] >= len(surviving)
 
 
-def open_positions(events: Sequence[Event], found: Units) -> list[int]:
+def open_positions(events: Sequence[Event], view_units: Units) -> list[int]:
     """Return the positions of the actions that no observation answers, ascending. Cost: the
-    parallel calls that they are among.
+    parallel calls with such an action.
     """
-    if not found.unanswered:
+    if not view_units.unanswered:
         return []
     return sorted(
         position
-        for calls in found.parallel_calls
+        for calls in view_units.parallel_calls
         if calls.unanswered
         for position in calls.members
-        if type(events[position]) is Action and position not in found.answers
+        if type(events[position]) is Action and position not in view_units.answers
     )
 
 
-def pending_positions(found: Units) -> Sequence[int]:
-    """Return the positions of the parallel calls that wait for an observation, with the
-    observations that came.
+def pending_positions(view_units: Units) -> Sequence[int]:
+    """Return the positions of the parallel calls that wait for an observation, including the
+    observations that have come.
 
-    Calls wait if one of them is unanswered and only their own members come after them. Orphans and
-    annotations do not count: neither an observation that is delivered twice nor a note of the
-    runtime ends the waiting. Unanswered calls that other events follow are abandoned.
+    Calls wait if one of them is unanswered and only their own members follow. Orphans and
+    annotations do not count, so an observation that is delivered twice, or a note of the runtime,
+    does not end the waiting. Unanswered calls that other events follow are abandoned.
     """
-    if not found.unanswered:
+    if not view_units.unanswered:
         return []
-    aside = {*found.orphans, *found.notes}
+    passed_over = {*view_units.orphans, *view_units.notes}
     followers = (
-        [position for position in found.seen if position not in aside] if aside else found.seen
+        [position for position in view_units.seen if position not in passed_over]
+        if passed_over
+        else view_units.seen
     )
-    for calls in reversed(found.parallel_calls):
+    for calls in reversed(view_units.parallel_calls):
         if calls.unanswered and followers[-len(calls.members) :] == calls.members:
             return calls.members
     return []
 
 
-def cut_positions(count: int, found: Units) -> tuple[int, ...]:
-    """Return every index, from 0 to ``count``, at which ``count`` events may be cut, given their
-    units. If the events between two such indices are forgotten, all other events can still be sent
+def cut_positions(count: int, view_units: Units) -> tuple[int, ...]:
+    """Return every index, from 0 to ``count``, at which ``count`` events with these units may be
+    cut. If the events between two such indices are forgotten, all other events can still be sent
     (except in one case: ``docs/internals/decisions/0031-joined-loops.md``).
 
-    Such an index is not inside parallel calls, from their first action to their last observation;
-    not inside a loop or a bond; and not after a last event that stays with the next one. It is not
-    after the start of *pending* parallel calls either, so that an action is never forgotten before
-    its observation comes. Unanswered calls that are abandoned forbid no index.
+    Such an index is not inside answered parallel calls, from their first action to their last
+    observation, nor inside a loop or a bond. It is not after a last event that stays with the next
+    one. It is not after the start of *pending* parallel calls either, so that an action is never
+    forgotten before its observation comes. Abandoned calls forbid no index.
     """
     free = bytearray(b"\1") * (count + 1)
-    for calls in found.parallel_calls:
+    for calls in view_units.parallel_calls:
         if not calls.unanswered:
             first = calls.members[0]
             last = calls.members[-1]
             free[first + 1 : last + 1] = bytes(last - first)
-    spans = [(span[0], span[-1]) for span in (*found.loops, *found.bonds)]
-    spans += [(bond[0], count) for bond in found.bonds[-1:] if bond == [count - 1]]
-    spans += [(pending[0], count) for pending in [pending_positions(found)] if pending]
+    spans = [(span[0], span[-1]) for span in (*view_units.loops, *view_units.bonds)]
+    # These two go on into events that have not come yet.
+    if view_units.bonds and view_units.bonds[-1] == [count - 1]:
+        spans.append((count - 1, count))
+    pending = pending_positions(view_units)
+    if pending:
+        spans.append((pending[0], count))
     for first, last in spans:
         free[first + 1 : last + 1] = bytes(last - first)
     return tuple(compress(range(count + 1), free))

@@ -35,8 +35,8 @@ class Register(NamedTuple):
 
 
 def entomb(tomb: Intervals, event: Event) -> Intervals:
-    """Return the tomb with the ids that a condensation or request from V0 forgets: those it names,
-    and its own.
+    """Return the tomb with the ids that a condensation or request from V0 forgets: the ids that it
+    names, and its own.
     """
     pairs = [*tomb, (_source_id(event),) * 2]
     if isinstance(event, CondensationAction):
@@ -50,15 +50,15 @@ def entomb(tomb: Intervals, event: Event) -> Intervals:
 
 
 def find_buried(tomb: Intervals, events: Sequence[Event]) -> list[int]:
-    """Return the positions of the events that the tomb holds. Cost: the events."""
+    """Return the indices of the events whose ids are in the tomb. Cost: the events."""
     if tomb:
-        return [place for place, event in enumerate(events) if is_buried(tomb, event)]
+        return [index for index, event in enumerate(events) if is_buried(tomb, event)]
     return []
 
 
 def is_buried(tomb: Intervals, event: Event) -> bool:
-    """Return whether the tomb holds an event. An event that is not from V0 has no source id and is
-    never in it.
+    """Return whether the id of an event is in the tomb. An event that is not from V0 has no source
+    id and is never in it.
     """
     return names_source_ids(event) and contains(tomb, _source_id(event))
 
@@ -80,8 +80,8 @@ def insert_register(items: Sequence[Event], register: Register) -> list[Event]:
 
 
 def _source_id(event: Event) -> int:
-    """Return the id in V0. A missing id is -1 there, and forgotten as such. An id of text is never
-    forgotten.
+    """Return the id in V0. A missing id counts as -1 and can be forgotten as such. An id that is a
+    text is never forgotten.
     """
     source_id = event.origin.id if event.origin is not None else None
     if source_id is None:

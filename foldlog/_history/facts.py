@@ -13,7 +13,7 @@ from foldlog._words.texts import text_of
 from foldlog.eventstore import CondensationAction, Event, Retraction, Store, summary_of
 from foldlog.eventstore.inside import is_structural
 from foldlog.projections import Views, contains, intervals_kept, summary_event
-from foldlog.projections.explain import forgetting
+from foldlog.projections.explain import forgets_of
 
 _WORDS_MAX = 100
 """Characters of the words that an answer repeats."""
@@ -145,7 +145,7 @@ def _spans(
     """Return when each event was shown. Events that were never shown are left out: in an import,
     the source had forgotten them before.
     """
-    forgetting_events = [(event, forgetting(event)) for event in structural]
+    forgetting_events = [(event, forgets_of(event)) for event in structural]
     spans = []
     for event in events:
         start = _first_version(event.id)

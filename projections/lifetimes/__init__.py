@@ -1,5 +1,5 @@
-"""The lifetimes of events: at which versions the View of a conversation shows each of them, and why
-it left.
+"""The lifetimes of events: the versions at which the View of a conversation shows each event, and
+why the event left the View.
 
 ``fold.py`` is the one pass over the log.
 """
@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from foldlog.eventstore import summary_of
 from foldlog.projections.errors import NoSuchEvent
 
 __all__ = ["Departure", "Lifetime", "Lifetimes", "Moment", "Span", "Standing"]
@@ -27,8 +28,8 @@ retraction.
 Moment = Literal[
     "not yet", "never shown", "pending", "sent", "summarized", "forgotten", "taken back"
 ]
-"""The state of an event at one version. ``pending``: the View shows it, but a model is not sent
-it.
+"""The state of an event at one version. ``pending`` means that the View shows it, but a model is
+not sent it.
 """
 
 
@@ -36,13 +37,13 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     """Versions at which the View shows an event: ``start <= version < stop``; ``stop`` is None
     while it is shown.
 
-    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` are
-    the versions at which a model begins and ceases to be sent the event, in turn: an action waits
-    for its observation, and for those of its parallel calls.
+    ``by`` is the id of the structural event that removed it, None while it is shown. ``sent`` has
+    the versions at which a model begins and ceases, in turn, to be sent the event. An action is not
+    sent before its observation and the observations of its parallel calls have come.
 
-    For summaries: ``place`` is the place in ``Lifetimes.order``; or ``index`` is the index at which
-    each reading of the View inserts it (the V0 dialect). ``departure`` is None if the summary stays
-    in the next span at another place.
+    Of a summary, ``place`` is its place in ``Lifetimes.order``. In the V0 dialect it has an
+    ``index`` instead, at which each reading of the View inserts it. ``departure`` is None if the
+    summary goes on in the next span at another place.
     """
 
     start: int
@@ -63,11 +64,11 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 class Lifetime(msgspec.Struct, frozen=True, gc=False):
-    """The versions at which the View shows one event, or the summary with this synthetic id.
-    ``spans`` is empty if it never does; it has several members if retractions removed the event and
-    brought it back. ``tokens`` is the caller's count; 0 without one, and for events that were never
-    shown. ``returns`` are the versions of retractions after which the event is not shown for
-    another reason than the last span's, and these reasons.
+    """The versions at which the View shows one event, or the summary with this (negative) id.
+    ``spans`` is empty if the View never shows it; it has several members if retractions removed the
+    event and brought it back. ``tokens`` is the caller's count. It is 0 without a count, and for
+    events that were never shown. ``returns`` has pairs of a version and a reason: a retraction at
+    this version left the event hidden, for another reason than its last span has.
     """
 
     id: int
@@ -77,26 +78,28 @@ class Lifetime(msgspec.Struct, frozen=True, gc=False):
 
     def at(self, version: int) -> Moment:
         """Return the state of the event at this version."""
-        came = self.id if self.id >= 0 else -self.id - 2
-        if version <= came:
+        origin_id = self.id if self.id >= 0 else summary_of(self.id)
+        if version <= origin_id:
             return "not yet"
-        past: Span | None = None
+        ended: Span | None = None
         for span in self.spans:
             if span.covers(version):
                 return "sent" if span.is_sent(version) else "pending"
             if span.stop is not None and span.stop <= version:
-                past = span
-        if past is None or past.departure is None or past.stop is None:
+                ended = span
+        if ended is None or ended.departure is None or ended.stop is None:
             return "never shown"
-        since = (
-            departure for at, departure in reversed(self.returns) if past.stop <= at <= version
+        newer_reasons = (
+            departure
+            for returned_at, departure in reversed(self.returns)
+            if ended.stop <= returned_at <= version
         )
-        return next(since, past.departure)
+        return next(newer_reasons, ended.departure)
 
 
 class Standing(NamedTuple):
-    """A place of a summary, by its number, and the id of the event that it stands after; -1 for the
-    beginning.
+    """A place of a summary, with its number, and the id of the event after which it stands; -1 for
+    the beginning.
     """
 
     summary: int
@@ -109,8 +112,8 @@ class Lifetimes:
     """The lifetimes of all events of a conversation up to ``version``, by id, and of its summaries,
     by synthetic id.
 
-    ``order`` are the places of the summaries in the order in which Views show them: nearly always
-    one for each.
+    ``order`` has the places of the summaries in the order in which Views show them. Nearly always a
+    summary has one place.
     """
 
     conversation: str
@@ -144,10 +147,10 @@ class Lifetimes:
         all lifetimes, once.
         """
         changes = [0] * (self.version + 2)
-        for one in self:
-            for span in one.spans:
-                for place, version in enumerate(span.sent):
-                    changes[version] += one.tokens if place % 2 == 0 else -one.tokens
+        for lifetime in self:
+            for span in lifetime.spans:
+                for number, version in enumerate(span.sent):
+                    changes[version] += lifetime.tokens if number % 2 == 0 else -lifetime.tokens
                 if len(span.sent) % 2 and span.stop is not None:
-                    changes[span.stop] -= one.tokens
+                    changes[span.stop] -= lifetime.tokens
         return tuple(accumulate(changes[: self.version + 1]))

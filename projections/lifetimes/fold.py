@@ -1,7 +1,7 @@
-"""Find in one pass over a log at which versions its View showed each event.
+"""Find, in one pass over a log, at which versions its View showed each event.
 
-The usual fold makes the View at each structural event; the states before and after it are compared.
-Between structural events, events are only added to the end.
+The usual fold makes the View at each structural event, and the Views before and after the event are
+compared. Between structural events, events are only added to the end.
 """
 
 from __future__ import annotations
@@ -33,9 +33,10 @@ Count = Callable[[Event], int]
 
 
 class LifetimesFold:
-    """A fold in progress: give it the events of a conversation in order, in any number of parts.
+    """A fold in progress. Pass it the events of a conversation in order, in any number of parts.
 
-    ``targets`` are the versions that retractions of the log return to; the states there are kept.
+    ``targets`` has the versions to which retractions of the log return; the fold keeps its states
+    there.
     """
 
     def __init__(
@@ -46,7 +47,7 @@ class LifetimesFold:
         self._state = EMPTY
         self._targets = frozenset(targets)
         self._earlier: dict[int, tuple[ViewState, dict[int, int]]] = {0: (EMPTY, {})}
-        self._open: dict[int, _Open] = {}
+        self._open: dict[int, _OpenSpan] = {}
         self._closed: dict[int, tuple[Span, ...]] = {}
         self._returns: dict[int, tuple[tuple[int, Departure], ...]] = {}
         self._tokens: dict[int, int] = {}
@@ -61,27 +62,27 @@ class LifetimesFold:
 
     def take(self, events: Iterable[Event]) -> None:
         """Take the next events. Raises ``UnknownEventType``, and ``LookupError`` at a retraction to
-        a version that is not among the targets: then begin again with the first event and with that
-        target. Cost: the events, and for each structural one the View at that moment.
+        a version that is not among the targets: then begin again with the first event, and with
+        that target. Cost: the events, and for each structural event the View at that moment.
         """
         plain: list[Event] = []
         version = self.version
         for event in events:
             version = event.id + 1
-            changes = type(event) in MAY_BE_STRUCTURAL and is_structural(event)
-            if changes or event.id in self._targets:
+            changes_view = type(event) in MAY_BE_STRUCTURAL and is_structural(event)
+            if changes_view or event.id in self._targets:
                 self._show(plain, event.id)
                 plain = []
                 if self.version in self._targets:
                     self._earlier[self.version] = self._state, dict(self._order.places)
-            if changes:
+            if changes_view:
                 self._change(event)
             elif event.shown:
                 plain.append(event)
         self._show(plain, version)
 
     def result(self) -> Lifetimes:
-        """Return the lifetimes so far. Cost: the events."""
+        """Return the lifetimes so far. Cost: the events that were taken."""
         lives = {
             event_id: self._lifetime(event_id)
             for event_id in self._closed.keys() | self._open.keys()
@@ -103,54 +104,60 @@ class LifetimesFold:
         )
 
     def _show(self, plain: Sequence[Event], version: int) -> None:
-        """Go on to ``version`` with events that are only added to the end."""
-        before = len(self._state.items)
+        """Continue to ``version`` with events that are only added to the end."""
+        count_before = len(self._state.items)
         self._state = resume(self._state, plain, version).state
         items = self._state.items[:]
         register = self._state.register
-        for place, event in enumerate(items[before:], before):
+        for index, event in enumerate(items[count_before:], count_before):
             self._enter(event, event.id + 1)
             self._units.read((event,))
-            changed = self._changed(event, place)
+            changed = self._changed_by(event, index)
             if register is not None and (self._units.last_loop or self._units.has_parallel):
-                # its summary has another place each time, and may end a loop or a response
+                # The summary of the register moves each time, and may end a loop or a response.
                 changed = None
             if changed is None:
-                shown = items[: place + 1]
-                self._send_fit(
-                    event.id + 1, shown if register is None else insert_register(shown, register)
-                )
-            for member in changed or ():
+                shown: Sequence[Event] = items[: index + 1]
+                if register is not None:
+                    shown = insert_register(shown, register)
+                self._send_fit(event.id + 1, shown)
+                continue
+            for member in changed:
                 self._open[items[member].id].send(event.id + 1, sent=type(event) is not Action)
 
-    def _changed(self, event: Event, place: int) -> Sequence[int] | None:
-        """Return the places of the items that a model begins to be sent with the newest item, or
-        ceases to be sent if that is an action. Return None if only the whole View can tell: where a
-        tool loop may lose or gain more than these, and once events stay with the next event.
+    def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
+        """Return the indices of the items that a model begins to be sent because of the newest
+        item; if that is an action, of the items that it ceases to be sent.
+
+        This saves looking at the whole View for each event. Return None if the whole View must be
+        looked at: if a tool loop may lose or gain more items, and once events stay with the next
+        event.
         """
         if self._units.has_bonds:
             return None
-        calls = self._units.calls_of(place)
+        calls = self._units.calls_of(index)
         if calls is None:
             if type(event) is Observation or is_unseen(event):
                 return ()
-            return (place,)
+            return (index,)
         members = calls.members
         is_action = type(event) is Action
         loop = self._units.last_loop
-        if (
-            is_action
-            and loop[-1:] == [place] != loop
-            and type(self._state.items[loop[-2]]) is Message
-        ):
-            before = next(
-                each for each in reversed(loop) if each < place and self._units.calls_of(each)
+        if is_action and self._follows_words(index):
+            call_before = next(
+                member
+                for member in reversed(loop)
+                if member < index and self._units.calls_of(member)
             )
-            # what was said since is of the loop now, and of a broken one
-            if not self._is_sent(before):
+            # The words join the loop only now. If the loop is broken they are not sent any more.
+            if not self._is_sent(call_before):
                 return None
-        if (calls.unanswered != 1 or len(members) == 1) if is_action else calls.unanswered:
-            return ()  # they were not sent before, and are not sent now
+        if is_action:
+            was_sent = calls.unanswered == 1 and len(members) > 1
+            if not was_sent:
+                return ()
+        elif calls.unanswered:
+            return ()
         if loop and members[0] <= loop[-1]:
             begins = loop[0] == members[0]
             ends = loop[-len(members) :] == members
@@ -158,11 +165,16 @@ class LifetimesFold:
                 return None
         return members
 
-    def _is_sent(self, place: int) -> bool:
-        return len(self._open[self._state.items[place].id].sent) % 2 == 1
+    def _follows_words(self, index: int) -> bool:
+        """Return whether the item at ``index`` ends the newest loop, after words of the agent."""
+        loop = self._units.last_loop
+        return len(loop) > 1 and loop[-1] == index and type(self._state.items[loop[-2]]) is Message
+
+    def _is_sent(self, index: int) -> bool:
+        return self._open[self._state.items[index].id].is_sent
 
     def _change(self, event: Event) -> None:
-        """Fold in one structural event, and compare the Views before and after it."""
+        """Fold in a structural event, and compare the Views before and after it."""
         before = self._state.events
         version = event.id + 1
         if isinstance(event, Retraction):
@@ -170,37 +182,34 @@ class LifetimesFold:
                 raise LookupError(
                     f"retraction {event.id} returns to version {target(event)}, which was not kept"
                 )
-            earlier, self._order.places = self._earlier[target(event)]
-            self._state, self._order.places = (
-                replace(earlier, version=version),
-                dict(self._order.places),
-            )
+            earlier, places = self._earlier[target(event)]
+            self._state = replace(earlier, version=version)
+            self._order.places = dict(places)
         else:
             self._state = resume(self._state, (event,), version).state
         after = self._state.events
-        ids = {one.id for one in after}
+        ids = {shown.id for shown in after}
         departure = _departure(event)
-        for one in before:
-            if one.id not in ids:
-                self._leave(one.id, event.id, departure)
-        previous: int | None = None
+        for shown in before:
+            if shown.id not in ids:
+                self._leave(shown.id, event.id, departure)
+        previous_id: int | None = None
         register = self._state.register
-        for one in after:
-            drifts = register is not None and one.id == register.summary.id
-            index = register.offset if register is not None and drifts else None
-            opened = self._open.get(one.id)
-            if opened is None:
-                self._enter(one, version, previous, index)
-            elif one.id < 0 and (opened.index, opened.place) != (
-                index,
-                self._order.places.get(one.id),
-            ):
-                # A summary of the V0 dialect whose place becomes fixed, or is no longer fixed after
-                # a retraction.
-                self._leave(one.id, event.id, None)
-                self._enter(one, version, previous, index)
-            if not drifts:
-                previous = one.id
+        for shown in after:
+            # The summary in the register has no fixed place: each reading inserts it by its index.
+            is_in_register = register is not None and shown.id == register.summary.id
+            index = register.offset if register is not None and is_in_register else None
+            span = self._open.get(shown.id)
+            place = self._order.places.get(shown.id)
+            if span is None:
+                self._enter(shown, version, previous_id, index)
+            elif shown.id < 0 and (span.index, span.place) != (index, place):
+                # The place of a summary of the V0 dialect becomes fixed, or is no longer fixed
+                # after a retraction.
+                self._leave(shown.id, event.id, None)
+                self._enter(shown, version, previous_id, index)
+            if not is_in_register:
+                previous_id = shown.id
         if isinstance(event, Retraction):
             self._explain_hidden(target(event), version)
         self._units = UnitsSoFar(self._state.left_behind)
@@ -208,47 +217,49 @@ class LifetimesFold:
         self._send_fit(version, after)
 
     def _explain_hidden(self, earlier: int, version: int) -> None:
-        """Record which events are hidden for another reason after a retraction to an earlier
-        version.
+        """Record the events that are hidden for another reason after a retraction to the version
+        ``earlier``.
         """
         for event_id in self._closed.keys() - self._open.keys():
             life = self._lifetime(event_id)
-            then = life.at(earlier)
-            departure = then if then in ("summarized", "forgotten") else "taken back"
+            former_moment = life.at(earlier)
+            departure = (
+                former_moment if former_moment in ("summarized", "forgotten") else "taken back"
+            )
             if departure != life.at(version):
                 self._returns[event_id] = (*life.returns, (version, departure))
 
     def _enter(
         self, event: Event, version: int, after: int | None = None, index: int | None = None
     ) -> None:
-        opened = self._open[event.id] = _Open(version)
+        span = self._open[event.id] = _OpenSpan(version)
         if event.id < 0:
             self._summaries[event.id] = None
             if index is not None:
-                opened.index = index
+                span.index = index
             elif event.id in self._order.places:  # a retraction brings it back
-                opened.place = self._order.places[event.id]
+                span.place = self._order.places[event.id]
             else:
-                opened.place = self._order.put(event.id, after)
+                span.place = self._order.put(event.id, after)
         if self._count is not None and event.id not in self._tokens:
             self._tokens[event.id] = self._count(event)
 
     def _leave(self, event_id: int, by: int, departure: Departure | None) -> None:
-        opened = self._open.pop(event_id)
+        span = self._open.pop(event_id)
         self._closed[event_id] = (
             *self._closed.get(event_id, ()),
-            opened.span(by + 1, by, departure),
+            span.span(by + 1, by, departure),
         )
 
     def _send_fit(self, version: int, events: Sequence[Event]) -> None:
-        """Update which of ``events``, a whole View, a model is sent."""
+        """Record which of ``events``, a whole View, a model is sent from this version on."""
         if self._state.register is None:
-            found = self._units.units()
+            view_units = self._units.units()
         else:
-            found = units(events, self._state.left_behind)
-        fit = {events[place].id for place in fit_positions(found)}
+            view_units = units(events, self._state.left_behind)
+        fit_ids = {events[position].id for position in fit_positions(view_units)}
         for event in events:
-            self._open[event.id].send(version, sent=event.id in fit and not is_unseen(event))
+            self._open[event.id].send(version, sent=event.id in fit_ids and not is_unseen(event))
 
 
 def _departure(event: Event) -> Departure:
@@ -259,17 +270,22 @@ def _departure(event: Event) -> Departure:
     return "forgotten"
 
 
-class _Open(msgspec.Struct, gc=False):
-    """A span that has not ended."""
+class _OpenSpan(msgspec.Struct, gc=False):
+    """A span that has not ended: see ``Span``."""
 
     start: int
     sent: tuple[int, ...] = ()
     place: int | None = None
     index: int | None = None
 
+    @property
+    def is_sent(self) -> bool:
+        """Whether a model is sent the event at the newest version."""
+        return len(self.sent) % 2 == 1  # it begins and ceases to be sent in turn
+
     def send(self, version: int, *, sent: bool) -> None:
         """Record that from this version on a model is sent the event, or is no longer sent it."""
-        if sent == (len(self.sent) % 2 == 0):
+        if sent != self.is_sent:
             self.sent += (version,)
 
     def span(
@@ -279,33 +295,37 @@ class _Open(msgspec.Struct, gc=False):
 
 
 class _Order:
-    """The places of summaries among the events. A summary has a second place if a retraction
-    returned to a View in which its place was not fixed yet.
+    """The places of summaries among the events. A summary gets a second place if a retraction
+    returns to a View in which its place was not fixed yet.
     """
 
     def __init__(self) -> None:
         self.places: dict[int, int] = {}
         """The place of each summary in the present View."""
-        self._behind: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        self._after: dict[tuple[int, int], list[tuple[int, int]]] = {}
+        """The summaries, with their places, that stand after an event or a summary."""
         self._count: Counter[int] = Counter()
+        """The number of places of each summary."""
 
     def put(self, summary: int, after: int | None) -> int:
-        """Put a summary directly after another item of the present View. Summaries of earlier Views
-        at that place come after it. Return the number of its place.
+        """Put a summary directly after another item of the present View, before summaries of
+        earlier Views at that place. Return the number of its place.
         """
-        place = self.places[summary] = self._count[summary]
+        place = self._count[summary]
+        self.places[summary] = place
         self._count[summary] += 1
         anchor = NOT_RECORDED if after is None else after
-        self._behind.setdefault((anchor, self.places.get(anchor, 0)), []).append((summary, place))
+        self._after.setdefault((anchor, self.places.get(anchor, 0)), []).append((summary, place))
         return place
 
     def all(self) -> tuple[Standing, ...]:
         """Return each summary with the event before it, in the order of Views."""
-        found: list[Standing] = []
-        for anchor in sorted(anchor for anchor in self._behind if anchor[0] >= NOT_RECORDED):
-            left = list(self._behind[anchor])
-            while left:
-                one = left.pop()
-                found.append(Standing(*one, anchor[0]))
-                left += self._behind.get(one, ())
-        return tuple(found)
+        standings: list[Standing] = []
+        for anchor in sorted(anchor for anchor in self._after if anchor[0] >= NOT_RECORDED):
+            # Depth first: after a summary come the summaries that stand after it.
+            stack = list(self._after[anchor])
+            while stack:
+                summary = stack.pop()
+                standings.append(Standing(*summary, anchor[0]))
+                stack += self._after.get(summary, ())
+        return tuple(standings)
