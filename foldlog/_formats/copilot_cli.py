@@ -4,32 +4,33 @@
 
 The types, and the events that they become:
 
-    system.message                  SystemMessage in the place of the last; if it repeats that, it
-                                    is not shown
-    user.message                    Message with the words that the model was sent
-                                    (``transformedContent``); the first
-                                    has what the user wrote as the title. It is the environment's
-                                    with a ``source``
+    system.message                  SystemMessage that replaces the last one; an equal one is not
+                                    shown
+    user.message                    Message with the text that the model was sent
+                                    (``transformedContent``). The text that the user wrote in the
+                                    first one is the title. With a ``source`` it is a message of
+                                    the environment
     system.notification             Message from the environment
     assistant.message               Message, or an Action for each call; the text is the thought of
                                     the first of them
-    tool.execution_complete         Observation with the words for the model (``result.content``),
-                                    if its call is known
-    session.compaction_complete     CondensationAction of what was shown when the compaction began
-    session.truncation              CondensationAction of the oldest messages, without a summary
-    session.context_cleared         CondensationAction of all but the system prompt; a first message
-                                    may follow
+    tool.execution_complete         Observation with the text for the model (``result.content``),
+                                    shown if its call is open
+    session.compaction_complete     CondensationAction that forgets the records that were shown
+                                    when the compaction began
+    session.truncation              CondensationAction that forgets the oldest messages, without a
+                                    summary
+    session.context_cleared         CondensationAction that forgets all but the system prompt; a
+                                    first message may follow
     every other type                Annotation
 
-Events of sub-agents (``agentId``, ``parentToolCallId``) are kept and not shown. Copilot CLI cuts
-its file where a user goes back, so a session grows by ``Format.rewritten``. No code of Copilot CLI
-is public: that what comes after the begin of a compaction is kept, and that a truncation takes the
-oldest messages, is read from its events.
+Events of sub-agents (``agentId``, ``parentToolCallId``) are stored and not shown. When a user goes
+back, Copilot CLI cuts its file there. Its code is not public. Its events show that a compaction
+keeps the records after its begin, and that a truncation takes the oldest messages.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from foldlog._formats.blocks import said_in, thinking_of
@@ -71,9 +72,12 @@ _KINDS = frozenset(
 )
 """The first words of the types."""
 _IN_WORDS = ("file", "directory", "selection", "github_reference", "omitted")
-"""The types of attachments that the model is told of in words."""
+"""The types of attachments that the text for the model already describes."""
 _SYSTEM = "system"
-"""What a View remembers of a system prompt, beside the ids of other records."""
+"""Stands for a system prompt among the ids of the shown records."""
+
+_SIZES = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
+"""The fields with the size of the prompt, and their names in the metadata of a condensation."""
 
 _Part = dict[str, Any]
 
@@ -102,8 +106,8 @@ def _where(record: Any) -> _Part:
 
 
 class CopilotDecoder(FollowingDecoder):
-    """Records of one session to events. Of what is shown it knows the id of the record, or that it
-    is a prompt.
+    """Makes events of the records of one session. It remembers the record id of each shown event,
+    or that it is a prompt.
     """
 
     has_own_ids = True
@@ -132,15 +136,19 @@ class CopilotDecoder(FollowingDecoder):
             case "system.message" if content:
                 self._read_prompt(read, data, content)
             case "user.message":
-                sent = text_or_empty(data.get("transformedContent")) or content
-                is_told = (
+                model_text = text_or_empty(data.get("transformedContent")) or content
+                is_automatic = (
                     type(data.get("source")) is str or data.get("isAutopilotContinuation") is True
                 )
-                if said := _with_files(sent, data.get("attachments")):
-                    if content and not self._is_named and read.shown and not is_told:
+                if message_text := _with_files(model_text, data.get("attachments")):
+                    if content and not self._is_named and read.shown and not is_automatic:
                         self._is_named = True
                         read.meta = {"title": content}
-                    read.add(Message, content=said, source="environment" if is_told else "user")
+                    read.add(
+                        Message,
+                        content=message_text,
+                        source="environment" if is_automatic else "user",
+                    )
             case "system.notification" if content:
                 read.add(Message, content=content, source="environment")
             case "assistant.message":
@@ -148,7 +156,7 @@ class CopilotDecoder(FollowingDecoder):
             case "tool.execution_complete":
                 self._read_result(read, data)
             case "session.compaction_start" if read.shown:
-                self._begun = {*self._records()}
+                self._begun = {*self._shown_records()}
             case (
                 "session.compaction_complete" | "session.truncation" | "session.context_cleared"
             ) if read.shown:
@@ -158,9 +166,7 @@ class CopilotDecoder(FollowingDecoder):
         read.close(kind, data)
 
     def _read_prompt(self, read: RecordEvents, data: _Part, content: str) -> None:
-        """Add a prompt, which takes the place of the one before it; a developer's comes beside
-        it.
-        """
+        """Add a prompt, which replaces the last one; the prompt of a developer is added to it."""
         is_new = read.shown and data.get("role") != "developer" and content != self._prompt
         if is_new and self._prompt_id is not None:
             read.put(change_of_prompt([self._prompt_id], [], "system prompt"))
@@ -174,61 +180,74 @@ class CopilotDecoder(FollowingDecoder):
     def _read_result(self, read: RecordEvents, data: _Part) -> None:
         result = data.get("result")
         error = data.get("error")
-        told = result if type(result) is dict else {}
-        content = _with_files(text_or_empty(told.get("content")), told.get("binaryResultsForLlm"))
+        fields = result if type(result) is dict else {}
+        content = _with_files(
+            text_or_empty(fields.get("content")), fields.get("binaryResultsForLlm")
+        )
         failed = data.get("success") is False
         if failed and not content and type(error) is dict:
             content = text_or_empty(error.get("message"))
-        # one that the user asked for has none
+        # The result of a tool that the user ran has no call, and the model is not sent it.
         read.shown = read.shown and self.calls.is_open(data.get("toolCallId"))
         read.answer(data.get("toolCallId"), content, is_error=failed)
 
-    def _records(self) -> list[str]:
+    def _shown_records(self) -> list[str]:
         """Return the ids of the records that are shown, without prompts."""
-        return [known for _, known in self.shown.all() if known != _SYSTEM]
+        return [record_id for _, record_id in self.shown.all() if record_id != _SYSTEM]
 
     def _condense(self, read: RecordEvents, kind: str, data: _Part) -> None:
-        records = self._records()
-        summary = ""
-        reason = "tokens"
-        gone = {*records}
-        if kind == "session.compaction_complete":
-            begun = self._begun
-            self._begun = None
-            summary = text_or_empty(data.get("summaryContent"))
-            if data.get("success") is not True or not summary:
-                return
-            gone &= gone if begun is None else begun
-            if data.get("customInstructions") or data.get("trigger") == "manual":
-                reason = "request"
-            else:
-                reason = "tokens"
-        elif kind == "session.truncation":
-            count = data.get("messagesRemovedDuringTruncation")
-            gone = {
-                *list(dict.fromkeys(records))[: count if type(count) is int and count > 0 else 0]
-            }
-        if not gone:
+        """Add the condensation of a record by which the model loses context."""
+        records = self._shown_records()
+        match kind:
+            case "session.compaction_complete":
+                shown_at_begin = self._begun
+                self._begun = None
+                summary = text_or_empty(data.get("summaryContent"))
+                if data.get("success") is not True or not summary:
+                    return
+                forgotten = {*records}
+                if shown_at_begin is not None:
+                    forgotten &= shown_at_begin
+                is_requested = data.get("customInstructions") or data.get("trigger") == "manual"
+                self._forget(
+                    read, data, forgotten, summary, "request" if is_requested else "tokens"
+                )
+            case "session.truncation":
+                count = data.get("messagesRemovedDuringTruncation")
+                if type(count) is int and count > 0:
+                    oldest_first = list(dict.fromkeys(records))
+                    self._forget(read, data, {*oldest_first[:count]}, "", "tokens")
+            case "session.context_cleared" if records:
+                self._forget(read, data, {*records}, "", "tokens")
+                if first := text_or_empty(data.get("initialMessage")):
+                    read.add(Message, content=first, source="user")
+
+    def _forget(
+        self, read: RecordEvents, data: _Part, forgotten: set[str], summary: str, reason: str
+    ) -> None:
+        """Add a condensation that forgets these records, unless there are none. Its summary stands
+        after the system prompts at the beginning.
+        """
+        if not forgotten:
             return
-        all_known = [known for _, known in self.shown.all()]
+        record_ids = [record_id for _, record_id in self.shown.all()]
         offset = next(
-            (place for place, known in enumerate(all_known) if known != _SYSTEM), len(all_known)
+            (index for index, record_id in enumerate(record_ids) if record_id != _SYSTEM),
+            len(record_ids),
         )
-        sizes = {"preCompactionTokens": "tokens_before", "postCompactionTokens": "tokens_after"}
-        told = {name: data[key] for key, name in sizes.items() if type(data.get(key)) is int}
+        metadata: dict[str, Any] = {"reason": reason}
+        for key, name in _SIZES.items():
+            if type(data.get(key)) is int:
+                metadata[name] = data[key]
         read.condense(
-            lambda known: known not in gone, summary, {"reason": reason, **told}, offset=offset
+            lambda record_id: record_id not in forgotten, summary, metadata, offset=offset
         )
-        if kind == "session.context_cleared" and (
-            first := text_or_empty(data.get("initialMessage"))
-        ):
-            read.add(Message, content=first, source="user")
 
 
 def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     calls = dicts_in(data.get("toolRequests"))
-    named = (data.get("apiCallId"), data.get("messageId"))
-    read.response = next((each for each in named if type(each) is str), f"response-{read.version}")
+    ids = (data.get("apiCallId"), data.get("messageId"))
+    read.response = next((value for value in ids if type(value) is str), f"response-{read.version}")
     read.parts = [{"type": "text", "text": content}] if content else []
     if text := text_or_empty(data.get("reasoningText")):
         read.thinking = [thinking_of(text)]
@@ -238,18 +257,18 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     read.say("agent", as_text=True)
 
 
-def _with_files(text: str, held: Any) -> Content:
-    """Return a text with the files that are held beside it in full, and with what is neither that
-    nor told in words.
+def _with_files(text: str, attachments: Any) -> Content:
+    """Return a text with the attachments beside it: files that are attached in full, and other
+    attachments that the text does not describe.
     """
     parts: list[_Part] = []
-    for each in dicts_in(held):
-        data = each.get("data")
-        kind = each.get("mimeType")
+    for attachment in dicts_in(attachments):
+        data = attachment.get("data")
+        kind = attachment.get("mimeType")
         if type(data) is str and type(kind) is str:
             parts.append(file_at(data_url(kind, data), kind))
-        elif each.get("type") not in _IN_WORDS:
-            parts += said_in(each)
+        elif attachment.get("type") not in _IN_WORDS:
+            parts += said_in(attachment)
     return (*said_in(text), *parts) if parts else text
 
 
@@ -262,24 +281,24 @@ _COUNTS = {
 
 
 def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Read what the end of a session counts; of replies that no end follows, the tokens that they
-    have.
+    """Yield the calls that the end of a session counts by model. If replies follow the last end,
+    also their tokens.
     """
     replies: list[Event] = []
     for event in events:
-        is_end = isinstance(event, Annotation) and event.name == "session.shutdown"
-        if isinstance(event, Annotation) and is_end:
+        metrics: Mapping[str, Any] = {}
+        if isinstance(event, Annotation) and event.name == "session.shutdown":
             metrics = inner(event.data, "modelMetrics")
-        else:
-            metrics = {}
-        if metrics:
-            replies.clear()
-        else:
+        if not metrics:
             replies.append(event)
-        for model, told in metrics.items():
-            usage = inner(told, "usage")
-            calls = inner(told, "requests").get("count")
-            counts = {ours: usage.get(f"{theirs}Tokens") for ours, theirs in _COUNTS.items()}
+            continue
+        replies.clear()
+        for model, counts_of_model in metrics.items():
+            usage = inner(counts_of_model, "usage")
+            calls = inner(counts_of_model, "requests").get("count")
+            counts = {
+                name: usage.get(f"{source_name}Tokens") for name, source_name in _COUNTS.items()
+            }
             yield call_told_by(
                 event, model, usage_of(counts), None, calls if type(calls) is int else 0, model
             )

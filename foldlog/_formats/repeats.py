@@ -1,4 +1,4 @@
-"""Find records that stand in a log twice: a file that was written behind itself, or a line that was
+"""Find records that stand in a log twice: a file that was appended to itself, or a line that was
 written again.
 """
 
@@ -13,48 +13,53 @@ from foldlog._formats.record import NotAnEvent
 from foldlog.eventstore import Annotation, Event
 
 REPEATED = "repeated record"
-"""The name of the annotation of a record that is an earlier one again."""
+"""The name of the annotation for a record that repeats an earlier one."""
 _RECORDS_MIN = 3
-"""Fewer records that come again may be the same words, said twice."""
+"""Fewer equal records may be the same words, said twice."""
 
 
 class Repeats:
-    """Tells which records are earlier ones again: those with an id of their own; in a log that
-    tells its times also those that begin with its first record, or with one that happened before
-    the newest, and follow in their order.
+    """Recognizes records that repeat an earlier one.
+
+    An equal record with an id of its own is a repetition. In a log with times, a repetition also
+    begins with the first record, or with a record that is older than the newest, and goes on as
+    long as the records come in their earlier order.
 
     Memory: some words for each record.
     """
 
     def __init__(self) -> None:
-        self._known, self._in_order = set[int](), array("q")
-        self._places, self._newest = dict[int, int](), datetime.min.replace(tzinfo=UTC)
+        self._keys_with_id = set[int]()
+        self._in_order = array("q")
+        self._places = dict[int, int]()
+        self._newest = datetime.min.replace(tzinfo=UTC)
         self._is_timed = False
         self._again = 0
-        """The place after that of the record which the last record is again; 0 for a new one."""
+        """The place after the earlier record that the last record repeats; 0 if that was new."""
 
     @property
     def is_again(self) -> bool:
-        """Whether the last record is an earlier one again."""
+        """Whether the last record repeats an earlier one."""
         return self._is_timed and self._again > 0
 
     def has(self, key: int, at: datetime | None) -> bool:
-        """Return whether the record with this key is an earlier one again. ``at`` is when it
-        happened, if it has no id of its own.
+        """Return whether the record with this key repeats an earlier one. ``at`` is its time, if it
+        has no id of its own.
         """
-        return key in self._known or (self._is_timed and self._place(key, at) > 0)
+        return key in self._keys_with_id or (self._is_timed and self._repeated_place(key, at) > 0)
 
     def add(self, key: int, at: datetime | None, *, is_own: bool, is_timed: bool) -> bool:
-        """Take notice of a record. Return whether it is the last of several that are equal to all
-        before them, of which none tells that they are the same.
+        """Add a record. Return whether the whole log up to now stands in it twice, without ids or
+        times that would prove it.
         """
         if is_own:
-            self._known.add(key)
-        self._is_timed = self._is_timed if self._in_order else is_timed
+            self._keys_with_id.add(key)
+        if not self._in_order:
+            self._is_timed = is_timed
         if is_own and not self._is_timed:
             self._again = 0
         else:
-            self._again = self._place(key, at)
+            self._again = self._repeated_place(key, at)
         if at is not None:
             self._places.setdefault(key, len(self._in_order))
             self._newest = max(self._newest, at)
@@ -65,12 +70,13 @@ class Repeats:
             and 2 * self._again == len(self._in_order)
         )
 
-    def _place(self, key: int, at: datetime | None) -> int:
-        """Return the place after that of the record which the next one is again; 0 for a new
-        one.
+    def _repeated_place(self, key: int, at: datetime | None) -> int:
+        """Return the place after the earlier record that the next record repeats; 0 if the next
+        record is new.
         """
         if not self._in_order:
             return 0
+        # The record that follows the last repeated one, or the first record if that was new.
         if self._in_order[self._again] == key:
             return self._again + 1
         is_late = self._is_timed and at is not None and at < self._newest
@@ -80,8 +86,8 @@ class Repeats:
 
 
 def key_of(record: Any) -> int:
-    """Return a number that equal records have in this process, and no others. Raises ``NotAnEvent``
-    for one that is nested too deep.
+    """Return a number by which equal records are recognized in this process. Raises ``NotAnEvent``
+    for a record that is nested too deep.
     """
     try:
         return hash(bytes_of(record))
@@ -90,5 +96,5 @@ def key_of(record: Any) -> int:
 
 
 def is_repeated(event: Event) -> bool:
-    """Return whether an event stands for a record that is an earlier one again."""
+    """Return whether an event stands for a record that repeats an earlier one."""
     return isinstance(event, Annotation) and event.name == REPEATED and event.origin is not None

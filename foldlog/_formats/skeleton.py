@@ -1,8 +1,8 @@
-"""The skeleton of a record: what lists, figures and titles need of it, read in one typed pass.
+"""The skeleton of a record: the fields that lists, figures and titles need, read in one typed pass.
 
-What a skeleton does not name is never made into Python objects. The same skeleton, with its words
-taken out, is what stays of a redacted record. So no word of a user may be in it but those that
-``blank`` takes out.
+Fields that a skeleton does not name are never made into Python objects. After a redaction, only the
+skeleton of a record stays, without its texts. So ``blank`` has to take every text of a user out of
+it.
 """
 
 from __future__ import annotations
@@ -35,28 +35,33 @@ _any_json = msgspec.json.Decoder().decode
 
 
 class SourceState(Struct):
-    """What is known of a source without its events. It is stored beside the source, and counted on
-    when that grows.
+    """The counts of a source whose events are not made. They are stored beside the source, and
+    counted on when it grows.
 
-    ``conversation``  the name that its records give it; ``parent`` the session that started it
-    ``title``         the title that the program gave; ``asked`` the first request, ``said`` the
-                      first words of a user
+    ``conversation``  the name that its records give it
+    ``parent``        the session that started it
+    ``title``         the title that the program gave
+    ``asked``         the first request of a user
+    ``said``          the first text of a user, for a source without a request
     ``first_at``, ``last_at``  the first and the last time in its records
-    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made;
-                        ``reached`` is the
-                      time of the last record
-    ``kinds``, ``days``, ``tools``, ``tool_errors``  how many parts are of a kind, a day, and of
-                                                     calls of a tool
+    ``longest_wait_s``  the longest time from one record to the next that a model or a tool made
+    ``reached``       the time of the last record
+    ``kinds``, ``days``, ``tools``, ``tool_errors``  the number of parts by kind and by day, and of
+                      calls and errors by tool
     ``waiting``       the tools of calls without a result, by the ids of the calls
-    ``last``          what the last part is: see ``Counts.state``; ``first_error`` the beginning of
-                      the first error
-    ``replies``       what the replies of models used
+    ``last``          the kind of the last part: see ``Counts.state``
+    ``first_error``   the beginning of the first error
+    ``replies``       the usage of the replies of models
     ``where``         the folder (``cwd``), the ``branch`` and the ``model`` of its program
-    ``extra``         what only the format knows
+    ``extra``         fields for the format alone
     ``records``       how many records are counted
-    ``newest``, ``again``, ``is_timed``  what is needed, beside the hashes of these, to recognize
-                                         one that comes again:
-                      see ``Seen``
+
+    For ``Seen``, which recognizes records that come again:
+
+    ``newest``        the latest time of a record
+    ``again``         the place after the earlier record that the last record repeats; 0 if the last
+                      record was new
+    ``is_timed``      whether the first record has a time, as then the others have
     """
 
     conversation: str | None = None
@@ -92,7 +97,7 @@ _decode_state = msgspec.msgpack.Decoder(SourceState).decode
 
 
 def _seconds_between(before: str, after: str) -> float:
-    """Return the seconds from one time to another; 0 where one of them cannot be read."""
+    """Return the seconds from one time to another; 0 if one of them cannot be read."""
     try:
         return (datetime.fromisoformat(after) - datetime.fromisoformat(before)).total_seconds()
     except (TypeError, ValueError):
@@ -105,63 +110,67 @@ def beginning_of(text: str) -> str:
 
 
 class Seen:
-    """Tells which records are earlier ones again, as ``Repeats`` does for decoders. Memory: five or
-    six bytes for each record.
+    """Recognizes records that repeat an earlier one, as ``Repeats`` does for decoders. Memory: five
+    or six bytes for each record.
 
-    A record is recognized by the first bytes of its hash. Where records have ids, one is the same
-    if it is equal, and one without an id if it follows one that is the same. Where they have none,
-    it is the same if it is the first one, or happened before the newest, or follows one that is the
-    same, in their order.
+    Records are compared by the first bytes of their hashes. An equal record may also be the same
+    words, said twice. So if the records of a format have ids, an equal record with an id is a
+    repetition, and an equal one without an id only right after a repetition. If they have no ids, a
+    repetition begins with the first record, or with one that is older than the newest, and goes on
+    as long as the records come in their earlier order.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:
-        """``hashes`` are those of the records that were counted so far."""
+        """``hashes`` are the hashes of the records that were counted so far."""
         self._state = state
-        self._was_again = False
-        self._known = HashSet() if have_ids else None
+        self._last_was_again = False
+        self._known_hashes = HashSet() if have_ids else None
         self._order = bytearray()
-        """The hashes of records without ids, in their order."""
-        for hashed in each_hash(hashes[: HASH_BYTES * state.records]):
-            if self._known is not None:
-                self._known.add(hashed)
+        """The beginnings of the hashes of records without ids, in their order."""
+        for record_hash in each_hash(hashes[: HASH_BYTES * state.records]):
+            if self._known_hashes is not None:
+                self._known_hashes.add(record_hash)
             else:
-                self._order += hashed[:_KEY_BYTES]
+                self._order += record_hash[:_KEY_BYTES]
 
-    def is_again(self, hashed: bytes, source_id: str | None, at: str | None) -> bool:
-        """Take notice of a record. Return whether it is an earlier one again."""
+    def is_again(self, record_hash: bytes, source_id: str | None, at: str | None) -> bool:
+        """Count a record. Return whether it repeats an earlier one."""
         state = self._state
         state.records += 1
-        if self._known is not None:
-            is_known = not self._known.add(hashed)
-            self._was_again = is_known and (source_id is not None or self._was_again)
-            return self._was_again
-        key = hashed[:_KEY_BYTES]
+        if self._known_hashes is not None:
+            is_equal = not self._known_hashes.add(record_hash)
+            self._last_was_again = is_equal and (source_id is not None or self._last_was_again)
+            return self._last_was_again
+        key = record_hash[:_KEY_BYTES]
         if self._order:
-            state.again = self._place_after(key, at)
+            state.again = self._repeated_place(key, at)
         else:
+            # The first record decides for all: a program writes times into each record or none.
             state.is_timed = bool(at)
         self._order += key
         if at and at > state.newest:
             state.newest = at
         return state.is_timed and state.again > 0
 
-    def _place_after(self, key: bytes, at: str | None) -> int:
-        """Return the place after that of the record which the next one is again; 0 for a new
-        one.
+    def _repeated_place(self, key: bytes, at: str | None) -> int:
+        """Return the place after the earlier record that the next record repeats; 0 if the next
+        record is new.
         """
-        start = _KEY_BYTES * self._state.again
+        # The record that follows the last repeated one, or the first record if that was new.
+        expected = self._state.again
+        start = _KEY_BYTES * expected
         if self._order[start : start + _KEY_BYTES] == key:
-            return self._state.again + 1
+            return expected + 1
         if self._state.is_timed and at and at < self._state.newest:
             return index_of(key, self._order) + 1
-        return int(self._order.startswith(key))
+        return 1 if self._order.startswith(key) else 0
 
 
-def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
-    """Return where a source was written, after a record that says this: its first ``cwd``, else the
-    last values.
+def located(where: Mapping[str, str], **values: Any) -> dict[str, str]:
+    """Return where a source was written, changed by the values of another record. The first ``cwd``
+    stays; of the other fields, the last values count.
     """
-    texts = {name: value for name, value in new.items() if value and isinstance(value, str)}
+    texts = {name: value for name, value in values.items() if value and isinstance(value, str)}
     if "cwd" in where:
         texts.pop("cwd", None)
     return {**where, **texts} if texts else dict(where)
@@ -170,8 +179,8 @@ def located(where: Mapping[str, str], **new: Any) -> dict[str, str]:
 class Skeleton(ABC):
     """Reads the skeletons of one source, one record after the other, and counts them in ``state``.
 
-    A format names the Struct of its records (``record``), says how one counts (``count``) and what
-    of it are words (``blank``).
+    A format defines the Struct of its records (``record``), how a record counts (``count``) and
+    which of its fields are texts (``blank``).
     """
 
     record: ClassVar[type[Struct]]
@@ -183,27 +192,27 @@ class Skeleton(ABC):
     def __init__(
         self, state: bytes = b"", hashes: bytes = b"", left_out: Collection[int] = ()
     ) -> None:
-        """Count on from a state, after the records with these hashes. Replies that are ``left_out``
-        do not count.
+        """Count on from a stored state, after the records with these hashes. ``left_out`` are the
+        hashes of replies that do not count.
         """
         self.state = _decode_state(state) if state else SourceState()
         self.replies = ReplyCounter(self.state.replies, left_out)
         self._seen = Seen(self.state, hashes, have_ids=self.have_ids)
         self._decode = msgspec.json.Decoder(self.record, strict=False).decode
 
-    def add(self, record: bytes, hashed: bytes) -> None:
-        """Count a record with this hash. Raises ``msgspec.DecodeError`` for one that is not
+    def add(self, record: bytes, record_hash: bytes) -> None:
+        """Count a record with this hash. Raises ``msgspec.DecodeError`` for a record that is not
         JSON.
         """
         try:
             skeleton = self._decode(record)
         except msgspec.ValidationError:
-            _any_json(record)  # raises for what is not JSON
-            self._seen.is_again(hashed, None, None)
+            _any_json(record)  # raises if the record is not JSON
+            self._seen.is_again(record_hash, None, None)
             self._count_kind(OF_ANOTHER_SHAPE)
             return
         source_id, at = self.identity(skeleton)
-        if self._seen.is_again(hashed, source_id, at):
+        if self._seen.is_again(record_hash, source_id, at):
             self.happened(at)
             self._count_kind("annotation")
         else:
@@ -218,14 +227,14 @@ class Skeleton(ABC):
 
     @property
     def follows(self) -> tuple[str, int] | None:
-        """The conversation from which the source goes on without holding it, and how many records
-        of it come before.
+        """The conversation that the source continues without containing its records, and the number
+        of these records; None if it begins by itself.
         """
         return None
 
     def is_number(self, record: bytes, number: int) -> bool:
-        """Return whether a record says that it has this number in its conversation; so it is where
-        none says that.
+        """Return whether a record has this number in its conversation. True for formats whose
+        records have no numbers.
         """
         return True
 
@@ -234,7 +243,7 @@ class Skeleton(ABC):
         return _encode(replace(self.state, replies=self.replies.state()))
 
     def left_of(self, record: bytes) -> bytes:
-        """Return what stays of a redacted record."""
+        """Return the blanked skeleton, which replaces a redacted record."""
         try:
             skeleton = self._decode(record)
         except msgspec.DecodeError:
@@ -255,8 +264,8 @@ class Skeleton(ABC):
 
     @abstractmethod
     def blank(self, skeleton: Any) -> None:
-        """Take the words out of a skeleton: texts, titles, arguments. Ids, names of tools and
-        figures stay.
+        """Take the texts, titles and arguments out of a skeleton. Ids, names of tools and figures
+        stay.
         """
 
     @abstractmethod
@@ -266,8 +275,8 @@ class Skeleton(ABC):
     def happened(
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
-        """Count the time of a record; ``is_activity``: somebody did something, and no compaction
-        was written; ``is_answer``: a model or a tool did.
+        """Count the time of a record. ``is_activity`` is False for records such as a compaction, in
+        which nobody did anything. ``is_answer``: a model or a tool did something.
         """
         state = self.state
         day = at[:10] if at else NO_DAY
@@ -278,12 +287,12 @@ class Skeleton(ABC):
             if at < state.first_at or not state.first_at:
                 state.first_at = at
             if state.reached and is_answer:
-                waited = _seconds_between(state.reached, at)
-                state.longest_wait_s = max(state.longest_wait_s or 0.0, waited)
+                waited_s = _seconds_between(state.reached, at)
+                state.longest_wait_s = max(state.longest_wait_s or 0.0, waited_s)
             state.reached = at
 
     def part(self, kind: str) -> None:
-        """Count a part of a record, by the word for the event that it becomes."""
+        """Count a part of a record. ``kind`` is the label of the event that it becomes."""
         self._count_kind(kind)
         self.state.last = ENDS_WITH.get(kind, self.state.last)
 
@@ -306,17 +315,18 @@ class Skeleton(ABC):
             state.tool_errors[tool] = state.tool_errors.get(tool, 0) + 1
 
     def asked(self, words: str) -> None:
-        """Take the first request of a user, and the first words of one, for the title."""
+        """Take the text of a user for the title, if it has the first request."""
         if words and self.state.asked is None:
-            asked, said = asked_in(words)
-            self.state.asked = asked[:_SHOWN_MAX] or None
-            self.state.said = self.state.said or said[:_SHOWN_MAX]
+            request, whole_text = asked_in(words)
+            self.state.asked = request[:_SHOWN_MAX] or None
+            self.state.said = self.state.said or whole_text[:_SHOWN_MAX]
 
     def located(self, cwd: str | None, branch: str | None = None, model: str | None = None) -> None:
         """Take the first folder, and the last branch and model."""
         where = self.state.where
         is_known = (cwd is None or "cwd" in where) and branch in (None, where.get("branch"))
-        if not is_known or model not in (None, where.get("model")):  # few records say another one
+        # Most records repeat the values: then no dictionary is made.
+        if not is_known or model not in (None, where.get("model")):
             self.state.where = located(where, cwd=cwd, branch=branch, model=model)
 
     def _count_kind(self, kind: str) -> None:
