@@ -65,7 +65,7 @@ from foldlog._formats.record import (
     text_or_none,
     time_at,
 )
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
 from foldlog.eventstore import Action, Annotation, Message, Observation
 
@@ -172,7 +172,7 @@ class AnthropicDecoder(FollowingDecoder):
         self._count = 0
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
-        read.known = (self._count, text_or_none(record.get("truncationParent")))
+        read.tag = (self._count, text_or_none(record.get("truncationParent")))
         if record.get("type") == _THOUGHT:
             data = {key: value for key, value in record.items() if key not in ("type", "id", "ts")}
             read.add(
@@ -190,8 +190,8 @@ class AnthropicDecoder(FollowingDecoder):
         read.close("message", record.get("content", record.get(_DELETED)))
         self._count += _DELETED not in record
 
-    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
-        read = super().begun(record, told)
+    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
+        read = super().begin_record(record, time_and_id)
         _tell(read, record)
         return read
 

@@ -182,7 +182,7 @@ class _Decoder(FollowingDecoder):
         self._agent: dict[str, Any] = {}
         self._begun = self._copies = False
 
-    def known(self, event: Event, read: RecordEvents) -> bool:
+    def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether an event is a system prompt, which stays where a boundary replaces all
         else.
         """

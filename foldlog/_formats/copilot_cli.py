@@ -120,7 +120,7 @@ class CopilotDecoder(FollowingDecoder):
         self._begun: set[str] | None = None
         """The records that were shown when a compaction began."""
 
-    def known(self, event: Event, read: RecordEvents | None) -> str:
+    def tag(self, event: Event, read: RecordEvents | None) -> str:
         if isinstance(event, SystemMessage) or read is None:
             return _SYSTEM
         return str(read.origin.id)

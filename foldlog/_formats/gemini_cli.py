@@ -51,7 +51,7 @@ from foldlog._formats.record import (
     usage_told,
     within,
 )
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.replacing import WRITTEN_AGAIN
 from foldlog._prompt_changes import change_of_prompt
 from foldlog.eventstore import CondensationAction, Content, Message, Origin, Retraction, summary_id
@@ -288,7 +288,7 @@ class GeminiDecoder(FollowingDecoder):
         message shows it.
         """
 
-    def begun(self, record: _Part, told: Told) -> RecordEvents:
+    def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
         time = read_time(record.get("startTime"))[0] or self._time
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 

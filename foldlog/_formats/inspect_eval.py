@@ -202,7 +202,7 @@ class _Decoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         role = record.get("role")
         content = record.get("content")
-        read.known = role == "system" or record.get("source") == "input" or not self._asked
+        read.tag = role == "system" or record.get("source") == "input" or not self._asked
         self._asked = self._asked or role == "user"
         for block in content if type(content) is list else [content]:
             _read_block(read, block)

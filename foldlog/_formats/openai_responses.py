@@ -133,7 +133,7 @@ def _is_of_unknown(record: Any) -> bool:
 class ResponsesDecoder(FollowingDecoder):
     """Items to events, one item after the other."""
 
-    def known(self, event: Event, read: RecordEvents) -> bool:
+    def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether an event stays where the server compacted: a system prompt, or words of
         the user. A compaction on request comes with the user's messages, and items do not tell
         which kind it was.

@@ -98,7 +98,7 @@ class _Decoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: _Part) -> None:
         info = record["info"]
         parts = dicts_in(record.get("parts"))
-        read.known = read.origin.id or ""
+        read.tag = read.origin.id or ""
         if _is_session(record):
             role = "session"
         else:
@@ -111,9 +111,9 @@ class _Decoder(FollowingDecoder):
             read.meta |= (
                 {"title": info["title"]} if text_or_empty(info.get("title")).strip() else {}
             )
-        elif read.known:
+        elif read.tag:
             asked = next((part for part in parts if part.get("type") == "compaction"), None)
-            self._messages[read.known] = self.next_id, asked
+            self._messages[read.tag] = self.next_id, asked
         if role == "assistant":
             read.meta |= _usage(info, parts)
             is_aborted = within(info, "error", "name") == "MessageAbortedError"

@@ -125,7 +125,7 @@ class PiDecoder(FollowingDecoder):
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         above = self._followed(record)
         kind = record["type"]
-        read.known = self._count
+        read.tag = self._count
         if above is not self._newest:
             read.add(Retraction, version=0 if above is None else above.version)
         message = record.get("message")
@@ -177,7 +177,7 @@ class PiDecoder(FollowingDecoder):
         match message.get("role") if kind == "message" else kind:
             case "system":
                 sections = filter(None, dict_or_empty(message.get("sections")).values())
-                read.known = _PROMPT
+                read.tag = _PROMPT
                 event = spoken("system", said([*said_in(content), *said_in([*sections])]))
                 tools = [
                     {"type": "function", "function": each}
@@ -186,10 +186,10 @@ class PiDecoder(FollowingDecoder):
                 read.take(replace(event, tools=tuple(tools)))
             case "context_edit" if edited := self._places.get(str(message.get("targetId"))):
                 words = said(said_in(within(message, "replacement", "content")))
-                read.known = edited.number
-                if read.known in (numbers := [number for _, number in self.shown.all()]):
-                    place = numbers.index(read.known)
-                    read.condense(read.known.__ne__, "\n".join(texts_of(words)), offset=place)
+                read.tag = edited.number
+                if read.tag in (numbers := [number for _, number in self.shown.all()]):
+                    place = numbers.index(read.tag)
+                    read.condense(read.tag.__ne__, "\n".join(texts_of(words)), offset=place)
             case "compaction" if type(summary) is str:
                 self._read_compaction(read, message, above)
             case "toolResult":
@@ -244,7 +244,7 @@ class PiDecoder(FollowingDecoder):
             tokens = {}
         kept = [number for _, number in self.shown.all() if number >= first]
         prompts = next((n for n, each in enumerate(kept) if each != _PROMPT), len(kept))
-        read.known = -1
+        read.tag = -1
         read.condense(first.__le__, _SUMMED_UP.format(record["summary"]), tokens, offset=prompts)
 
 

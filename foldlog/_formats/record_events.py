@@ -1,5 +1,5 @@
-"""The events of one record, in an order of its own, and what a history knows while its records are
-read.
+"""Decoders that remember what they made: the open calls, and the events that the model is shown.
+``RecordEvents`` collects the events of one record.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal
 
 from msgspec.structs import replace
 
-from foldlog._formats.blocks import is_blank, said
+from foldlog._formats.blocks import is_blank, said as content_of_parts
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
@@ -45,54 +45,56 @@ Responses.
 
 
 def _response_after(event: Event, response: Any) -> Any:
-    """Return the response that goes on after an event, of which ``response`` went on before it."""
+    """Return the response to which the next call belongs after an event; None if the event ended
+    the response. ``response`` is the one before the event.
+    """
     if type(event) is Action:
         return event.response_id
     if "reply" in event.meta:
         return event.meta["reply"]
-    # one of ours may come between the calls of a response
+    # A condensation of foldlog itself may come between the calls of a response.
     if type(event) in (CondensationAction, Retraction):
         return response if event.origin is None else None
-    ends = type(event) in (Observation, SystemMessage) or (
+    ends_response = type(event) in (Observation, SystemMessage) or (
         type(event) is Message and event.source != "agent"
     )
-    return None if ends else response
+    return None if ends_response else response
 
 
-Told = tuple[SourceTime, Any]
+TimeAndId = tuple[SourceTime, Any]
 
 
-def told_by(rules: Format, record: Any) -> Told:
-    """Return when a record happened, and its own id, as far as it tells them."""
-    return (None, None) if rules.time is None else rules.time(record), rules.source_id(record)
+def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
+    """Return the time of a record and its own id, as far as it has them."""
+    time = (None, None) if rules.time is None else rules.time(record)
+    return time, rules.source_id(record)
 
 
-def happened_at(told: Told) -> datetime | None:
-    """Return when a record without an id happened: written after what happened later, an equal one
-    is it again.
+def time_if_without_id(time_and_id: TimeAndId) -> datetime | None:
+    """Return the time of a record without an id, by which ``Repeats`` recognizes that it comes
+    again. None for a record with an id.
     """
-    return told[0][0] if told[1] is None else None
+    (timestamp, _), source_id = time_and_id
+    return timestamp if source_id is None else None
 
 
 class FollowingDecoder(RecordDecoder):
-    """A decoder that knows what it made: the ``calls`` that wait for results, and what a View shows
-    (``shown``).
+    """A decoder that remembers what it made: the ``calls`` that wait for results, and the events
+    that a View shows (``shown``).
 
-    A subclass says what a record ``read``s as, and of each event that is shown what its compactions
-    ask for. ``rules`` is the format.
+    A subclass adds the events of a record in ``read``. It gives each shown event a ``tag``, such as
+    a record id, by which its compactions say what they forget. ``rules`` is the format.
     """
 
     keeps_shown: ClassVar[bool] = True
-    """Whether ``shown`` is kept: where no record asks for it, a decoder of a long history needs no
-    memory for it.
-    """
+    """Whether ``shown`` is filled. A format whose records never need it saves the memory."""
     repeat: ClassVar[Literal["records", "logs", "events"]] = "records"
-    """What tells nothing where it comes again: a record with an id of its own, or only a whole log;
-    else its events are told again.
+    """What makes no events when it comes again: ``records`` (each record with an id of its own),
+    ``logs`` (only a whole log), or nothing (``events``: an equal record makes its events again).
     """
 
     has_own_ids: ClassVar[bool] = False
-    """Whether the ids of records are their own where the source tells no time, too."""
+    """Whether an id names only one record even in a source without times."""
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
@@ -105,56 +107,61 @@ class FollowingDecoder(RecordDecoder):
         self._response: Any = None
 
     def follow(self, event: Event) -> None:
-        """Take notice of the next event."""
+        """Note the next event."""
         if type(event) is Action:
             self.calls.open(event)
         self._response = _response_after(event, self._response)
 
     def response(self, version: int) -> str:
-        """Return the response of a call whose record does not tell it: that of the calls before it,
-        unless a result, the words of others or a compaction came since.
+        """Return the response of a call whose record does not name one: the response of the calls
+        before it, unless a result, a message of somebody else or a compaction came since.
         """
         return self._response or f"response-{version}"
 
-    def known(self, event: Event, read: RecordEvents) -> Any:
-        """Return what the format knows of an event of this record."""
-        return read.known
+    def tag(self, event: Event, read: RecordEvents) -> Any:
+        """Return the tag of an event of this record."""
+        return read.tag
 
     def events(self, record: Any) -> list[Event]:
         self.check(record)
-        told = told_by(self.rules, record)
-        read = self.begun(record, told)
+        time_and_id = time_and_id_of(self.rules, record)
+        read = self.begin_record(record, time_and_id)
         key = 0 if self.repeat == "events" else key_of(record)
-        if key and self._repeats.has(key, happened_at(told)):
+        if key and self._repeats.has(key, time_if_without_id(time_and_id)):
             read.meta = {}
             read.shown = False
             read.close(REPEATED, None)
         else:
             self.read(read, record)
-        self.ended(read)
+        self.end_record(read)
         self.next_id += len(read.events)
         if key:
-            self.remember(key, told)
+            self.remember(key, time_and_id)
         return read.events
 
-    def remember(self, key: int, told: Told) -> None:
-        """Take notice of a record that may come again, and of its key."""
-        is_timed = told[0] != (None, None)
-        is_own = self.repeat == "records" and (is_timed or self.has_own_ids) and told[1] is not None
-        if self._repeats.add(key, happened_at(told), is_own=is_own, is_timed=is_timed):
+    def remember(self, key: int, time_and_id: TimeAndId) -> None:
+        """Note the key of a record that may come again."""
+        time, source_id = time_and_id
+        is_timed = time != (None, None)
+        is_own = (
+            self.repeat == "records" and (is_timed or self.has_own_ids) and source_id is not None
+        )
+        if self._repeats.add(
+            key, time_if_without_id(time_and_id), is_own=is_own, is_timed=is_timed
+        ):
             self.options.findings.append(_AGAIN)
 
-    def ended(self, read: RecordEvents) -> None:
-        """Take notice of the end of a record."""
+    def end_record(self, read: RecordEvents) -> None:
+        """Note the end of a record."""
 
     def check(self, record: Any) -> None:
         """Raise ``NotAnEvent`` for a value that is not a record."""
         if not self.rules.accepts(record):
             raise refused(self.rules.expected, record)
 
-    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
-        """Return the record before it is read: its id and its time."""
-        (timestamp, time), source_id = told
+    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
+        """Return the events of a record before it is read: none yet, with its id and its time."""
+        (timestamp, time), source_id = time_and_id
         return RecordEvents(
             self, Origin(format=self.rules.name, id=source_id, time=time), timestamp
         )
@@ -165,11 +172,13 @@ class FollowingDecoder(RecordDecoder):
 
 
 class RecordEvents:
-    """A record while it is read: its events so far, and what was said and thought since the last of
+    """The events of a record while it is read, and the text and thinking that follow the last of
     them.
 
-    ``shown`` is whether its events are, and ``known`` what the format knows of each. ``response``
-    is the model's response to which its calls belong.
+    ``shown``     whether its next events are shown
+    ``tag``       the tag of its next events: see ``FollowingDecoder``
+    ``response``  the model's response to which its calls belong
+    ``parts``, ``thinking``  text and thinking for the next call or message
     """
 
     def __init__(
@@ -182,10 +191,10 @@ class RecordEvents:
         """The ``meta`` of the next event."""
         self.shown = True
         self.is_copy = False
-        """Whether its events happened in another history, if at all: no figure counts their calls
-        and requests.
+        """Whether its events are copies from another history. No figure counts their calls and
+        requests.
         """
-        self.known: Any = None
+        self.tag: Any = None
         self.response: str | None = (
             origin.id if type(origin.id) is str else f"message-{decoder.next_id}"
         )
@@ -205,8 +214,8 @@ class RecordEvents:
         return self._decoder.next_id + len(self.events)
 
     def add(self, kind: Any, **fields: Any) -> Any:
-        """Add an event, and return it. The first one has the id of the record; a step to another
-        branch has none.
+        """Add an event, and return it. The first event of a record gets the id of the record; a
+        retraction, which is a step to another branch, gets no id.
         """
         if not self.shown:
             fields["shown"] = False
@@ -218,19 +227,20 @@ class RecordEvents:
         if self.is_copy:
             self.meta[COPIED] = True
         if self.meta and kind is not Retraction:
-            fields["meta"], self.meta = self.meta, {}
+            fields["meta"] = self.meta
+            self.meta = {}
         fields.setdefault("timestamp", self.timestamp)
         event = kind(id=self.version, origin=origin, **fields)
         self.events.append(event)
         self._decoder.follow(event)
         if (event.shown or event.structural) and self._decoder.keeps_shown:
-            self._decoder.shown.follow(event, self._decoder.known(event, self))
+            self._decoder.shown.follow(event, self._decoder.tag(event, self))
         return event
 
     def take(self, event: Event, phase: Any = None) -> None:
-        """Add an event that was read of a message alone. A result without an id is of the newest
-        reply, and a call without a response of the one that goes on, as words in the ``phase``
-        before calls are.
+        """Add an event that was read from a single message. A result without an id answers a call
+        of the newest reply. A call without a response belongs to the present response, and so does
+        a text in the ``phase`` before calls.
         """
         if isinstance(event, Observation):
             call_id = self._decoder.calls.of_result(event.call_id, event.tool)
@@ -240,25 +250,24 @@ class RecordEvents:
             self.meta |= event.meta
             if phase == COMMENTARY:
                 self.meta["reply"] = self._decoder.response(self.version)
-            is_alone = isinstance(event, Action) and event.response_id is None
-            if is_alone:
-                fields = {"response_id": self._decoder.response(self.version)}
-            else:
-                fields = {}
+            fields = {}
+            if isinstance(event, Action) and event.response_id is None:
+                fields["response_id"] = self._decoder.response(self.version)
             self.add(partial(replace, event), **fields)
 
     def tell(self, model: Any, cost: Any, counts: Any, **names: str | Sequence[str]) -> None:
-        """Keep the model of a response, its cost, and its tokens by the ``names`` that ``counts``
-        has for them: without any, those of servers.
+        """Store the model, cost and tokens of a response in the ``meta`` of the next event.
+        ``names`` are the names in ``counts`` for our counts; the default are the names of servers.
         """
-        self.meta |= {"model": model} if type(model) is str else {}
+        if type(model) is str:
+            self.meta["model"] = model
         self.meta |= usage_told(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
-        """Add a call, with what was said and thought before it; ``thought`` is what was said, in
-        another form.
+        """Add a call with the text and the thinking before it. ``thought`` replaces the text by
+        another form of it.
         """
-        before = said(self.parts)
+        text = content_of_parts(self.parts)
         thinking = tuple(self.thinking)
         self.parts = []
         self.thinking = []
@@ -268,7 +277,7 @@ class RecordEvents:
             arguments=arguments if type(arguments) in (dict, str) else None,
             call_id=call_id if type(call_id) is str else None,
             response_id=self.response,
-            thought=before if thought is None else thought,
+            thought=text if thought is None else thought,
             thinking=thinking,
         )
 
@@ -282,19 +291,19 @@ class RecordEvents:
         cause: int | None = None,
         **fields: Any,
     ) -> Any:
-        """Add the result of a call. ``tool`` is the name of one that is not known, ``cause`` what
-        the source says.
+        """Add the result of a call. ``tool`` is the name of the tool if its call is not known;
+        ``cause`` is the event id of the call, if the source names it.
         """
-        known, cause, called = self._decoder.calls.close(call_id, cause)
-        named = {"tool": called or text_or_empty(tool), "call_id": known, "cause": cause}
-        return self.add(Observation, content=content, is_error=is_error, **named, **fields)
+        result_id, cause, called_tool = self._decoder.calls.close(call_id, cause)
+        names = {"tool": called_tool or text_or_empty(tool), "call_id": result_id, "cause": cause}
+        return self.add(Observation, content=content, is_error=is_error, **names, **fields)
 
     def say(self, source: Source, *, as_text: bool = False, **fields: Any) -> None:
-        """Add a message of the parts that no call took, if there are any; a single text as a text
-        on request.
+        """Add a message of the parts that no call took, if there are any. With ``as_text``, a
+        single text part becomes a text.
         """
         if self.parts:
-            content = said(self.parts) if as_text else tuple(self.parts)
+            content = content_of_parts(self.parts) if as_text else tuple(self.parts)
             thinking = tuple(self.thinking)
             self.parts = []
             self.thinking = []
@@ -310,11 +319,11 @@ class RecordEvents:
         *,
         offset: int | None = None,
     ) -> None:
-        """Forget of what is shown all but what ``stays``, as far as the format knows; the
-        ``summary`` comes after ``offset`` events of that, by default after all.
+        """Forget all shown events except those with a tag that ``stays``. The ``summary`` comes
+        after the first ``offset`` events that stay, by default after all of them.
         """
         after: list[int | str] = [
-            event_id for event_id, known in self._decoder.shown.all() if stays(known)
+            event_id for event_id, tag in self._decoder.shown.all() if stays(tag)
         ]
         if summary:
             after.insert(len(after) if offset is None else offset, summary)
@@ -323,8 +332,8 @@ class RecordEvents:
     def change(
         self, after: Sequence[int | str], because: Cause | None = None, metadata: Any = None
     ) -> None:
-        """Report that the prompt is made of these ids, and of the text of a new summary, from now
-        on.
+        """Add the event after which the prompt consists of the events with these ids. A text among
+        the ids is a new summary.
         """
         shown = self._decoder.shown
         before = [event_id for event_id, _ in shown.all()]
@@ -342,6 +351,6 @@ class RecordEvents:
             self.add(partial(replace, change))
 
     def close(self, name: str, data: Any) -> None:
-        """Add an annotation where there is no event."""
+        """Add an annotation if the record has made no event."""
         if self.is_empty:
             self.add(Annotation, name=name, data=data)

@@ -25,7 +25,7 @@ from foldlog._formats.files.readers import JsonLines, Placed, on_lines
 from foldlog._formats.format import LOOK_AT, Contained, FileReader, Format, Options
 from foldlog._formats.json_text import UnreadableJson
 from foldlog._formats.record import Located, at, described, member, text_or_empty, text_or_none
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog.eventstore import Origin, Retraction
 
 Record = dict[str, Any]
@@ -164,7 +164,7 @@ class TreeDecoder(FollowingDecoder):
         self._tip: str | None = None
         self._root: Any = None
 
-    def begun(self, record: Record, told: Told) -> RecordEvents:
+    def begin_record(self, record: Record, time_and_id: TimeAndId) -> RecordEvents:
         name = None if self.rules.is_about(record) else record[self.rules.id]
         return RecordEvents(self, Origin(format=self.rules.name, id=name), None)
 

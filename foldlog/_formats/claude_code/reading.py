@@ -28,7 +28,7 @@ from foldlog._formats.claude_code.lines import (
 )
 from foldlog._formats.format import Options
 from foldlog._formats.record import text_or_none, usage_told
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
 
@@ -71,15 +71,15 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._told: Any = None
         self._usage: dict[str, Any] = {}
 
-    def known(self, event: Event, read: RecordEvents) -> Shown:
+    def tag(self, event: Event, read: RecordEvents) -> Shown:
         return text_or_none(read.origin.id), type(event) is SystemMessage
 
-    def begun(self, record: dict[str, Any], told: Told) -> RecordEvents:
+    def begin_record(self, record: dict[str, Any], time_and_id: TimeAndId) -> RecordEvents:
         if not self._is_begun and record["type"] in SAID:
             self._is_begun = True
             self._side, self._session = is_side(record), record.get("sessionId")
             self._switches.is_of_side = self._side
-        return super().begun(record, told)
+        return super().begin_record(record, time_and_id)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         kind = record["type"]

@@ -105,7 +105,7 @@ class CodexDecoder(FollowingDecoder):
             self._returns_to = next_id
         super().skip_to(next_id)
 
-    def known(self, event: Event, read: RecordEvents) -> _Known:
+    def tag(self, event: Event, read: RecordEvents) -> _Known:
         if isinstance(event, SystemMessage):
             is_base = event.meta.get("instructions") == _IS_BASE["instructions"]
             return _Known(_BASE if is_base else _INSTRUCTED, texts_of(event.content))

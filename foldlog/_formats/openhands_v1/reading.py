@@ -108,7 +108,7 @@ class OpenHandsV1Decoder(FollowingDecoder):
         if event.shown or event.structural:
             self._last = event
 
-    def known(self, event: Event, read: RecordEvents) -> ShownEvent:
+    def tag(self, event: Event, read: RecordEvents) -> ShownEvent:
         """Return what is known of an event; of a condensation or its summary, what is known of the
         summary.
         """

@@ -155,7 +155,7 @@ class _Decoder(PartsDecoder):
     def events(self, record: Any) -> list[Event]:
         return super().events(_snake_case(record))
 
-    def known(self, event: Event, read: RecordEvents | None) -> _Span | None:
+    def tag(self, event: Event, read: RecordEvents | None) -> _Span | None:
         if isinstance(event, CondensationAction):
             return _span_in(event.metadata)
         if event.timestamp is None:

@@ -17,7 +17,7 @@ from foldlog._formats.blocks import thinking_of, thought_in
 from foldlog._formats.event_fields import REDACTED, data_url, file_at, file_in, id_of_source
 from foldlog._formats.format import Format, Options, RecordDecoder, RecordEncoder
 from foldlog._formats.record import SourceTime, dict_or_empty, text_or_empty, text_or_none, within
-from foldlog._formats.record_events import FollowingDecoder, RecordEvents, Told
+from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._formats.reply_encoders import RepliesEncoder
 from foldlog.eventstore import Action, Annotation, Event, Message, Observation, Source
 
@@ -32,8 +32,8 @@ class PartsDecoder(FollowingDecoder):
     keeps_shown = False
     rules: PartsFormat
 
-    def begun(self, record: Record, told: Told) -> RecordEvents:
-        read = super().begun(record, told)
+    def begin_record(self, record: Record, time_and_id: TimeAndId) -> RecordEvents:
+        read = super().begin_record(record, time_and_id)
         rules = self.rules
         read.meta = rules.usage(record)
         own = text_or_none(read.origin.id) or text_or_none(rules.response(record))
