@@ -1,8 +1,7 @@
-"""Count the records of a format that has no skeleton of its own: from the events that they become,
-in memory.
+"""Count the records of a format that has no skeleton: decode them in memory, and count the events.
 
-It costs a decoding at each import, and keeps of a redacted record its ids, time and kind. What a
-record is counted as is then by construction what its events are counted as.
+So the counts of records and of events are the same by construction. The price is a decoding at each
+import. Of a redacted record, its ids, time and kind stay.
 """
 
 from __future__ import annotations
@@ -42,14 +41,12 @@ _STAY = frozenset(
         "source",
     )
 )
-"""The names of what stays of a redacted record: by these, later records name it, and are read as
-before.
-"""
+"""The fields that stay of a redacted record, since later records refer to them."""
 _NAME = re.compile(r"[\w.:-]{1,64}", re.ASCII)
-"""A text that stays: an id, a time or the name of a kind. Any other may be words."""
+"""A text that may stay: an id, a time or the name of a kind. Any other text may be a user's."""
 
 READER = 1
-"""The version of what decoders make of records."""
+"""The version of the decoders: other events of the same records need a new one."""
 
 
 def decoder_of(
@@ -65,7 +62,8 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
     """
     events = decoder.events(record)
     number(events, format.name)
-    if format.time is None:  # it happened before the import, at no known time
+    if format.time is None:
+        # An empty time says that the event happened before the import, at an unknown time.
         for event in events:
             assert event.origin is not None
             force_setattr(event.origin, "time", event.origin.time or "")
@@ -73,23 +71,24 @@ def events_of(decoder: RecordDecoder, format: Format, record: Any) -> list[Event
 
 
 class DecodedRecords:
-    """The records of one history as events, held in memory, in the place of a skeleton."""
+    """The records of one history as events in memory. It has the methods of a skeleton."""
 
     def __init__(self, format: Format) -> None:
-        self.format, self.events = format, list[Event]()
+        self.format = format
+        self.events = list[Event]()
         self.findings = list[str]()
-        """What the decoder says of records."""
+        """The problems that the decoder found in records."""
         self._decoder = decoder_of(format, findings=self.findings)
         self._first = list[Any]()
         self.where = dict[str, str]()
-        """Where the source was written, as the skeletons of other formats say it."""
+        """Where the source was written, as the states of other formats have it."""
 
-    def add(self, record: bytes, hashed: bytes) -> None:
-        """Count a record. Raises ``UnreadableJson`` for one that is not JSON."""
+    def add(self, record: bytes, record_hash: bytes) -> None:
+        """Count a record. Raises ``UnreadableJson`` for a record that is not JSON."""
         self.take(parse(record))
 
     def take(self, record: Any) -> None:
-        """Count a record that is parsed."""
+        """Count a parsed record."""
         if len(self._first) < 50:
             self._first.append(record)
         self.where = located(self.where, **self.format.where(record))
@@ -108,19 +107,19 @@ class DecodedRecords:
         return b""
 
     def left_of(self, record: bytes) -> bytes:
-        """Return what stays of a redacted record: its ids, time and kind."""
-        told = dict_or_empty(next(values_of(iter((record,)))))
-        names = {name: told[name] for name in _STAY & told.keys()}
-        stays = {
-            n: each
-            for n, each in names.items()
-            if each is None or (type(each) is str and _NAME.fullmatch(each))
+        """Return the ids, time and kind of a record, which stay after a redaction."""
+        (value,) = values_of(iter((record,)))
+        fields = dict_or_empty(value)
+        kept = {
+            name: fields[name]
+            for name in _STAY & fields.keys()
+            if fields[name] is None or (type(fields[name]) is str and _NAME.fullmatch(fields[name]))
         }
-        return bytes_of(stays)
+        return bytes_of(kept)
 
 
 def values_of(records: Iterator[bytes]) -> Iterator[Any]:
-    """Yield the values of stored records, None for one that cannot be parsed any more."""
+    """Yield the values of stored records; None for a record that cannot be parsed any more."""
     for record in records:
         try:
             yield parse(record)

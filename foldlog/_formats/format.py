@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 
 Beside = tuple[Sequence[Any], Sequence[dict[str, Any]]]
 LOOK_AT = 50
-"""The number of first records in which the format and the name of a history are searched."""
+"""The number of records at the beginning in which the format and the name of a history are
+searched.
+"""
 
 
 def first_named(name_in: Callable[[Any], str | None]) -> Callable[[Iterable[Any]], str | None]:
-    """Return what ``Format.conversation`` asks for: the first name that ``name_in`` finds in the
-    first records, if that is not an empty one.
+    """Return a function for ``Format.conversation``: it returns the first name that ``name_in``
+    finds in the first records, None for an empty name.
     """
 
     def first(records: Iterable[Any]) -> str | None:
@@ -43,11 +45,11 @@ class UnusableFormat(EventStoreError, TypeError):
 class RecordDecoder(ABC):
     """Turns the records of one history into events, one record after the other.
 
-    One decoder reads one history from its first record on, so it may keep what later records need
-    of earlier ones, such as the ids of calls. It never looks ahead: the events of a record depend
-    on it and on those before. The same records must become the same events each time: a source that
-    has grown is decoded again, and its new records are stored. ``next_id`` is the id of the next
-    event.
+    One decoder reads one history from its first record on. So it may remember what later records
+    need, such as the ids of calls. It never looks ahead: the events of a record depend only on this
+    record and the records before it. The same records must always become the same events: a source
+    that has grown is decoded again, and its new events are stored. ``next_id`` is the id of the
+    next event.
     """
 
     def __init__(self, options: Options) -> None:
@@ -57,26 +59,26 @@ class RecordDecoder(ABC):
     def events(self, record: Any) -> list[Event]:
         """Return the events of the next record, at least one.
 
-        Number them from ``next_id`` on, without a gap between records, and set ``next_id``. Give
-        the event that stands for the record ``Origin(format=…, id=…)``: the name of the format, the
-        id of the record. The record itself is stored apart, so an event needs no more of it than
-        people and models read. Raises ``NotAnEvent`` for a value that is not a record of the
-        format; it becomes a finding, and the state must be as before.
+        Number them from ``next_id`` on, without a gap between records, and set ``next_id``. The
+        event that stands for the record gets ``Origin(format=…, id=…)``: the name of the format and
+        the id of the record. The record itself is stored separately, so an event needs only the
+        fields that people and models read. Raises ``NotAnEvent`` for a value that is not a record
+        of the format. The value becomes a finding, and the decoder must be as it was before.
         """
 
     def skip_to(self, next_id: int) -> None:
-        """Go on with the event ``next_id``: other events stand in between, or some of a record that
-        was redacted.
+        """Continue with the event ``next_id``. In between are other events, or the events of a
+        redacted record.
         """
         self.next_id = next_id
 
 
 class RecordEncoder(ABC):
-    """Writes records for the events of one history that have none: those that were not imported.
+    """Writes records for the events of one history that were not imported.
 
-    Imported events have their records, which are written unchanged, and ``follow`` is told of them.
-    An event without its record, because one of its parts was redacted, is written as one that was
-    not imported, with the source's id.
+    The records of imported events are written unchanged, and ``follow`` is called with them. If the
+    record of an event is missing since a part of it was redacted, the event is written like one
+    that was not imported, with the id of the source.
     """
 
     rules: Any
@@ -86,32 +88,28 @@ class RecordEncoder(ABC):
 
     @abstractmethod
     def records(self, event: Event) -> Sequence[Any] | None:
-        """Return the records that are complete with ``event``: none while later events belong to
-        the same record.
+        """Return the records that are complete with ``event``; an empty sequence while later events
+        belong to the same record.
 
-        None says that the format has no record for what the event tells: an export counts these
-        events in a note.
+        Return None if the format has no record for such an event. An export counts these events in
+        a note.
         """
 
     def head(self, event: Event) -> Sequence[Any]:
-        """Return what a history begins with where no record was imported. ``event`` is that of the
-        first record.
+        """Return the records with which a history begins that was not imported. ``event`` is its
+        first event that is written.
         """
         return ()
 
     def follow(self, events: Sequence[Event], record: Any) -> None:
-        """Remember of a record what later records need: by default its id. ``events`` were made of
-        it. None stands for no record: of a step to another branch, and of an event that was taken
-        back.
+        """Remember what later records need of a record: by default its id. ``events`` were made of
+        the record. It is None for a step to another branch, and for events that were taken back.
         """
-        if record is None:
-            self.last = self.last
-        else:
+        if record is not None:
             self.last = self.rules.source_id(record) or self.last
 
     def end(self) -> Sequence[Any]:
-        """Return the record that is complete only when no further event of it comes, if there is
-        one.
+        """Return the record that is unfinished, if there is one: no further event belongs to it.
 
         It is called before ``follow``, and after the last event.
         """
@@ -119,7 +117,7 @@ class RecordEncoder(ABC):
 
 
 class NoEncoder(RecordEncoder):
-    """Of a format that foldlog does not write."""
+    """The encoder of a format that foldlog does not write."""
 
     def records(self, event: Event) -> None:
         return None
@@ -130,11 +128,10 @@ class Options:
     """The caller's knowledge about the records of one history. A format ignores options that it
     does not use.
 
-    ``as_history``  the records are the agent's history, not a stream that holds more (OpenHands V0)
-    ``prefix``      the text before the names of conversations: a link to another conversation has
-                    it too
-    ``findings``    the list to which a decoder adds problems of records of which it made events all
-                    the same
+    ``as_history``  whether the records are the agent's history, not a stream that holds more
+                    (OpenHands V0)
+    ``prefix``      the text before the names of conversations, also in links to them
+    ``findings``    the list to which a decoder adds problems of records that it could still read
     ``format``      the format of the records, which ``Format.reader`` adds
     """
 
@@ -145,8 +142,11 @@ class Options:
 
 
 class Contained(NamedTuple):
-    """One history in a file or folder: the name that it has there, or None, its records, and other
-    files that are read for it. ``title`` is what its program calls it now, outside of its records.
+    """One history in a file or folder.
+
+    ``name``     its name there, if it has one
+    ``others``   other files that are read for it
+    ``title``    its present title, if its program keeps this outside of the records
     """
 
     name: str | None
@@ -156,18 +156,17 @@ class Contained(NamedTuple):
 
 
 class FileReader(ABC):
-    """Reads files that hold no JSON values in a row: a database, Markdown, an archive, a folder
-    with parts of records.
+    """Reads files that are not a sequence of JSON values: a database, Markdown, an archive, a
+    folder with parts of records.
 
-    Open a file of another program so that it is neither changed nor locked, SQLite read-only and
-    immutable.
+    Neither change nor lock a file of another program: open SQLite read-only and immutable.
     """
 
     @abstractmethod
     def holds(self, path: Path, begin: bytes) -> bool:
-        """Return whether this file, of which ``begin`` are the first bytes, or this folder
-        (``b""``) holds histories of the format. It is asked for every file and folder, so it looks
-        at the name and the bytes first.
+        """Return whether this file or folder holds histories of the format. ``begin`` are the first
+        bytes of a file; they are empty for a folder. It is called for every file and folder, so
+        look at the name and the bytes first.
         """
 
     @abstractmethod
@@ -181,85 +180,74 @@ class Format:
     object.
 
     A new format of ours is a file or a folder beside this one with its object in ``FORMAT``, and
-    one line in ``registry.py``. It says
+    one line in ``registry.py``. Tests, samples and docs of a format are its own:
+    ``tests/foldlog/formats/test_NAME.py`` and a section of ``docs/IMPORTING.md``.
 
-    how it is recognized   ``matches``: what only its records have, by more than one field; see
-                           ``detection.py``. Files
-                           that hold no JSON values in a row: ``files``
-    how it is counted      ``skeleton``: what lists and figures need of a record, and what stays of
-                           a redacted one
-    how it is read         ``decoder``: a record becomes at least one event, an ``Annotation`` if no
-                           model reads it.
-                           Compactions are condensations, branches are retractions. The record is
-                           kept without its help
-    how it is written      an import is exported as it came; ``encoder`` and ``lacks``: records for
-                           other events too
+    ``name``          the name in ``--format`` and in ``origin.format``. It never changes, since it
+                      is stored. It has no white space, does not begin with ``-``, and is not
+                      ``auto``
 
-    Tests, samples and the docs of a format are its own: ``tests/foldlog/formats/test_NAME.py`` and
-    a section of ``docs/IMPORTING.md``.
+    How it is recognized:
 
-    ``name``          the name in ``--format`` and in ``origin.format``; it never changes, since it
-                      is stored. It has no
-                      white space, does not begin with ``-``, and is not ``auto``
-    ``matches``       whether a JSON value has what only records of this format have
-    ``refuses``       whether a JSON value is a record of another program that could pass for one of
-                      this format: a
-                      history with one is of no format unless the user names it
-    ``looks_like``    the name of another format whose records may be of this one: they are where
-                      another record is,
-                      and none is ``own`` to the other format
-    ``own``           whether a record that matches is of this format even where another one
+    ``matches``       whether a JSON value is a record of this format and of no other, by more than
+                      one field: see ``detection.py``
+    ``refuses``       whether a JSON value is a record of another program that this format could be
+                      mistaken for. A history with such a record has no format unless the user names
+                      one
+    ``looks_like``    the name of another format. Records that match both are of this format, if the
+                      history also has a record of this format alone, and no record that is ``own``
+                      to the other
+    ``own``           whether a record that matches is of this format even if another format
                       ``looks_like`` it
-    ``accepts``       whether a JSON value can pass for a record where the user names this format:
-                      ``decoder`` refuses
-                      others, and a stored record stays in the place of one
-    ``expected``      a record in words, for the message about a value that is refused
-    ``skeleton``      counts records without making events; None: from the events that ``decoder``
-                      makes
-    ``decoder``       the decoder of a history, which begins at its first record and never looks
-                      ahead
-    ``encoder``       the writer of events that were not imported, or whose record was redacted: for
-                      what an adapter
-                      sends, and for exports of any history where ``lacks`` says what these leave
-                      out
-    ``lacks``         what the format has no place for, by the nouns of ``export_notes``; None: no
-                      history is exported
-                      in it that was not imported from it, and what was appended behind an import is
-                      a note
+    ``files``         the reader of its files, if they are not a sequence of JSON values
+    ``kept_in``       where its program stores its histories, for ``foldlog import --from``: folders
+                      and files, with ``~`` and variables of the environment as in a shell
+
+    How it is counted, without making events:
+
+    ``skeleton``      the fields of a record for lists and figures, which also stay of a redacted
+                      record. None: the events of ``decoder`` are counted
     ``conversation``  the name that the first records give their conversation, or None
-    ``dialect``       the dialect of ``View.to_messages`` whose messages are records of the format,
-                      if there is one
-    ``beside``        what the object that holds a history says beside its records, the first 50 and
-                      the last of which
-                      are given: the records that come after these, and the usage of calls of
-                      models, each with its ``reply``, the id of that reply, or else accumulated
-                      over the whole run
-    ``files``         the reader of its files, where these hold no JSON values in a row
-    ``note``          what to know about every history of this format, said when one is imported
-    ``document``      the content of a file of the format with these records, where that is not a
-                      line for each: a text,
-                      or a JSON value
-    ``source_id``     the id that the source gave a record, or None: ``origin.id`` of the first
-                      event made of it
+    ``where``         the fields of a record that say where it was written: ``cwd``, ``branch``,
+                      ``model``. A skeleton counts them itself
+    ``marks_errors``  whether records of its program mark failed calls
+
+    How it is read:
+
+    ``decoder``       the decoder of a history. A record becomes at least one event, an
+                      ``Annotation`` if no model reads it. Compactions become condensations,
+                      branches become retractions. The record itself is stored without its help
+    ``accepts``       whether a JSON value can be a record when the user names this format. The
+                      decoder refuses other values
+    ``expected``      a description of a record, for the error about a refused value
+    ``source_id``     the id that the source gave a record, or None. It is ``origin.id`` of the
+                      first event made of the record
+    ``time``          the time of a record, as ``read_time`` returns it. None if no record has a
+                      time. Then an imported event has no time, and an event that is recorded while
+                      it happens has the time of its recording
+    ``beside``        reads the object that holds the records, with the first 50 records and the
+                      last one. It returns further records, and the usage of calls of models: each
+                      with the id of its ``reply``, or else summed over the whole run
+    ``told_usage``    how its events record the calls of models
+    ``says_again``    whether the events before the condensation of a record are copies of events
+                      that a model is sent with it
+    ``repeats``       whether each record contains all earlier messages, as a request to a model
+                      does. After a redaction no later record of such a source is imported
+    ``note``          a sentence about every history of this format, shown when one is imported
+
+    How it is written. An import is exported as it came; these are for other events:
+
+    ``encoder``       the writer of events that were not imported, or whose record was redacted. An
+                      adapter uses it to send events, and an export to write any history, if
+                      ``lacks`` is set
+    ``lacks``         the kinds of events that the format cannot hold, by the nouns of
+                      ``export_notes``. None: only a history that was imported from this format can
+                      be exported in it, and an export notes the events appended since
+    ``dialect``       the dialect of ``View.to_messages`` whose messages are records of this format
+    ``document``      returns the content of a file with these records, if it does not have a line
+                      for each record: a text or a JSON value
     ``parts``         the keys under which a record of several events has a list with a part for
-                      each: what stays of a
-                      redacted one is written as one record
-    ``kept_in``       where its program keeps its histories: folders and files, with ``~`` and
-                      variables of the
-                      environment as a shell has them, for ``foldlog import --from``
-    ``time``          when a record happened, as ``read_time`` returns it. None says that no record
-                      tells that: then an
-                      event of an imported history has no time; in one that is recorded while it
-                      happens, the time of its recording stands for it
-    ``told_usage``    how its events tell the calls of models
-    ``where``         what a record says of where it was written: ``cwd``, ``branch``, ``model``. A
-                      skeleton counts it
-    ``marks_errors``  whether records of its program say that a call failed
-    ``says_again``    whether the events before the condensation of a record are copies of what a
-                      model is sent with it
-    ``repeats``       whether each record has all that was said before it, as a request to a model
-                      has: once one is
-                      redacted, no later one is imported
+                      each event, so that the parts left after a redaction are written as one record
     """
 
     name: str
@@ -301,13 +289,12 @@ class Format:
 
 
 class Recognize(NamedTuple):
-    """Recognizes histories: those of one format, or of any.
+    """Functions that recognize the histories of one format, or of any.
 
     ``format_of``    returns the format of a history by its first records, or None
-    ``reader_of``    returns the format whose ``files`` reads a file, by its first bytes, or a
-                     folder
-    ``nothing``      says of a file with these first records that it holds no history, and what they
-                     are
+    ``reader_of``    returns the format whose ``files`` reads this file or folder; the bytes are the
+                     first ones of a file
+    ``nothing``      returns the text that a file with these first records has no history
     """
 
     format_of: Callable[[Iterable[Any]], Format | None]

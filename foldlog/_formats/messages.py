@@ -1,9 +1,9 @@
-"""Read a message of a provider to events: of OpenAI's chat, of Anthropic, or an item of OpenAI's
+"""Read events from a message of OpenAI's chat or of Anthropic, or from an item of OpenAI's
 Responses.
 
-``append`` and imports read by it, so the same message becomes the same events: text beside calls is
-the thought of the first call, with the model's thinking, and parts that no event has a field for
-are annotations. The events have no ids and no origins yet.
+``append`` and imports both use this module, so the same message becomes the same events. Text
+beside calls is the thought of the first call, with the model's thinking. Parts for which no event
+has a field become annotations. The events have no ids and no origins yet.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ Part = dict[str, Any]
 SPEAKERS: Mapping[str, Source] = {"user": "user", "assistant": "agent"}
 ROLES = frozenset((*SPEAKERS, "system", "developer", "tool", "function"))
 _OF_NO_MODEL = ("environment", "exit")
-"""Roles that formats of agents have besides."""
+"""Further roles in formats of agents."""
 _THINKING = (*THINKING, "reasoning")
 _BLOCKS_OF_ANTHROPIC = THINKING | {
     "tool_use",
@@ -75,7 +75,7 @@ _TYPES = (
 CALLS: Final = frozenset((*_TYPES, "tool_search_call", "mcp_approval_request"))
 """Items that a client answers. Calls of the server's own tools contain their results."""
 OUTPUTS: Final = frozenset(
-    (*(f"{each}_output" for each in _TYPES), "tool_search_output", "mcp_approval_response")
+    (*(f"{kind}_output" for kind in _TYPES), "tool_search_output", "mcp_approval_response")
 )
 IDS: Final = ("call_id", "approval_request_id", "id")
 """The fields that may hold the id of an item's call."""
@@ -96,8 +96,8 @@ _OF_ANTHROPIC = (
 
 
 def is_message_of_anthropic(message: Part) -> bool:
-    """Return whether a message of the user or the assistant has blocks of Anthropic's. A user may
-    give any server a part that is not known here: of these a name tells.
+    """Return whether a message of the user or the assistant has blocks of Anthropic's. A part of a
+    user is one only if its name says so, since a user may send any part to any server.
     """
     role = message.get("role")
     if role not in ("user", "assistant"):
@@ -114,15 +114,13 @@ def is_message_item(item: Part) -> bool:
     return item.get("type", "message") == "message" and type(item.get("role")) is str
 
 
-def unknown(role: str) -> str:
-    """Return what is wrong with a message whose role is not one of ``ROLES``."""
+def unknown_role(role: str) -> str:
+    """Return the text of an error about a role that is not one of ``ROLES``."""
     return f"the role {short(role)} is not known; use assistant, user, system, developer or tool"
 
 
 def with_exit_code(event: Event, record: dict[str, Any]) -> Event:
-    """Return a result with the exit code of its command, where mini-SWE-agent wrote that beside
-    it.
-    """
+    """Return a result with the exit code of its command, if mini-SWE-agent wrote one beside it."""
     code = within(record, "extra", "returncode")
     if code is None or not isinstance(event, Observation):
         return event
@@ -134,8 +132,8 @@ COMPACTED_BY_PROVIDER = "the model's provider compacted the context"
 
 
 def compaction_in(item: Any) -> Message | None:
-    """Return what an item of OpenAI's Responses is that stands for all before it: only its server
-    can read it, and gets it back as it was.
+    """Return the message for an item of OpenAI's Responses that replaces all items before it; None
+    for any other item. Only its server can read it, and gets it back unchanged.
     """
     if kind_of(item) != "compaction" or not text_or_empty(item.get("encrypted_content")):
         return None
@@ -144,51 +142,53 @@ def compaction_in(item: Any) -> Message | None:
 
 
 def compacts(event: Event) -> bool:
-    """Return whether an event holds the compaction of a provider: it stands for all that came
-    before. An Anthropic block without content is a compaction that failed.
+    """Return whether an event holds the compaction of a provider, which replaces all earlier events
+    of the prompt. An Anthropic block without content is a compaction that failed.
     """
     if not isinstance(event, Message | Action):
         return False
     parts = parts_in(event.thought if isinstance(event, Action) else event.content)
     blocks = [block for part in parts for block in (part, *dicts_in(part.get("blocks")))]
-    return any(kind_of(each) == "compaction" and any(map(each.get, _SUMMARIES)) for each in blocks)
+    return any(
+        kind_of(block) == "compaction" and any(map(block.get, _SUMMARIES)) for block in blocks
+    )
 
 
 _SUMMARIES = ("content", "encrypted_content")
 
 
 def spoken(role: str, content: Content) -> Event:
-    """Return what somebody said who neither calls nor answers. Raises ``NotAnEvent`` for a role
-    that is not known.
+    """Return the event of a message that is neither a call nor a result. Raises ``NotAnEvent`` for
+    an unknown role.
     """
     if role in ("system", "developer"):
         return SystemMessage(content=content)
     if role not in ROLES and role not in _OF_NO_MODEL:
-        raise NotAnEvent(unknown(role))
+        raise NotAnEvent(unknown_role(role))
     return Message(source=SPEAKERS.get(role, "environment"), content=content)
 
 
 class MessageReader:
-    """Reads messages as an import does, which keeps them: odd values are read as far as that goes,
-    and blocks that only Anthropic's server knows are passed over, since other programs keep blocks
-    of their own in this form.
+    """Reads messages for an import. It never raises: values of another form are read as far as
+    possible, and blocks that only Anthropic's server knows are skipped, since other programs have
+    blocks of their own in this form.
     """
 
     of_replies = False
-    """Whether a model may ask for a condensation, and each block that only Anthropic's server knows
-    goes back to it.
+    """True for replies that a program appends: then a model may request a condensation, and every
+    block that only Anthropic's server knows is sent back to it.
     """
 
     def refuse(self, problem: str) -> None:
-        """Take notice of a value of another form, which is then read as its JSON text."""
+        """Note a value of another form. If this does not raise, its JSON text is read instead."""
 
     def arguments(self, arguments: Part | str | None) -> Part | str | None:
         """Return the arguments of a call as an event holds them."""
         return arguments
 
-    def rest(self, name: str, fields: Part, *taken: str) -> Part:
-        """Return the ``meta`` that holds, under this name, the fields that no event has ``taken``.
-        A content is taken, unless its texts have other fields.
+    def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
+        """Return the ``meta`` that holds, under this name, the fields that are not ``taken`` by an
+        event. A content is taken, unless its texts have other fields.
         """
         return {}
 
@@ -197,8 +197,8 @@ class MessageReader:
     def chat(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """Return the events of a chat message; none of one of the assistant that has no content and
-        no call.
+        """Return the events of a chat message; no events for an assistant message without content
+        and calls.
         """
         role = message["role"]
         if is_message_of_anthropic(message):
@@ -218,80 +218,84 @@ class MessageReader:
                 )
             ]
         if role not in ROLES:
-            self.refuse(unknown(role))
+            self.refuse(unknown_role(role))
         return [spoken(role, content)]
 
     def _assistant(
         self, message: Part, content: Content, response_id: str | None, meta: Part
     ) -> list[Event]:
-        # litellm tells some twice
-        if own := dict_or_empty(message.get("provider_specific_fields")):
-            message = {**own, **message}
-        called = [self.call(call) for call in calls_in(message)]
-        spoken = dict_or_empty(message.get("audio")).get("transcript")
-        content = content or text_or_empty(message.get("refusal")) or text_or_empty(spoken)
+        # litellm has some fields of a provider only here, and some also in the message itself.
+        if specific_fields := dict_or_empty(message.get("provider_specific_fields")):
+            message = {**specific_fields, **message}
+        calls = [self.call(call) for call in calls_in(message)]
+        transcript = dict_or_empty(message.get("audio")).get("transcript")
+        content = content or text_or_empty(message.get("refusal")) or text_or_empty(transcript)
         thinking = dicts_in(message.get("thinking_blocks"))
-        # two names of one text
+        # Servers have two names for the same text.
         reasoning = message.get("reasoning_content") or message.get("reasoning")
         if not thinking and isinstance(reasoning, str) and reasoning:
             thinking = [{"type": "thinking", "thinking": reasoning}]
-        return self.said(content, called, thinking, response_id, meta)
+        return self.response_events(content, calls, thinking, response_id, meta)
 
     def call(self, call: Any, name: str = "call", id_key: str = "id") -> Action:
-        """Return the call of a chat message, an item or a block. Its other fields are in ``meta``
-        under this name.
+        """Return the action of a call in a chat message, an item or a block. Its other fields are
+        in ``meta`` under ``name``. ``id_key`` is the field with the id of the call.
         """
         fields = dict(dict_or_empty(call))
         fields |= dict_or_empty(fields.pop("function", None) or fields.pop("custom", None))
-        tool, call_id, text = (text_or_none(fields.get(key)) for key in ("name", id_key, "input"))
+        tool = text_or_none(fields.get("name"))
+        call_id = text_or_none(fields.get(id_key))
+        custom_input = text_or_none(fields.get("input"))
         if tool is None:
             self.refuse(
                 f"the call {short(call)} does not name its tool; a call of a chat message is a map,"
                 " such as {'id': 'call-1', 'type': 'function', 'function': {'name': 'terminal',"
                 " 'arguments': '{}'}}"
             )
-        arguments = {"input": text} if text is not None else fields.get("arguments")
+        arguments = {"input": custom_input} if custom_input is not None else fields.get("arguments")
         if not isinstance(arguments, dict | str | None):
             self.refuse(
                 f"the arguments of a call are {short(arguments)}; give a map, or its JSON text"
             )
             arguments = json_text(arguments)
-        taken = ("type", "name", id_key, "arguments" if text is None else "input")
+        taken = ("type", "name", id_key, "arguments" if custom_input is None else "input")
+        meta: Part = {} if custom_input is None else {"custom_tool": True}
         return Action(
             tool=tool or "",
             arguments=self.arguments(arguments),
-            call_id=tool if call_id is None else call_id,  # its result names the tool
-            meta=({} if text is None else {"custom_tool": True}) | self.rest(name, fields, *taken),
+            # Without an id, its result names the tool.
+            call_id=tool if call_id is None else call_id,
+            meta=meta | self.other_fields(name, fields, *taken),
         )
 
-    def said(
+    def response_events(
         self,
         content: Content,
-        called: Sequence[Action],
+        calls: Sequence[Action],
         thinking: Sequence[Part],
         response_id: str | None,
         meta: Part,
     ) -> list[Event]:
         """Return the events of one response: a message, or actions with the text as the thought of
-        the first one. Thinking alone is an annotation.
+        the first one. A response with thinking alone is an annotation.
         """
-        actions = [
-            call for call in called if not self.of_replies or call.tool != "request_condensation"
-        ]
+        actions = list(calls)
+        if self.of_replies:
+            actions = [call for call in calls if call.tool != "request_condensation"]
         events: list[Event] = []
         if actions:
             actions[0] = replace(
                 actions[0], thought=content, thinking=tuple(thinking), meta=meta | actions[0].meta
             )
-            together = response_id or f"response-{actions[0].call_id}"
-            events += [replace(action, response_id=together) for action in actions]
+            response = response_id or f"response-{actions[0].call_id}"
+            events += [replace(action, response_id=response) for action in actions]
         elif content:
             events.append(
                 Message(source="agent", content=content, thinking=tuple(thinking), meta=meta)
             )
-        elif thinking and not called:
+        elif thinking and not calls:
             events.append(Annotation(name="reasoning", data=list(thinking), meta=meta))
-        if len(actions) < len(called):
+        if len(actions) < len(calls):
             events.append(
                 CondensationRequest(reason="the model asked for it", meta={} if events else meta)
             )
@@ -300,8 +304,8 @@ class MessageReader:
     # --- OpenAI's Responses ---
 
     def item(self, item: Part) -> Event | None:
-        """Return the event of an item; None for one that neither says, calls nor answers, such as
-        what a server did.
+        """Return the event of an item that is a message, a call or a result; None for any other
+        item, such as the call of a tool that the server ran.
         """
         kind = kind_of(item) or ""
         role = item.get("role")
@@ -309,34 +313,44 @@ class MessageReader:
             return self.call(item, "item", "call_id")
         if is_message_item(item):
             if role not in ROLES:
-                self.refuse(unknown(str(role)))
+                self.refuse(unknown_role(str(role)))
             return spoken(str(role), self.content(item.get("content"), f"the {role} message"))
         if (kind not in CALLS and kind not in OUTPUTS) or item.get("execution") == "server":
             return None
         id_key = next((key for key in IDS if item.get(key) is not None), "call_id")
-        others = {key: value for key, value in item.items() if key not in (*_OF_ITEMS, id_key)}
+        other_fields = {
+            key: value for key, value in item.items() if key not in (*_OF_ITEMS, id_key)
+        }
         call_id = text_or_none(item.get(id_key))
         if kind in CALLS:
-            told = next((key for key in _ARGUMENTS if isinstance(item.get(key), dict | str)), None)
+            arguments_key = next(
+                (key for key in _ARGUMENTS if isinstance(item.get(key), dict | str)), None
+            )
             tool = text_or_none(item.get("name")) or kind.removesuffix("_call")
             return Action(
                 tool=tool,
-                arguments=self.arguments(item[told] if told else others),
+                arguments=self.arguments(item[arguments_key] if arguments_key else other_fields),
                 call_id=call_id or tool,
-                meta=self.rest("item", item, "name", id_key, *([told] if told else others)),
+                meta=self.other_fields(
+                    "item",
+                    item,
+                    "name",
+                    id_key,
+                    *([arguments_key] if arguments_key else other_fields),
+                ),
             )
-        output = others.pop("output", None)
-        used = list[str]()
+        output = other_fields.pop("output", None)
+        used_fields = list[str]()
         if output is None:
-            output = others or ""
-            used = list(others)
+            output = other_fields or ""
+            used_fields = list(other_fields)
         parts = [output] if isinstance(output, dict) else output
         has_parts = isinstance(parts, list) and all(map(kind_of, parts))
         return Observation(
             content=self.content(parts, "an output") if has_parts else json_text(output),
             call_id=call_id,
             is_error=item.get("status") == "failed",
-            meta=self.rest("item", item, id_key, *used, *_OF_PLAIN.get(kind, ())),
+            meta=self.other_fields("item", item, id_key, *used_fields, *_OF_PLAIN.get(kind, ())),
         )
 
     # --- Anthropic's messages ---
@@ -344,88 +358,95 @@ class MessageReader:
     def anthropic(
         self, message: Part, response_id: str | None = None, meta: Part | None = None
     ) -> list[Event]:
-        """Return the events of a message: of the user first the results, of the model none if it
-        has only thinking.
+        """Return the events of a message. A user's message has its results first; a model's message
+        with thinking alone has no events.
         """
-        is_agent = message["role"] == "assistant"
-        of = f"the {message['role']} message"
-        blocks = self.parts(message.get("content") or [], of)
-        if is_agent:
-            blocks = with_results(blocks, singles=self.of_replies)
-        else:
-            blocks = self._returned(blocks)
-        paused = [
-            block for block in blocks if is_agent and "input" in block and is_of_server(block)
+        description = f"the {message['role']} message"
+        blocks = self.parts(message.get("content") or [], description)
+        meta = (meta or {}) | self.other_fields("message", message, *_OF_ANTHROPIC)
+        if message["role"] == "assistant":
+            return self._agent_events(message, blocks, response_id, meta)
+        blocks = self._blocks_returned(blocks)
+        content_blocks = [block for block in blocks if block.get("type") != "tool_result"]
+        content = _content(content_blocks)
+        meta |= self.other_fields("blocks", {"content": content_blocks})
+        events: list[Event] = self._results_in(blocks)
+        if content:
+            events.append(Message(source="user", content=content, meta=meta))
+        return events
+
+    def _agent_events(
+        self, message: Part, blocks: list[Part], response_id: str | None, meta: Part
+    ) -> list[Event]:
+        """Return the events of a model's message with these blocks."""
+        blocks = with_results(blocks, singles=self.of_replies)
+        # The server has called its own tool and paused: the result comes in a later message.
+        unfinished = [block for block in blocks if "input" in block and is_of_server(block)]
+        own_kinds = ("tool_use", "tool_result", *_THINKING)
+        content_blocks = [
+            block
+            for block in blocks
+            if block.get("type") not in own_kinds and block not in unfinished
         ]
-        if is_agent:
-            own = ("tool_use", "tool_result", *_THINKING)
-        else:
-            own = ("tool_result",)
-        said = [block for block in blocks if block.get("type") not in own and block not in paused]
-        content = _content(said)
-        results = [self._result(block) for block in _of(blocks, "tool_result")]
-        meta = (meta or {}) | self.rest("message", message, *_OF_ANTHROPIC)
-        meta |= self.rest("blocks", {"content": said})
-        if not is_agent:
-            return [
-                *results,
-                *([Message(source="user", content=content, meta=meta)] if content else ()),
-            ]
-        used = [
-            {**block, "arguments": block.get("input"), "input": None}
-            for block in _of(blocks, "tool_use")
+        meta |= self.other_fields("blocks", {"content": content_blocks})
+        calls = [
+            self.call({**block, "arguments": block.get("input"), "input": None}, "block")
+            for block in _of_kinds(blocks, "tool_use")
         ]
-        called = [self.call(block, "block") for block in used] + [
-            self.call(call) for call in calls_in(message)
-        ]
-        events = self.said(content, called, _of(blocks, *_THINKING), response_id, meta)
+        calls += [self.call(call) for call in calls_in(message)]
+        thinking = _of_kinds(blocks, *_THINKING)
         return [
-            *events,
-            *(Annotation(name=block["type"], data=block) for block in paused),
-            *results,
+            *self.response_events(_content(content_blocks), calls, thinking, response_id, meta),
+            *(Annotation(name=block["type"], data=block) for block in unfinished),
+            *self._results_in(blocks),
         ]
+
+    def _results_in(self, blocks: Sequence[Part]) -> list[Event]:
+        return [self._result(block) for block in _of_kinds(blocks, "tool_result")]
 
     def _result(self, block: Part) -> Observation:
-        given = block.get("content")
+        content = block.get("content")
         return Observation(
             call_id=text_or_none(block.get("tool_use_id")),
-            content=self.content(self._returned(given), "a tool_result"),
+            content=self.content(self._blocks_returned(content), "a tool_result"),
             is_error=block.get("is_error") is True,
-            meta=self.rest("block", block, "type", "tool_use_id", "is_error"),
+            meta=self.other_fields("block", block, "type", "tool_use_id", "is_error"),
         )
 
-    def _returned(self, blocks: Any) -> Any:
+    def _blocks_returned(self, blocks: Any) -> Any:
         if self.of_replies and isinstance(blocks, list):
             return list(map(returned, blocks))
         return blocks
 
     # --- content ---
 
-    def content(self, given: Any, of: str) -> Content:
-        """Return a content: a text, or parts in the shape of OpenAI's chat; a single text part
-        becomes a text.
+    def content(self, value: Any, description: str) -> Content:
+        """Return the content of an event: a text, or parts in the form of OpenAI's chat. A single
+        text part becomes a text. ``description`` names the content in errors.
         """
-        if given is None or isinstance(given, str):
-            return given or ""
-        return _content(self.parts(given, of))
+        if value is None or isinstance(value, str):
+            return value or ""
+        return _content(self.parts(value, description))
 
-    def parts(self, given: Any, of: str) -> list[Part]:
-        """Return the parts of a content. A part that is neither a text nor a map is refused, and a
-        text without one.
+    def parts(self, value: Any, description: str) -> list[Part]:
+        """Return the parts of a content. Refuse a part that is neither a text nor a map, and a part
+        of type text that has no text.
         """
-        if not isinstance(given, str | list):
-            self.refuse(f"the content of {of} is {short(given)}; give a text or a list of parts")
-            given = json_text(given)
-        parts: list[Any] = given if isinstance(given, list) else list(parts_in(given))
-        for place, part in enumerate(parts):
+        if not isinstance(value, str | list):
+            self.refuse(
+                f"the content of {description} is {short(value)}; give a text or a list of parts"
+            )
+            value = json_text(value)
+        parts: list[Any] = value if isinstance(value, list) else list(parts_in(value))
+        for index, part in enumerate(parts):
             if isinstance(part, dict) and part.get("type") in _TEXTS:
                 text = part.get("text")
             else:
                 text = ""
             if not isinstance(part, dict | str) or not isinstance(text, str):
                 self.refuse(
-                    f"part {place} of {of} is {short(part)}; a part is a map: {{'type': 'text',"
-                    " 'text': 'hi'}"
+                    f"part {index} of {description} is {short(part)}; a part is a map:"
+                    " {'type': 'text', 'text': 'hi'}"
                 )
         return [
             part if isinstance(part, dict) else {"type": "text", "text": json_text(part)}
@@ -437,7 +458,7 @@ READER: Final = MessageReader()
 
 
 def calls_in(message: Part) -> list[Any]:
-    """Return the calls of a chat message: in the time before there were tools, the call of a
+    """Return the calls of a chat message. In OpenAI's earlier form it is the call of a single
     function.
     """
     calls = message.get("tool_calls")
@@ -449,39 +470,41 @@ def calls_in(message: Part) -> list[Any]:
     return [calls] if calls else []
 
 
-def _of(blocks: Sequence[Part], *kinds: str) -> list[Part]:
+def _of_kinds(blocks: Sequence[Part], *kinds: str) -> list[Part]:
     return [block for block in blocks if block.get("type") in kinds]
 
 
 def _content(parts: Sequence[Part]) -> Content:
-    made = tuple(map(_part, parts))
+    converted = tuple(map(_part, parts))
     is_text = (
-        len(made) == 1 and made[0].keys() == {"type", "text"} and isinstance(made[0]["text"], str)
+        len(converted) == 1
+        and converted[0].keys() == {"type", "text"}
+        and isinstance(converted[0]["text"], str)
     )
-    return str(made[0]["text"]) if is_text else made or ""
+    return str(converted[0]["text"]) if is_text else converted or ""
 
 
 def _part(part: Part) -> Part:
-    """Return a text or an image as OpenAI's chat has it, and any other part as it is."""
+    """Return a text or an image in the form of OpenAI's chat, and any other part unchanged."""
     if part.get("type") == "refusal" and isinstance(part.get("refusal"), str):
         return {"type": "text", "text": part["refusal"]}
-    known = part_of(part)
-    if known is None or known == part:
+    converted = part_of(part)
+    if converted is None or converted == part:
         return part
-    if image := known.get("image_url"):
-        kept = {key: value for key, value in filled(part).items() if key not in (*HELD, "detail")}
-        # the default
-        if part.get("detail") == "auto":
-            told = {}
-        else:
-            told = {"detail": part.get("detail")}
-        return {**kept, "type": "image_url", "image_url": filled(image | told)}
-    return known
+    image = converted.get("image_url")
+    if not image:
+        return converted
+    other_fields = {
+        key: value for key, value in filled(part).items() if key not in (*HELD, "detail")
+    }
+    if part.get("detail") != "auto":  # the default is left out
+        image = image | {"detail": part.get("detail")}
+    return {**other_fields, "type": "image_url", "image_url": filled(image)}
 
 
-def is_odd(given: Any) -> bool:
+def is_odd(content: Any) -> bool:
     """Return whether texts in a content have fields that no event has."""
-    texts = (block for block in dicts_in(given) if block.get("type") in (*_TEXTS, "refusal"))
+    texts = (block for block in dicts_in(content) if block.get("type") in (*_TEXTS, "refusal"))
     return any(not filled(block).keys() <= _OF_TEXTS for block in texts)
 
 

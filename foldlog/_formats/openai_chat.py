@@ -36,7 +36,7 @@ from foldlog._formats.messages import (
     READER,
     ROLES,
     is_message_of_anthropic,
-    unknown,
+    unknown_role,
     with_exit_code,
 )
 from foldlog._formats.record import (
@@ -202,7 +202,7 @@ class OpenAIChatDecoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if _has_role(record) and not accepts(record):
-            raise NotAnEvent(unknown(record["role"]))
+            raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:

@@ -48,7 +48,7 @@ from foldlog._formats.messages import (
     ROLES,
     compaction_in,
     is_message_item,
-    unknown,
+    unknown_role,
     with_exit_code,
 )
 from foldlog._formats.openai_chat import beside
@@ -144,7 +144,7 @@ class ResponsesDecoder(FollowingDecoder):
 
     def check(self, record: Any) -> None:
         if _is_of_unknown(record):
-            raise NotAnEvent(unknown(record["role"]))
+            raise NotAnEvent(unknown_role(record["role"]))
         super().check(record)
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:

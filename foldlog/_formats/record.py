@@ -1,5 +1,5 @@
-"""Types that the formats share: records in their places, errors of records, and times of a
-source.
+"""Types and functions that the formats share: the place of a record, errors of records, and texts,
+counts and times in a record.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from foldlog.eventstore import Content, EventStoreError, Origin
 from foldlog.eventstore.inside import EventTime, in_utc, parse_event_time
 
 INCOMPLETE = "incomplete"
-"""The attribute that says in words which records of the source of an import could not be read."""
+"""The attribute whose text says which records of an imported source could not be read."""
 UNREAD = "unread records"
-"""The document with the number of readable records before each of them, and the id of the event
-after it.
+"""The document that has, for each of these records, the number of readable records before it, and
+the id of the event after it.
 """
 
 _encode = msgspec.json.Encoder().encode
@@ -30,8 +30,9 @@ class NotAnEvent(EventStoreError, ValueError):
 
 
 class ImportFinding(NamedTuple):
-    """A part of a source that could not be imported: its place, and its problem. ``before``: how
-    many records were read before a record that could not be read, and the id of the event after it.
+    """A part of a source that could not be imported: its place, and its problem. For a record that
+    could not be read, ``before`` is the number of records that were read before it, and the id of
+    the event after it.
     """
 
     place: str
@@ -43,9 +44,12 @@ class ImportFinding(NamedTuple):
 
 
 class Located(NamedTuple):
-    """A JSON value, or the problem in its place, with the rest of the value where that can be read.
-    ``source`` is a file in which it is on a line, or says the place. ``text`` is the value as it
-    stands there, where that is known: at ``offset`` in the file, or in the text of its document.
+    """A JSON value and its place, or the problem there.
+
+    ``source``   the file in which it stands on a ``line``; without a line, a text for the place
+    ``value``    the value; if there is a problem, as much of it as can be read
+    ``text``     the bytes of the value, if they are known, at ``offset`` in the file or in the text
+                 of its document
     """
 
     line: int
@@ -94,12 +98,12 @@ def described(value: Any) -> str:
 
 
 def text_or_empty(value: Any) -> str:
-    """Return a text of a record; an empty one where the record has none, or another value."""
+    """Return a text of a record; an empty text for any other value."""
     return value if type(value) is str else ""
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a text of a record; None where the record has none, or another value."""
+    """Return a text of a record; None for any other value."""
     return value if type(value) is str else None
 
 
@@ -112,18 +116,18 @@ def time_in(text: Any) -> EventTime | None:
 
 
 def dict_or_empty(value: Any) -> dict[str, Any]:
-    """Return an object of a record; an empty one where the record has none, or another value."""
+    """Return an object of a record; an empty object for any other value."""
     return value if type(value) is dict else {}
 
 
 def member(*names: str) -> Callable[[Any], Any]:
-    """Return a function that returns what ``within`` does of a record."""
+    """Return a function that reads the value under these names: see ``within``."""
     return lambda record: within(record, *names)
 
 
 def has(**types: type) -> Callable[[Any], bool]:
-    """Return a function that returns whether a value is an object whose members of these names have
-    these types.
+    """Return a function that says whether a value is an object with members of these names and
+    types.
     """
     names = list(types)
     kinds = list(types.values())
@@ -131,18 +135,16 @@ def has(**types: type) -> Callable[[Any], bool]:
 
 
 def within(record: Any, *names: str) -> Any:
-    """Return what an object in a record has under these names, one inside the other; None where one
-    is missing.
-    """
+    """Return the value under these names, one inside the other; None if one of them is missing."""
     for name in names:
         record = record.get(name) if type(record) is dict else None
     return record
 
 
 def strings_in(value: Any) -> list[str]:
-    """Return the texts in an array of a record; none of another value."""
+    """Return the texts in an array of a record; an empty list for any other value."""
     if type(value) is list:
-        return [each for each in value if type(each) is str]
+        return [item for item in value if type(item) is str]
     return []
 
 
@@ -166,24 +168,24 @@ def joined_text(content: Content) -> str:
 
 _SECONDS_LEAST = 10**8
 _MILLISECONDS_LEAST = 10**11
-"""The least numbers that are taken for such a time: of 1973, and of the year 5138 if they were
-seconds.
+"""The smallest numbers that are read as seconds or milliseconds: times in 1973. As seconds, the
+second one would be the year 5138.
 """
 
 _NO_TIMES = datetime.fromtimestamp(0, UTC), datetime(1970, 1, 1)
-"""What programs write where they have no time, with a zone and without."""
+"""The times that programs write if they have none, with a zone and without."""
 SourceTime = tuple[datetime | None, str | None]
-"""The time of a record as an event has it: a timestamp if the source names its zone, else the
-``origin.time``.
+"""The time of a record as an event has it: a timestamp if the source names its zone, otherwise the
+text for ``origin.time``.
 """
 
 
 def read_time(text: Any) -> SourceTime:
-    """Return the time in a text of a source; none for another text, and for the first moment of
-    1970, which stands for none.
+    """Return the time in a text of a source. No time for any other text, and for the first moment
+    of 1970, which programs write if they have none.
     """
     time = parse_event_time(text)
-    # comparing takes longer than reading
+    # The year is compared first, since comparing two times takes longer than reading one.
     if time is None or (time.year == 1970 and time in _NO_TIMES):
         return None, None
     if time.tzinfo is None:
@@ -192,24 +194,23 @@ def read_time(text: Any) -> SourceTime:
 
 
 def dicts_in(value: Any) -> list[dict[str, Any]]:
-    """Return the objects in an array of a record; none of another value."""
+    """Return the objects in an array of a record; an empty list for any other value."""
     if type(value) is list:
-        return [each for each in value if type(each) is dict]
+        return [item for item in value if type(item) is dict]
     return []
 
 
 def count_in(counts: Any, *names: str) -> float | None:
-    """Return the sum of these counts of a record: no number where one cannot be read, None where it
-    has none.
+    """Return the sum of these counts of a record: NaN if one of them cannot be read, None if there
+    are none.
     """
-    if type(counts) is dict:
-        told = [counts[name] for name in names if counts.get(name) is not None]
-    else:
-        told = []
-    known = [count_of(each) for each in told]
-    if None in known:
+    if type(counts) is not dict:
+        return None
+    values = [counts[name] for name in names if counts.get(name) is not None]
+    numbers = [count_of(value) for value in values]
+    if None in numbers:
         return nan
-    return sum(filter(None, known)) if known else None
+    return sum(filter(None, numbers)) if numbers else None
 
 
 def usage_told(
@@ -217,72 +218,78 @@ def usage_told(
     named: Mapping[str, str | Sequence[str]] | None = None,
     *,
     cost: Any = None,
-    **told: Any,
+    **others: Any,
 ) -> dict[str, Any]:
-    """Return the usage of a response as ``meta`` has it, with its ``model``, ``cost``, ``reply``
-    and ``calls`` as far as they are told; empty where neither a token nor a cost is. ``counts``:
-    see ``usage_of``; with ``named``, each of ours is their count of this name, or the sum of those
-    of these names, unless their total says that the first has the others in it. Give no cost of 0
-    of a program that writes 0 for a model without a price.
+    """Return the ``meta`` of a response with its usage, its ``cost``, and of ``others`` the
+    ``model``, ``reply`` and ``calls`` that the record has. Empty if there is neither a token nor a
+    cost. If a program writes a cost of 0 for a model without a price, leave it out.
+
+    ``counts`` are the tokens: see ``usage_of``. ``named`` has, for each of our names, the name that
+    the source has for this count, or several names whose counts have to be added up.
     """
-    if named is not None:
-        names = {
-            ours: (theirs,) if isinstance(theirs, str) else theirs for ours, theirs in named.items()
-        }
-        sums, firsts = (
-            {ours: count_in(counts, *theirs[:n]) for ours, theirs in names.items()}
-            for n in (None, 1)
-        )
-        *parts, reasoning = [
-            firsts.get(f"{kind}_tokens") or 0 for kind in ("prompt", "completion", "reasoning")
-        ]
-        if sums.get("total_tokens") in (sum(parts), sum(parts) + reasoning):
-            counts = firsts
-        else:
-            counts = sums
-    usage = usage_of(counts)
-    paid = cost_of(cost)
-    known: dict[str, Any] = {
-        name: each
-        for name, each in told.items()
-        if each and type(each) is (int if name == "calls" else str)
+    usage = usage_of(counts if named is None else _counts_by_our_names(counts, named))
+    cost_usd = cost_of(cost)
+    if not usage and cost_usd is None:
+        return {}
+    meta: dict[str, Any] = {"usage": usage} if usage else {}
+    meta |= {
+        name: value
+        for name, value in others.items()
+        if value and type(value) is (int if name == "calls" else str)
     }
-    known |= {} if paid is None else {"cost": paid}
-    if usage or paid is not None:
-        return {**({"usage": usage} if usage else {}), **known}
-    return {}
+    if cost_usd is not None:
+        meta["cost"] = cost_usd
+    return meta
+
+
+def _counts_by_our_names(
+    counts: Any, named: Mapping[str, str | Sequence[str]]
+) -> dict[str, float | None]:
+    """Return the counts of a source by our names. If several of its names stand for one of ours,
+    add them up, unless the total of the source shows that the first of them contains the others.
+    """
+    sums = dict[str, float | None]()
+    firsts = dict[str, float | None]()
+    for name, source_names in named.items():
+        if isinstance(source_names, str):
+            source_names = (source_names,)
+        sums[name] = count_in(counts, *source_names)
+        firsts[name] = count_in(counts, *source_names[:1])
+    text_tokens = (firsts.get("prompt_tokens") or 0) + (firsts.get("completion_tokens") or 0)
+    with_reasoning = text_tokens + (firsts.get("reasoning_tokens") or 0)
+    is_contained = sums.get("total_tokens") in (text_tokens, with_reasoning)
+    return firsts if is_contained else sums
 
 
 def time_at(number: Any, units_per_second: int = 1) -> datetime | None:
-    """Return the time that a number of units after 1970 is, by default seconds; None for what is
-    not such a number, and for 0, which stands for none.
+    """Return the time a number of units after 1970, by default seconds. None for any other value,
+    and for 0, which programs write if they have no time.
     """
-    try:
-        is_time = type(number) in (int, float) and number != 0
-        if is_time:
-            return datetime.fromtimestamp(number / units_per_second, UTC)
+    if type(number) not in (int, float) or number == 0:
         return None
+    try:
+        return datetime.fromtimestamp(number / units_per_second, UTC)
     except (ValueError, OverflowError, OSError):
         return None
 
 
 def time_told(record: Mapping[str, Any], *names: str) -> SourceTime:
     """Return the first time that a record has under these names: a text, or seconds or milliseconds
-    after 1970. A smaller number is passed over: it may be the seconds of a run.
+    after 1970. A small number is skipped, since it may be the duration of a run.
     """
     for value in map(record.get, names):
         if isinstance(value, int | float) and value >= _SECONDS_LEAST:
-            told: SourceTime = time_at(value, 1000 if value >= _MILLISECONDS_LEAST else 1), None
+            time: SourceTime = time_at(value, 1000 if value >= _MILLISECONDS_LEAST else 1), None
         else:
-            told = read_time(value)
-        if told != (None, None):
-            return told
+            time = read_time(value)
+        if time != (None, None):
+            return time
     return None, None
 
 
 def time_text(timestamp: datetime | None, origin: Origin | None) -> str | None:
-    """Return the text that ``read_time`` most likely read: naive text unchanged, an aware time in
-    UTC with a Z.
+    """Return a text from which ``read_time`` reads this time: a text without a zone unchanged, any
+    other time in UTC with a Z.
     """
     if timestamp is None:
         return None if origin is None else origin.time or None

@@ -413,7 +413,7 @@ def _response_events(
             calls.append(event)
         elif isinstance(event, Message) and event.source == "agent":
             texts.append(event.content)
-            unread_fields += _reader.rest("items", item, "type", "role").values()
+            unread_fields += _reader.other_fields("items", item, "type", "role").values()
         elif event is not None:
             results.append(event)
         elif item.get("type") == "reasoning":
@@ -429,7 +429,7 @@ def _response_events(
         reasoning = []
     if unread_fields:
         meta = meta | {"items": unread_fields}
-    yield from _reader.said(joined(texts), calls, reasoning, response_id, meta)
+    yield from _reader.response_events(joined(texts), calls, reasoning, response_id, meta)
     yield from results
 
 
@@ -442,7 +442,7 @@ class _Reader(MessageReader):
     def refuse(self, problem: str) -> NoReturn:
         raise InvalidArgument(problem)
 
-    def rest(self, name: str, fields: Part, *taken: str) -> Part:
+    def other_fields(self, name: str, fields: Part, *taken: str) -> Part:
         taken += tuple(key for key in ("content", "output") if not is_odd(fields.get(key)))
         rest = filled({key: value for key, value in fields.items() if key not in taken})
         return {name: rest} if rest else {}
