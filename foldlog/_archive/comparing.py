@@ -1,4 +1,4 @@
-"""Compare a source with what is here of it: is it new, does it go on, is it older, or a fork?"""
+"""Compare a source with its stored records: is it new, longer, older, or a fork?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from foldlog._archive.projecting import make_events
 from foldlog._archive.reading import LineReading, Reading, WholeReading, check_json, reading_of
-from foldlog._archive.writing import Imported, SourceOptions, SourceWriter, counting, fingerprint
+from foldlog._archive.writing import Imported, SourceOptions, SourceWriter, fingerprint, new_counter
 from foldlog._formats.decoded import DecodedRecords
 from foldlog._formats.files.found_sources import Found, NotAHistory, SourceRefused
 from foldlog._formats.files.readers import JsonLines
@@ -29,17 +29,17 @@ _APART: Final = (
 class NewSource(NamedTuple):
     """A source that is read as a whole and not written yet. ``size`` is in bytes.
 
-    ``begin`` writes it in a transaction, and returns None where something of it is here by then.
+    ``begin`` writes it in a transaction, and returns None if some of it is stored by then.
     """
 
-    one: SourceImport
+    source_import: SourceImport
     name: str
     begin: Callable[[Transaction], Source | None]
     size: int
 
 
 class SourceImport(SourceWriter):
-    """The import of one source. ``named`` gives its name, by what its records say."""
+    """The import of one source. ``named`` returns its name, by the name in its records."""
 
     def __init__(
         self,
@@ -52,39 +52,49 @@ class SourceImport(SourceWriter):
     ) -> None:
         super().__init__(store, found, place, options, state)
         self.named = named
-        self._before = b""
-        """The hashes of the records from which it goes on, where it does not hold these."""
+        self._hashes_shared = b""
+        """The hashes of earlier records that it continues, if it does not contain them."""
 
-    def imported(self) -> Imported:
-        """Import the source. Raises ``VersionConflict`` where another process was first,
+    def import_source(self) -> Imported:
+        """Import the source. Raises ``VersionConflict`` if another process was first,
         ``SourceRefused``, ``NotAHistory``.
         """
-        known: list[Place] = self.query(lambda sources: sources.places(self.place))
+        places: list[Place] = self.query(lambda sources: sources.places(self.place))
         if self._is_refused(self.place):
-            raise SourceRefused("the source of this place was erased; import it again with --again")
-        if known:
-            source = self.source(known[-1].conversation)
-            if source is not None and (one := self._grown(known[-1], source)) is not None:
-                return one
+            raise SourceRefused(
+                "the source imported from this path was erased; to import it again, use --again"
+            )
+        if places:
+            source = self.source(places[-1].conversation)
+            if (
+                source is not None
+                and (outcome := self._append_grown(places[-1], source)) is not None
+            ):
+                return outcome
         sources = [
-            each for each in map(self.source, dict.fromkeys(p.conversation for p in known)) if each
+            source
+            for source in map(self.source, dict.fromkeys(place.conversation for place in places))
+            if source
         ]
         if not sources:
             return self._new()
-        self._find_beginning(sources)
-        return self._compared(sources, known[-1])
+        self._read_beginning(sources)
+        return self._import_compared(sources, places[-1])
 
     def read_new(self) -> NewSource | None:
-        """Read the whole of a source that is new as far as its place tells; None where it is not a
-        conversation of its own.
+        """Read the whole of a source whose place is new. None if it is empty, or continues another
+        conversation.
         """
         skeleton = self.skeleton
-        blocks = [self.without(block, self.secret) for block in self.reading.blocks(self.adds())]
+        blocks = [
+            self.blank_records(block, self.secret)
+            for block in self.reading.blocks(self.counting_function())
+        ]
         if not blocks or (isinstance(skeleton, Skeleton) and skeleton.follows is not None):
             return None
         name = self.named(skeleton.conversation)
         size = sum(len(block.raw) for block in blocks)
-        begin = self.beginning(name, blocks)
+        begin = self.begin_function(name, blocks)
 
         def begin_new(transaction: Transaction) -> Source | None:
             sources = Sources(self.database, transaction)
@@ -96,7 +106,7 @@ class SourceImport(SourceWriter):
 
         return NewSource(self, name, begin_new, size)
 
-    def begun(self, new: NewSource, source: Source) -> Imported:
+    def finish_new(self, new: NewSource, source: Source) -> Imported:
         """Return the outcome of a new source that was written."""
         self.finish(source)
         return self.outcome(self.reading.records, new.name)
@@ -104,9 +114,10 @@ class SourceImport(SourceWriter):
     # -- what it is
     # ----------------------------------------------------------------------------------------------
 
-    def _grown(self, place: Place, source: Source) -> Imported | None:
-        """Append what a log has beyond its last import; None where it does not begin with the same
-        bytes, more of it came from another place, or somebody went on with its conversation.
+    def _append_grown(self, place: Place, source: Source) -> Imported | None:
+        """Append the new records of a log. None if it does not begin with the bytes of its last
+        import, if further records came from another place, or if somebody continued its
+        conversation here.
         """
         reading = self.reading
         if type(self.found.reader) is not JsonLines or self.found.reader.is_packed:
@@ -116,137 +127,144 @@ class SourceImport(SourceWriter):
             place.taken, place.digest, place.records
         ):
             return None
-        if source.made and self._goes_on_here(source):
+        if source.made and self._is_continued_here(source):
             return None
         reading.unread += about(source).get("unread", [])
         return self._append_rest(source)
 
     def _append_rest(self, source: Source, skip: int = 0) -> Imported:
-        """Append the records that the reading yields, but those before number ``skip``, which are
-        here.
+        """Append the records that the reading yields, except the stored ones before number
+        ``skip``.
         """
-        before = source.records
-        if source.made and self._goes_on_here(source):
-            return self._fork(source, before)
-        self.skeleton = self.counting_on(source)
+        records_before = source.records
+        if source.made and self._is_continued_here(source):
+            return self._fork(source, records_before)
+        self.skeleton = self.count_until(source)
         self.append(source, skip)
-        return self.outcome(self.reading.records - before)
+        return self.outcome(self.reading.records - records_before)
 
-    def _goes_on_here(self, source: Source) -> bool:
-        """Return whether somebody went on with a conversation here: then its source goes on in a
-        fork.
+    def _is_continued_here(self, source: Source) -> bool:
+        """Return whether somebody continued a conversation here. Then new records of its source
+        become a fork.
         """
         name = self.name_of(source.conversation)
-        made = self.query(lambda sources: sources.made(source))
-        end = max((first + events for first, events in made.values()), default=0)
+        events_made = self.query(lambda sources: sources.made(source))
+        end = max((first + events for first, events in events_made.values()), default=0)
         version = self.store.conversation(name, pending=True).version
-        later = (
-            self.store.events(name, end, version)
-            if version > end and source.made == source.records
-            else ()
-        )
-        return not all(isinstance(event, DocumentChanges | Redaction) for event in later)
+        if version <= end or source.made != source.records:
+            return False
+        later_events = self.store.events(name, end, version)
+        return not all(isinstance(event, DocumentChanges | Redaction) for event in later_events)
 
     def _new(self) -> Imported:
-        """Import a source of which nothing was found at this place."""
+        """Import a source whose place is new."""
         self._read_again()
         reading = self.reading
         skeleton = self.skeleton
-        blocks = (self.without(block, self.secret) for block in reading.blocks(self.adds()))
+        blocks = (
+            self.blank_records(block, self.secret)
+            for block in reading.blocks(self.counting_function())
+        )
         first = next(blocks, None)
         if first is None or reading.records == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
         name = self.named(skeleton.conversation)
-        there = self._find(name)
+        existing = self._find(name)
         if self._is_refused(fingerprint(skeleton, [first])):
-            raise SourceRefused("this source was erased; import it again with --again")
-        if isinstance(skeleton, Skeleton) and (one := self._go_on(skeleton, name)) is not None:
-            return one
-        if there is not None and not (there.erasure is not None and self.options.again):
-            source = self.source(there.key) if there.erasure is None else None
-            if there.erasure is not None:
+            raise SourceRefused("this source was erased; to import it again, use --again")
+        if isinstance(skeleton, Skeleton) and (outcome := self._go_on(skeleton, name)) is not None:
+            return outcome
+        if existing is not None and not (existing.erasure is not None and self.options.again):
+            source = self.source(existing.key) if existing.erasure is None else None
+            if existing.erasure is not None:
                 self.store.version(name)  # raises what says so
             if source is None:
-                raise VersionConflict(name, 0, there.version)
-            return self._compared(self._own_forks(source, name))
+                raise VersionConflict(name, 0, existing.version)
+            return self._import_compared(self._own_forks(source, name))
         self.begin(name, chain([first], blocks))
         return self.outcome(reading.records)
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
-        """Import a source that says from which history it goes on, and does not hold that; None
-        where this is not here.
+        """Import a source that names a history which it continues without containing it; None if
+        that history is not stored.
 
-        What it holds is of the conversation ``name``: it is appended if it goes on at the end of
-        that, else it is a fork.
+        Its records belong to the conversation ``name``. They are appended if they continue the end
+        of it, and become a fork otherwise.
         """
         if skeleton.follows is None:
             return None
         thread, end = skeleton.follows
-        base = self._reaching((f"{self.options.prefix}{thread}", name), end, skeleton)
+        base = self._find_holder((f"{self.options.prefix}{thread}", name), end, skeleton)
         if base is None:
             return None
-        self._before = self._hashes_before(base, end)
-        there = self._source_named(name)
-        if there is None:
+        self._hashes_shared = self._hashes_before(base, end)
+        existing = self._source_named(name)
+        if existing is None:
             return self._fork(base, end, name)
-        if there.root != base.root:
-            return self._compared([there])
-        return self._compared(self._own_forks(base, name))
+        if existing.root != base.root:
+            return self._import_compared([existing])
+        return self._import_compared(self._own_forks(base, name))
 
     def _own_forks(self, source: Source, name: str) -> list[Source]:
-        """Return the sources of a family that are this conversation or the forks that imports made
-        of it.
+        """Return the sources of a family that belong to this conversation, or to a fork that an
+        import made of it.
         """
-        family = [(self.name_of(each.conversation), each) for each in self._family(source)]
-        return [each for named, each in family if named == name or named.startswith(f"{name}@")]
+        family = [(self.name_of(member.conversation), member) for member in self._family(source)]
+        return [
+            member
+            for member_name, member in family
+            if member_name == name or member_name.startswith(f"{name}@")
+        ]
 
-    def _reaching(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
-        """Return the newest source of the first of these conversations, or of its forks, that has
-        the record before number ``end``.
+    def _find_holder(self, names: Iterable[str], end: int, skeleton: Skeleton) -> Source | None:
+        """Return the source that has the record before number ``end``: the newest one in the family
+        of the first of these conversations that has it.
         """
         for name in names:
             source = self._source_named(name)
-            for each in reversed([] if source is None else self._family(source)):
-                if each.records >= end:
-                    last = next(blocks_of(self.database, each, end - 1), None)
-                else:
-                    last = None
-                if last is not None and skeleton.is_number(last.record(end - 1), end - 1):
-                    return each
+            family = [] if source is None else self._family(source)
+            for member in reversed(family):
+                if member.records < end:
+                    continue
+                last_block = next(blocks_of(self.database, member, end - 1), None)
+                if last_block is not None and skeleton.is_number(
+                    last_block.record(end - 1), end - 1
+                ):
+                    return member
         return None
 
     def _family(self, source: Source) -> list[Source]:
         return [*self.query(lambda sources: [*sources.family(source.root)])]
 
-    def _find_beginning(self, known: list[Source]) -> None:
-        """Take notice of the records from which a source goes on, unless it was imported without
-        them.
+    def _read_beginning(self, sources: list[Source]) -> None:
+        """Note the hashes of the records that a source continues without containing them, unless it
+        was imported without them.
         """
-        skeleton = counting(self.found.format)
+        skeleton = new_counter(self.found.format)
         if isinstance(skeleton, DecodedRecords):
             return
         reading = reading_of(self.found.path, self.found.reader)
         first = next(reading.blocks(skeleton.add), None)
         if first is None or skeleton.follows is None:
             return
-        hashes = [self.hashes_of(each) for each in known]
-        if not any(each.startswith(first.hashes[:HASH_BYTES]) for each in hashes):
-            self._before = self._hashes_before(known[-1], skeleton.follows[1])
+        hashes = [self.hashes_of(source_hashes) for source_hashes in sources]
+        if not any(source_hashes.startswith(first.hashes[:HASH_BYTES]) for source_hashes in hashes):
+            self._hashes_shared = self._hashes_before(sources[-1], skeleton.follows[1])
 
     def _hashes_before(self, source: Source, end: int) -> bytes:
         return self.hashes_of(source)[: end * HASH_BYTES]
 
     def _source_named(self, name: str) -> Source | None:
-        there = self._find(name)
-        if there is None or there.erasure is not None:
+        conversation = self._find(name)
+        if conversation is None or conversation.erasure is not None:
             return None
-        return self.source(there.key)
+        return self.source(conversation.key)
 
     def _find(self, name: str) -> Conversation | None:
-        found: Conversation | None = self.query(
+        conversation: Conversation | None = self.query(
             lambda sources: sources.database.find(sources.reader, name, pending=True)
         )
-        return found
+        return conversation
 
     def _is_refused(self, fingerprint: bytes) -> bool:
         return not self.options.again and self.query(
@@ -254,109 +272,110 @@ class SourceImport(SourceWriter):
         )
 
     def _read_again(self) -> None:
-        """Begin another pass over the source, in which the first record follows those from which it
-        goes on.
+        """Begin another pass over the source. Its first record is numbered after the records that
+        it continues.
         """
         self.reading = reading_of(self.found.path, self.found.reader)
-        self.reading.records = len(self._before) // HASH_BYTES
-        self.skeleton = counting(self.found.format)
+        self.reading.records = len(self._hashes_shared) // HASH_BYTES
+        self.skeleton = new_counter(self.found.format)
 
-    def _compared(self, known: list[Source], place: Place | None = None) -> Imported:
-        """Import a source that may differ from what is here: it goes on with what it has most in
-        common with. A place that is as it was stays what it became, also where that went on since
-        from another place.
+    def _import_compared(self, sources: list[Source], place: Place | None = None) -> Imported:
+        """Import a source that may differ from the stored ones. It continues the one with which it
+        shares the most records. If the place has not changed, it stays with its conversation, even
+        if that has got records from another place since.
         """
         self._read_again()
         reading = self.reading
-        hashes = self._before + b"".join(block.hashes for block in reading.blocks(check_json))
+        hashes = self._hashes_shared + b"".join(
+            block.hashes for block in reading.blocks(check_json)
+        )
         total = reading.records
         if total == 0:
             raise NotAHistory(self.found.path, _no_record(reading))
         if place is not None and (place.records, place.digest) == (total, reading.digest):
-            if (source := self.source(place.conversation)) is not None:
-                self.note(source)
+            unchanged = self.source(place.conversation)
+            if unchanged is not None:
+                self.note(unchanged)
             return self.outcome(0, self.name_of(place.conversation))
-        there = [(self.hashes_of(each), each) for each in known]
-        alike, nearest = max(
-            (shared(stored, hashes), -number) for number, (stored, _) in enumerate(there)
-        )
-        source = known[-nearest]
-        if alike == total:
+        shared_counts = [shared(self.hashes_of(source), hashes) for source in sources]
+        shared_count = max(shared_counts)
+        source = sources[shared_counts.index(shared_count)]
+        if shared_count == total:
             self.note(source)
             is_older = total < source.records
             return self.outcome(0, self.name_of(source.conversation))._replace(is_older=is_older)
-        self._check_redactions(known, alike)
-        if alike == 0 and place is not None:  # another source: it may name its own conversation
+        self._check_redactions(sources, shared_count)
+        if shared_count == 0 and place is not None:
+            # Another source is at this place now. It may name a conversation of its own.
             return self._new()
-        if alike == source.records:
+        if shared_count == source.records:
             self._read_again()
-            return self._append_rest(source, alike)
-        if isinstance(reading, WholeReading) and self._is_provisional(source, alike):
-            return self._replace_last(source, alike)
-        return self._fork(source, alike)
+            return self._append_rest(source, shared_count)
+        if isinstance(reading, WholeReading) and self._is_provisional(source, shared_count):
+            return self._replace_last(source, shared_count)
+        return self._fork(source, shared_count)
 
-    def _check_redactions(self, known: list[Source], alike: int) -> None:
-        """Refuse a source that was written again before a redacted record, or whose records repeat
-        earlier ones.
+    def _check_redactions(self, sources: list[Source], shared_count: int) -> None:
+        """Raise ``SourceRefused`` for a source with a redacted record, if the source was rewritten
+        before that record, or if its later records repeat it.
         """
-        for source in known:
-            gone: set[int] = self.query(partial(Sources.all_redacted, source=source))
-            if gone and self.found.format.repeats:
-                raise SourceRefused(
-                    f"its records repeat what earlier ones say, and record {max(gone)} of"
-                    f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
-                    f" nothing was added. {_APART}"
-                )
-            if any(number >= alike for number in gone):
-                raise SourceRefused(
-                    f"it was written again from record {alike} on, and record {max(gone)} of"
-                    f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
-                    f" nothing was added. {_APART}"
-                )
+        for source in sources:
+            redacted_numbers: set[int] = self.query(partial(Sources.all_redacted, source=source))
+            if redacted_numbers and self.found.format.repeats:
+                problem = "its records repeat what earlier ones say"
+            elif any(number >= shared_count for number in redacted_numbers):
+                problem = f"it was written again from record {shared_count} on"
+            else:
+                continue
+            raise SourceRefused(
+                f"{problem}, and record {max(redacted_numbers)} of"
+                f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
+                f" nothing was added. {_APART}"
+            )
 
-    def _is_provisional(self, source: Source, alike: int) -> bool:
-        """Return whether only the last record differs, of which no event was made: its program was
-        writing it.
+    def _is_provisional(self, source: Source, shared_count: int) -> bool:
+        """Return whether only the last record differs, and no event was made of it. Then its
+        program was still writing the record when it was imported.
         """
-        is_last = alike == source.records - 1 and alike >= source.from_record
-        return is_last and source.made <= alike and alike not in source.redacted
+        is_last = shared_count == source.records - 1 and shared_count >= source.from_record
+        return is_last and source.made <= shared_count and shared_count not in source.redacted
 
-    def _fork(self, source: Source, alike: int, named: str = "") -> Imported:
-        """Begin a fork of a source at its first record that differs, with this name or one of its
-        own.
+    def _fork(self, source: Source, shared_count: int, chosen_name: str = "") -> Imported:
+        """Begin a fork of a source at its first record that differs. Its name is ``chosen_name``,
+        or one that is free.
         """
-        while source.parent is not None and alike <= source.from_record:
+        while source.parent is not None and shared_count <= source.from_record:
             source = self.source(source.parent) or source
         name = self.name_of(source.conversation)
-        fork = named or f"{name}@{alike}"
+        fork_name = chosen_name or f"{name}@{shared_count}"
         for number in count(2):
-            if self._find(fork) is None:
+            if self._find(fork_name) is None:
                 break
-            fork = f"{name}@{alike}.{number}"
-        if alike:
+            fork_name = f"{name}@{shared_count}.{number}"
+        if shared_count:
             make_events(self.store, name)
             source = self.source(source.conversation) or source
         self._read_again()
-        self.skeleton = self.counting_on(source, alike)
-        self.forked_at = alike
-        self.begin(fork, self.new_blocks(source, alike), source, alike)
-        return self.outcome(self.reading.records - alike)
+        self.skeleton = self.count_until(source, shared_count)
+        self.forked_at = shared_count
+        self.begin(fork_name, self.new_blocks(source, shared_count), source, shared_count)
+        return self.outcome(self.reading.records - shared_count)
 
-    def _replace_last(self, source: Source, alike: int) -> Imported:
-        """Write the last record of a source again, and those behind it."""
-        blocks = self.query(lambda sources: [*sources.own_blocks(source, alike)])
+    def _replace_last(self, source: Source, shared_count: int) -> Imported:
+        """Replace the last record of a source, and append the records behind it."""
+        blocks = self.query(lambda sources: [*sources.own_blocks(source, shared_count)])
         head = chained(
-            GENESIS, self.query(lambda sources: sources.hashes(source))[: alike * HASH_BYTES]
+            GENESIS, self.query(lambda sources: sources.hashes(source))[: shared_count * HASH_BYTES]
         )
-        kept = blocks[0].before(alike)
+        kept = blocks[0].before(shared_count)
         self._read_again()
-        self.skeleton = self.counting_on(source, alike)
-        shorter = source._replace(records=alike, head=head)
+        self.skeleton = self.count_until(source, shared_count)
+        shorter = source._replace(records=shared_count, head=head)
 
         def cut(sources: SourcesToWrite) -> None:
             sources.join_blocks(source, blocks, kept)
 
-        self.append(shorter, alike, first=cut)
+        self.append(shorter, shared_count, first=cut)
         return self.outcome(self.reading.records - source.records)
 
 

@@ -1,10 +1,11 @@
-"""Import what is found at a place: append what is new of it, or begin a fork at the first record
-that differs.
+"""Import the sources at some paths: append the new records of each, or begin a fork at the first
+record that differs.
 
-An import is a copy. It never takes back or repairs what is here, and no question is decided twice:
-which conversation a place became is a row (``places``), and a record is recognized by its hash. A
-source that was written again before a redacted record is refused, since what was redacted could
-come back unrecognized; so is one that was erased.
+A *place* is a path, the number of a source in this file, and the options of the import. An import
+is a copy. It never takes back or repairs what is here, and it decides nothing twice: a row
+(``places``) says which conversation a place became, and a record is recognized by its hash. A
+source that was erased is refused. So is a source that was rewritten before a redacted record, since
+the redacted text could come back unrecognized.
 """
 
 from __future__ import annotations
@@ -39,14 +40,14 @@ _TOGETHER_BYTES: Final = 2 * 2**20
 _SHORT_BYTES: Final = 2**20
 _PLACE_BYTES: Final = 16
 _AtPlace = tuple[str, Source | None, Sequence[Place]]
-"""The conversation that a place became, its source, and what is known of the next place in its
-file.
-"""
+"""The conversation that a place became, its source, and the rows of the next place in its file."""
 _NO_HISTORY: Final = "holds no history that can be imported"
 
 
 class Failed(NamedTuple):
-    """A source that was not imported, or as far as ``added`` records are here now, and why."""
+    """A source that was not imported, and the error. ``added`` of its records were stored before
+    the error.
+    """
 
     conversation: str
     format: str
@@ -56,17 +57,16 @@ class Failed(NamedTuple):
 
 
 class Import:
-    """Imports the sources at some paths, all with the same options: iterate it for the outcome of
-    each.
+    """Imports the sources at some paths with the same options: iterate it for the outcome of each.
 
-    As of the last iteration, ``findings`` are the problems that belong to no source, ``left_out``
-    the files in folders that are of no known format, and ``not_opened`` those with names that
-    histories do not have.
+    After an iteration, ``findings`` are the problems that belong to no source, ``left_out`` the
+    files in folders that are of no known format, and ``not_opened`` the files whose names histories
+    do not have.
 
-    ``again`` lets a source in whose place or beginning was erased or redacted, under another name.
-    ``only`` imports of a file with several histories the one of this name. A record that
-    ``is_secret`` comes in as what stays of a redacted one. ``where`` is where sources were written,
-    as far as their records do not say it.
+    ``again``         import a source even if it was erased or redacted, under another name
+    ``only``          import only the history with this name from a file with several
+    ``is_secret``     says which records are imported blank, like redacted ones
+    ``where``         where sources were written, for records that do not say it
     """
 
     def __init__(
@@ -83,24 +83,26 @@ class Import:
         is_secret: Callable[[bytes], bool] | None = None,
         where: Mapping[str, str] | None = None,
     ) -> None:
-        self._store, self._paths, self._only = store, list(paths), only
+        self._store = store
+        self._paths = list(paths)
+        self._only = only
         self._options = SourceOptions(prefix, again, is_secret, where or {})
         self._conversation = conversation
         self._recognize = recognize(format)
-        self._names_place = (format, prefix, conversation or "")
+        self._place_options = (format, prefix, conversation or "")
         self._reads_all = read_all
         self.findings = list[ImportFinding]()
         self.left_out = list[Path]()
         self.not_opened = list[Path]()
         self._waiting = list[NewSource]()
-        self._looked = dict[bytes, list[Place]]()
-        """What is known of the places at which an import looked, until it reads what is there."""
+        self._looked_up = dict[bytes, list[Place]]()
+        """The rows of the places that an import has looked up, until it reads their sources."""
 
     def __iter__(self) -> Iterator[Imported | Failed]:
         self.findings = []
         self.left_out = []
         self.not_opened = []
-        self._looked.clear()
+        self._looked_up.clear()
         if self._conversation is not None:
             self._check_is_one()
         for path in self._paths:
@@ -119,14 +121,14 @@ class Import:
 
     def has_place(self, path: Path) -> bool:
         """Return whether a file was imported with these options."""
-        return bool(self._known(self._place(path, 0)))
+        return bool(self._places(self._place(path, 0)))
 
     def is_here(self, path: Path) -> bool:
-        """Return whether a file is as it was when it was imported last with these options."""
-        return _is_as_it_was(path, self._known(self._place(path, 0)))
+        """Return whether a file is unchanged since it was last imported with these options."""
+        return _is_as_it_was(path, self._places(self._place(path, 0)))
 
     def nothing(self) -> NotAHistory:
-        """Return the error for paths of which nothing could be imported."""
+        """Return the error for paths from which nothing could be imported."""
         path = self._paths[0] if self._paths else Path()
         first = next(iter(self.findings), None)
         if first is not None and first.place == str(path):
@@ -134,35 +136,35 @@ class Import:
         return NotAHistory(path, _NO_HISTORY + (f"; {first}" if first else ""))
 
     def _check_is_one(self) -> None:
-        """Raise ``InvalidArgument`` where several sources would be one conversation. Cost: what
-        finding them costs.
+        """Raise ``InvalidArgument`` if several sources would become one conversation. Cost: finding
+        the sources.
         """
-        number = 0
+        count = 0
         for path in self._paths:
             with suppress(NotAHistory, OSError):
                 found = histories(path, self._recognize, lambda file: None)
-                number += sum(isinstance(each, Found) for each in found)
-        if number > 1:
+                count += sum(isinstance(item, Found) for item in found)
+        if count > 1:
             raise InvalidArgument(
                 f"--conversation {self._conversation!r} names one conversation, and there are"
-                f" {number:,} at these paths; leave it out, or name one file"
+                f" {count:,} at these paths; leave it out, or name one file"
             )
 
     def _below(self, root: Path) -> Iterator[Imported | Failed]:
         for found, place in self._sources_below(root):
             if isinstance(found, Unchanged):
-                new = None
-            else:
-                new = self._short_and_new(found, place)
-            if new is not None:
-                self._waiting.append(new)
-                if sum(each.size for each in self._waiting) < _TOGETHER_BYTES:
-                    continue
-            yield from self._write_waiting()
-            if isinstance(found, Unchanged):
+                yield from self._write_waiting()
                 yield from self._unchanged(found.path)
-            elif new is None:
+                continue
+            new = self._short_and_new(found, place)
+            if new is None:
+                yield from self._write_waiting()
                 yield self._import(found, place)
+                continue
+            # Short new sources wait, so that one transaction writes many of them.
+            self._waiting.append(new)
+            if sum(waiting.size for waiting in self._waiting) >= _TOGETHER_BYTES:
+                yield from self._write_waiting()
         yield from self._write_waiting()
 
     def _sources_below(self, root: Path) -> Iterator[tuple[Found | Unchanged, bytes]]:
@@ -187,44 +189,43 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return a file that is as it was when it was imported last; a log whose first lines tell
-        what it is, or that goes on behind what was imported; None for what has to be looked into.
-        Cost: the status of the file, and of a log its beginning, or all that was imported.
+        """Return a file without a closer look: an unchanged file, or a log whose format its first
+        lines or its last import tell. None for a file that has to be examined. Cost: the status of
+        the file; for a log also its beginning, or all that was imported.
         """
         place = self._place(path, 0)
-        known = self._looked[place] = self._known(place)
-        if not self._reads_all and _is_as_it_was(path, known):
+        places = self._places(place)
+        self._looked_up[place] = places
+        if not self._reads_all and _is_as_it_was(path, places):
             return Unchanged(path)
-        if self._names_place[0] == AUTO:
-            format = of_lines(path) or self._recorded(path, known)
-        else:
-            format = None
+        if self._place_options[0] != AUTO:
+            return None
+        format = of_lines(path) or self._recorded(path, places)
         if format is None:
             return None
         return Found(Names(root, path).of({}), format, path, JsonLines(path))
 
-    def _recorded(self, path: Path, known: list[Place]) -> Format | None:
+    def _recorded(self, path: Path, places: list[Place]) -> Format | None:
         """Return the format of a log as its last import recorded it, if the log still begins with
-        what was taken then. Lines that its program added later may be of no format: they do not
-        decide again.
+        the lines of that time. Later lines may be of no format, and do not decide again.
         """
-        if not known or not known[-1].taken:
+        if not places or not places[-1].taken:
             return None
         reading = LineReading(path)
-        if not reading.begins_with(known[-1].taken, known[-1].digest, known[-1].records):
+        if not reading.begins_with(places[-1].taken, places[-1].digest, places[-1].records):
             return None
         database = self._store.database
-        key = known[-1].conversation
+        key = places[-1].conversation
         source = database.recorder.query(lambda reader: Sources(database, reader).find_by_key(key))
         return None if source is None else format_named(source.format)
 
     def _unchanged(self, path: Path) -> Iterator[Imported]:
-        """Yield what the histories of a file became that is as it was."""
+        """Yield the outcomes for the histories of an unchanged file."""
         number = 0
-        known: Sequence[Place] = self._looked.pop(self._place(path, 0), ())
-        while known:
+        places: Sequence[Place] = self._looked_up.pop(self._place(path, 0), ())
+        while places:
             number += 1
-            key = known[-1].conversation
+            key = places[-1].conversation
             following = self._place(path, number)
 
             def read(reader: Reader, key: int = key, following: bytes = following) -> _AtPlace:
@@ -235,19 +236,19 @@ class Import:
                     sources.places(following),
                 )
 
-            records = known[-1].records
-            name, source, known = self._store.database.recorder.query(read)
+            records = places[-1].records
+            name, source, places = self._store.database.recorder.query(read)
             if source is not None:
                 yield Imported(name, 0, records, source.format, path, is_unchanged=True)
 
-    def _known(self, place: bytes) -> list[Place]:
+    def _places(self, place: bytes) -> list[Place]:
         database = self._store.database
         return database.recorder.query(lambda reader: Sources(database, reader).places(place))
 
     def _place(self, path: Path, number: int) -> bytes:
-        """Return the name of a place: a hash of path, place inside and options."""
-        named = "\0".join((os_path.abspath(path), str(number), *self._names_place))
-        return blake2b(named.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
+        """Return the key of a place: a hash of the path, the number in the file and the options."""
+        text = "\0".join((os_path.abspath(path), str(number), *self._place_options))
+        return blake2b(text.encode("utf-8", "surrogateescape"), digest_size=_PLACE_BYTES).digest()
 
     # -- one source
     # ----------------------------------------------------------------------------------------------
@@ -255,47 +256,44 @@ class Import:
     def _import(self, found: Found, place: bytes) -> Imported | Failed:
         tries = count(1)
         while True:
-            one = self._source(found, place)
-            name = one.named(None)
+            source_import = self._source(found, place)
+            name = source_import.named(None)
             try:
-                return one.imported()
-            except (
-                VersionConflict
-            ) as error:  # another process imports it: what it added is compared now
+                return source_import.import_source()
+            except VersionConflict as error:
+                # Another process imports the source: compare with the records that it added.
                 if next(tries) == _TRIES:
                     return Failed(name, found.format.name, found.path, error)
             except (EventStoreError, OSError) as error:
-                if one.key is not None and one.written:
-                    begun = one.name_of(one.key)
-                else:
-                    begun = name
-                return Failed(begun, found.format.name, found.path, error, one.written)
+                written = source_import.written
+                if source_import.key is not None and written:
+                    name = source_import.name_of(source_import.key)
+                return Failed(name, found.format.name, found.path, error, written)
 
     def _source(self, found: Found, place: bytes) -> SourceImport:
         is_one_of_many = self._only is not None and type(found.reader) is not JsonLines
-        # its other histories are not read
-        if is_one_of_many:
-            state = b""
-        else:
-            state = state_of(found.path)
-        name = self._named(f"{self._options.prefix}{found.name}")
+        # Without a state, the next import does not take the file for imported as a whole.
+        state = b"" if is_one_of_many else state_of(found.path)
+        name = self._name_function(f"{self._options.prefix}{found.name}")
         return SourceImport(self._store, found, place, self._options, name, state)
 
     def _short_and_new(self, found: Found, place: bytes) -> NewSource | None:
-        """Return a short source that is new at its place, read as a whole; None for any other."""
-        looked = self._looked.pop(place, None)
+        """Return a short source that is new at its place, read as a whole; None for any other
+        source.
+        """
+        places = self._looked_up.pop(place, None)
         try:
-            if os_path.getsize(found.path) > _SHORT_BYTES or (
-                self._known(place) if looked is None else looked
-            ):
+            if os_path.getsize(found.path) > _SHORT_BYTES:
                 return None
-            return self._source(found, place).read_new()
-        except (EventStoreError, OSError):  # its import says so
-            return None
+            if places is None:
+                places = self._places(place)
+            return None if places else self._source(found, place).read_new()
+        except (EventStoreError, OSError):
+            return None  # the import of this source alone reports the error
 
     def _write_waiting(self) -> Iterator[Imported | Failed]:
-        """Write the short sources in one transaction. Those of which something is here by then are
-        imported alone; all are, where one of them cannot be written.
+        """Write the short new sources in one transaction. A source that another process has begun
+        by then is imported alone. If one of them cannot be written, all are imported alone.
         """
         waiting = self._waiting
         self._waiting = []
@@ -308,26 +306,25 @@ class Import:
         except EventStoreError:
             sources = [None] * len(waiting)
         for new, source in zip(waiting, sources, strict=True):
-            yield (
-                self._import(new.one.found, new.one.place)
-                if source is None
-                else new.one.begun(new, source)
-            )
+            if source is None:
+                yield self._import(new.source_import.found, new.source_import.place)
+            else:
+                yield new.source_import.finish_new(new, source)
 
-    def _named(self, name: str) -> Callable[[str | None], str]:
-        """Return what names a source: by its records, else by its place."""
+    def _name_function(self, name: str) -> Callable[[str | None], str]:
+        """Return a function that names a source by its records, or otherwise by its place."""
 
-        def named(told: str | None) -> str:
+        def name_source(recorded_name: str | None) -> str:
             if self._conversation is not None:
                 return self._conversation
-            return f"{self._options.prefix}{told}" if told else name
+            return f"{self._options.prefix}{recorded_name}" if recorded_name else name
 
-        return named
+        return name_source
 
 
-def _is_as_it_was(path: Path, known: list[Place]) -> bool:
-    """Return whether a file is as it was at the last of its imports."""
-    return bool(known and known[-1].state and known[-1].state == state_of(path))
+def _is_as_it_was(path: Path, places: list[Place]) -> bool:
+    """Return whether a file is unchanged since its last import."""
+    return bool(places and places[-1].state and places[-1].state == state_of(path))
 
 
 __all__ = ["Failed", "Import", "Imported"]

@@ -1,10 +1,10 @@
-"""Conversations whose events cannot be stored, since their store can only be read: each is made in
-memory when it is first asked for, under the key that it has in its store.
+"""Conversations whose events cannot be stored, since their store is read-only. Each is copied into
+memory when it is first needed, under its key in the store, and its events are made there.
 """
 
 from __future__ import annotations
 
-from threading import Event, RLock
+from threading import Event as ThreadEvent, RLock
 from typing import Final
 
 from foldlog._archive.projecting import make_events
@@ -20,39 +20,40 @@ _CONVERSATIONS_MAX: Final = 4
 
 
 class EventsInMemory:
-    """The conversations of a store that were asked for last. Any number of threads may use it."""
+    """The conversations of a store that were used last. Any number of threads may use it."""
 
     def __init__(self, store: Store) -> None:
-        self._store, self._lock = store, RLock()
-        self._made = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
+        self._store = store
+        self._lock = RLock()
+        self._copies = Recent[str, tuple[Conversation, Recorder]](_CONVERSATIONS_MAX)
 
     def of(self, conversation: str) -> Recorder:
-        """Return a store in memory that has this conversation alone, as it is now, with all its
-        events. Cost: its events and records, where it is not as it was.
+        """Return a store in memory that has only this conversation, as it is now, with all its
+        events. Cost: its events and records, if it has changed since the last call.
         """
         with self._lock:
-            found = self._found(conversation)
-            known, recorder = self._made.get(conversation, (None, None))
-            if recorder is None or known != found:
-                recorder = self._copied(found)
-                self._made[conversation] = found, recorder
+            present = self._find(conversation)
+            copied, recorder = self._copies.get(conversation, (None, None))
+            if recorder is None or copied != present:
+                recorder = self._copy(present)
+                self._copies[conversation] = present, recorder
             return recorder
 
-    def _found(self, conversation: str) -> Conversation:
+    def _find(self, conversation: str) -> Conversation:
         database = self._store.database
 
         def find(reader: Reader) -> Conversation | None:
             return database.find(reader, conversation, pending=True)
 
-        found = database.recorder.query(find)
-        if found is None:
+        row = database.recorder.query(find)
+        if row is None:
             raise ConversationNotFound(conversation)
-        return found
+        return row
 
-    def _copied(self, found: Conversation) -> Recorder:
+    def _copy(self, row: Conversation) -> Recorder:
         recorder = MemoryRecorder()
         copy = Store(recorder)
-        recorder.set_next_key(found.key)
-        copy_conversation(self._store.database, copy.database, found.id, Event())
-        make_events(copy, found.id)
+        recorder.set_next_key(row.key)
+        copy_conversation(self._store.database, copy.database, row.id, ThreadEvent())
+        make_events(copy, row.id)
         return recorder

@@ -1,7 +1,7 @@
-"""Write a source: its blocks, its figures, and what is known beside its records.
+"""Write a source: its blocks, its figures, and the facts beside its records.
 
-Counted is what is stored: a record that was redacted, or is secret, comes in and counts as what
-stays of it.
+A redacted or secret record is stored blank, as its skeleton without texts. The figures count the
+stored records, so they count the blank one.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 _TRANSACTION_BYTES: Final = 2**19
 """The bytes of a source in one transaction: a longer source comes in several."""
 _FIRST: Final = 4
-"""The number of records that tell a document from others."""
+"""The number of records by which documents are told apart."""
 
 
 class Imported(NamedTuple):
     """The outcome for one source.
 
-    ``conversation``  what it is here; ``added`` of its ``records`` are new
-    ``forked_at``     the first record that differs from what was here, if it became a fork now
-    ``is_older``      what is here has more records
-    ``waits``         its last line is not whole yet: the next import takes it
+    ``conversation``  the conversation that it became
+    ``added``         how many of its ``records`` are new
+    ``forked_at``     the first record that differs from the stored ones, if it became a fork now
+    ``is_older``      whether more records are stored than it has
+    ``waits``         whether its last line is incomplete: the next import reads it
     """
 
     conversation: str
@@ -86,7 +87,11 @@ class SourceOptions(NamedTuple):
 
 
 class SourceWriter:
-    """Writes one source and what is known of it, some blocks in each transaction."""
+    """Writes one source with its figures and facts, some blocks in each transaction.
+
+    The caller prepares ``skeleton`` and ``reading``. Then ``begin`` writes a new conversation, and
+    ``append`` writes behind the stored records of one.
+    """
 
     def __init__(
         self,
@@ -96,14 +101,14 @@ class SourceWriter:
         options: SourceOptions,
         state: bytes | None = None,
     ) -> None:
-        """``state`` is how the file is; by default as it is now."""
+        """``state`` is the state of the file, by default its present one."""
         self.store = store
         self.found = found
         self.place = place
         self.options = options
         self.reading = reading_of(found.path, found.reader)
-        self.skeleton = counting(found.format)
-        """What counts the records that the reading yields."""
+        self.skeleton = new_counter(found.format)
+        """Counts the records that the reading yields."""
         self.database = store.database
         self.state = state_of(found.path) if state is None else state
         self.key: int | None = None
@@ -111,83 +116,90 @@ class SourceWriter:
         self.written = 0
         """How many records are on disk by now."""
         self.secret = set[bytes]()
-        """The hashes of records that are kept out."""
-        self._gone = list[int]()
-        """The numbers of the records that come in as what stays of them."""
-        self._is_noted = False
-        """Whether it is stored that all of the source is here."""
+        """The hashes of secret records, which are stored blank."""
+        self._redacted_numbers = list[int]()
+        """The numbers of all records that are stored blank."""
+        self._is_place_noted = False
+        """Whether the row of the place says that the whole source is stored."""
         self._is_counted = True
-        """Whether the stored figures count all that is stored of the source."""
-        self._unclear = list[ImportFinding]()
-        """What the decoder says of records, where it counts them."""
-        self._unclear_count = 0
+        """Whether the stored figures count all stored records of the source."""
+        self._decoder_findings = list[ImportFinding]()
+        """The problems that the decoder found, for a format whose records it counts."""
+        self._decoder_findings_count = 0
 
-    def counting_on(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
-        """Return what counts a source on, after what is here of it, or after its records before
-        ``stop``.
+    def count_until(self, source: Source, stop: int | None = None) -> Skeleton | DecodedRecords:
+        """Return a counter that has counted the stored records of a source before number ``stop``,
+        by default all of them.
         """
         format = format_named(source.format)
         start = 0
-        skeleton = counting(format)
+        counter = new_counter(format)
         if stop is None and format.skeleton is not None and source.sums:
-            counted = format.skeleton(source.sums, self.hashes_of(source))
-            start = counted.state.records
-            skeleton = counted
+            # The stored sums have counted most of the records already.
+            skeleton = format.skeleton(source.sums, self.hashes_of(source))
+            start = skeleton.state.records
+            counter = skeleton
         stop = source.records if stop is None else stop
         for block in blocks_of(self.store.database, source._replace(records=stop), start):
             if block.first >= stop:
                 break
             part = block if block.stop <= stop else block.before(stop)
-            count_block(skeleton, part.since(max(start, part.first)))
-        return skeleton
+            count_block(counter, part.since(max(start, part.first)))
+        return counter
 
     def new_blocks(self, source: Source, skip: int) -> Iterator[Block]:
-        """Yield the blocks from record ``skip`` on. What is redacted in the family comes in as what
-        stays of it, and then nothing between records.
+        """Yield the blocks from record ``skip`` on. Records that were redacted anywhere in the
+        family come blank. Then the texts between records are left out, since they may repeat one.
         """
         forbidden = self.query(lambda sources: sources.redacted_hashes(source.root))
         is_whole = self.query(lambda sources: _is_whole(sources, source.root))
         number = count(self.reading.records)
-        add_new = self.adds()
+        add_new = self.counting_function()
 
-        def add(record: bytes, hashed: bytes) -> None:
-            if hashed in forbidden:
+        def add(record: bytes, record_hash: bytes) -> None:
+            if record_hash in forbidden:
                 record = self.skeleton.left_of(record)
             if next(number) >= skip:
-                add_new(record, hashed)
+                add_new(record, record_hash)
 
         for block in self.reading.blocks(add):
             if block.stop <= skip:
                 continue
-            block = self.without(block.since(max(skip, block.first)), forbidden | self.secret)
+            block = self.blank_records(block.since(max(skip, block.first)), forbidden | self.secret)
             yield block if is_whole else block.alone()
 
-    def without(self, block: Block, hashes: set[bytes]) -> Block:
-        """Return a block in which what stays of the records with these hashes is in their place."""
+    def blank_records(self, block: Block, hashes: set[bytes]) -> Block:
+        """Return the block with the records of these hashes blank."""
         for number in block.numbers_of(hashes) if hashes else ():
             block = block.with_record(number, self.skeleton.left_of(block.record(number)))
-            self._gone.append(number)
+            self._redacted_numbers.append(number)
         return block
 
     def append(
         self, source: Source, skip: int, first: Callable[[SourcesToWrite], None] | None = None
     ) -> None:
-        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is done
-        before, in the transaction of the first ones.
+        """Append the blocks of the reading from record ``skip`` on to a source. ``first`` is called
+        before the first blocks are written, in their transaction.
         """
         self.key = source.conversation
-        self._append_groups(source, _grouped(self.new_blocks(source, skip)), first)
+        self._append_groups(source, _group_blocks(self.new_blocks(source, skip)), first)
 
     def begin(
-        self, name: str, blocks: Iterator[Block], parent: Source | None = None, alike: int = 0
+        self,
+        name: str,
+        blocks: Iterator[Block],
+        parent: Source | None = None,
+        shared_count: int = 0,
     ) -> None:
         """Begin a conversation for a source, and write its blocks."""
-        groups = _grouped(blocks)
+        groups = _group_blocks(blocks)
         group = next(groups)
-        source = self.database.recorder.transact(self.beginning(name, group, parent, alike))
+        source = self.database.recorder.transact(
+            self.begin_function(name, group, parent, shared_count)
+        )
         self.key = source.conversation
-        self.written = source.records - alike
-        group.clear()  # before the next ones are read
+        self.written = source.records - shared_count
+        group.clear()  # frees its memory before the next blocks are read
         self._append_groups(source, groups)
 
     def _append_groups(
@@ -197,67 +209,83 @@ class SourceWriter:
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> None:
         for group in groups:
-            before = source.records
-            source = self._appended(source, group, first)
-            self.written += source.records - before
-            group.clear()  # before the next ones are read
+            records_before = source.records
+            source = self._append_blocks(source, group, first)
+            self.written += source.records - records_before
+            group.clear()  # frees its memory before the next blocks are read
             first = None
         self.finish(source)
 
     def finish(self, source: Source) -> None:
-        """Write what is known at the end of a source, and was not written with its last records.
-        Make the events of a fork: its figures count the records that it shares too, and sums of the
-        store count these once only among events.
+        """Write the figures and the place of a source if its last transaction did not.
+
+        Make the events of a fork at once. Its counted records include the records that it shares
+        with its parent; only figures of events count these once.
         """
         if not self._is_counted:
-            source = self._appended(source, ())
-        if not self._is_noted:
+            source = self._append_blocks(source, ())
+        if not self._is_place_noted:
             self.note(source)
         if source.parent is not None:
             make_events(self.store, self.name_of(source.conversation))
 
-    def beginning(
-        self, name: str, blocks: Sequence[Block], parent: Source | None = None, alike: int = 0
+    def begin_function(
+        self,
+        name: str,
+        blocks: Sequence[Block],
+        parent: Source | None = None,
+        shared_count: int = 0,
     ) -> Callable[[Transaction], Source]:
-        """Return what begins a conversation with the first blocks of a source."""
+        """Return a function that begins a conversation with the first blocks of a source, in a
+        transaction. A fork shares ``shared_count`` records with its ``parent``.
+        """
 
         def begin(transaction: Transaction) -> Source:
-            writing = self._begun(transaction, name, parent, alike)
+            writing = self._begin_conversation(transaction, name, parent, shared_count)
             sources = SourcesToWrite.beside(writing)
-            of_fork = parent is not None and alike > 0
             head = GENESIS
-            if parent is not None and alike:
-                head = chained(GENESIS, sources.hashes(parent)[: alike * HASH_BYTES])
-            begun = Source(
-                writing.key,
-                writing.key if parent is None else parent.root,
-                parent.conversation if of_fork and parent else None,
-                alike,
-                alike,
-                alike,
-                self.found.format.name,
-                READER,
-                head,
-                fingerprint(self.skeleton, blocks) if parent is None else parent.fingerprint,
+            if parent is not None and shared_count:
+                head = chained(GENESIS, sources.hashes(parent)[: shared_count * HASH_BYTES])
+            source = Source(
+                conversation=writing.key,
+                root=writing.key if parent is None else parent.root,
+                parent=parent.conversation if parent is not None and shared_count else None,
+                from_record=shared_count,
+                records=shared_count,
+                made=shared_count,
+                format=self.found.format.name,
+                reader=READER,
+                head=head,
+                fingerprint=(
+                    fingerprint(self.skeleton, blocks) if parent is None else parent.fingerprint
+                ),
             )
-            return self._put(writing, sources, begun, blocks)
+            return self._put(writing, sources, source, blocks)
 
         return begin
 
-    def _begun(
-        self, transaction: Transaction, name: str, parent: Source | None, alike: int
+    def _begin_conversation(
+        self, transaction: Transaction, name: str, parent: Source | None, shared_count: int
     ) -> WriteTransaction:
         """Begin the conversation of a source, or of a fork."""
         database = self.database
-        there = database.find(transaction, name, pending=True)
-        if there is not None and there.erasure is None:
-            raise VersionConflict(name, 0, there.version)
-        if parent is not None and alike:
+        existing = database.find(transaction, name, pending=True)
+        if existing is not None and existing.erasure is None:
+            raise VersionConflict(name, 0, existing.version)
+        if parent is not None and shared_count:
             sources = Sources(database, transaction)
-            made = sources.made(parent)
-            ends = (first + events for number, (first, events) in made.items() if number < alike)
-            last = max(ends, default=0)
-            border = min((made[number][0] for number in made if number >= alike), default=last)
+            events_made = sources.made(parent)
+            # The fork begins at the first event of the parent's next record: what was appended
+            # between the records stays with the shared ones.
+            shared_ends = [
+                first + events
+                for number, (first, events) in events_made.items()
+                if number < shared_count
+            ]
+            later_starts = [
+                first for number, (first, _) in events_made.items() if number >= shared_count
+            ]
+            border = min(later_starts, default=max(shared_ends, default=0))
             if border:
                 fork = begin_fork(
                     database, transaction, sources.name_of(parent.conversation), border, name
@@ -268,7 +296,7 @@ class SourceWriter:
         if self.options.again:
             sources_to_write = SourcesToWrite(database, transaction)
             sources_to_write.allow(self.place)
-        replaces = None if there is None else there.key
+        replaces = None if existing is None else existing.key
         new = Conversation(0, name, database.now(), new_salt(), replaces=replaces)
         begun = begin_new(transaction, database, new)
         writing = WriteTransaction(transaction, begun, database)
@@ -276,7 +304,7 @@ class SourceWriter:
         writing.list_as(0, [EVERY])
         return writing
 
-    def _appended(
+    def _append_blocks(
         self,
         source: Source,
         blocks: Sequence[Block],
@@ -284,26 +312,26 @@ class SourceWriter:
     ) -> Source:
         def append(transaction: Transaction) -> Source:
             sources = Sources(self.database, transaction)
-            now = sources.find_by_key(source.conversation)
-            found = self.database.find(
+            stored = sources.find_by_key(source.conversation)
+            conversation = self.database.find(
                 transaction, sources.name_of(source.conversation), pending=True
             )
-            before = None if now is None else (now.made, now.redacted)
+            state_before = None if stored is None else (stored.made, stored.redacted)
             if (
-                before != (source.made, source.redacted)
-                or found is None
-                or found.key != source.conversation
+                state_before != (source.made, source.redacted)
+                or conversation is None
+                or conversation.key != source.conversation
             ):
                 raise VersionConflict(
                     self.name_of(source.conversation), source.records, source.records
                 )
-            writing = WriteTransaction(transaction, found, self.database)
+            writing = WriteTransaction(transaction, conversation, self.database)
             sources = SourcesToWrite.beside(writing)
             if first is not None:
                 first(sources)
-            assert now is not None
-            stored = source._replace(about=now.about, sums=now.sums)
-            return self._put(writing, sources, stored, blocks)
+            assert stored is not None
+            stored_source = source._replace(about=stored.about, sums=stored.sums)
+            return self._put(writing, sources, stored_source, blocks)
 
         return self.database.recorder.transact(append)
 
@@ -314,54 +342,59 @@ class SourceWriter:
         source: Source,
         blocks: Sequence[Block],
     ) -> Source:
-        """Write blocks behind those of a source, if there are any, and what is known of it then."""
+        """Write blocks behind the stored blocks of a source, and its figures, facts and place.
+        ``blocks`` may be empty.
+        """
         reading = self.reading
         skeleton = self.skeleton
         records = blocks[-1].stop if blocks else source.records
         self._check_refused(sources, source, blocks)
         sources.put_blocks(source, blocks)
         hashes = b"".join(block.hashes for block in blocks)
-        gone = [number for number in self._gone if source.records <= number < records]
-        told: dict[str, Any] = {
+        redacted_numbers = [
+            number for number in self._redacted_numbers if source.records <= number < records
+        ]
+        fields: dict[str, Any] = {
             "paths": self._paths(source),
             "prefix": self.options.prefix,
-            "usage": _with_usage(about(source).get("usage", ()), self.found.usage),
+            "usage": _merge_usage(about(source).get("usage", ()), self.found.usage),
             "unread": reading.unread,
             IMPORTED_AT: self.database.now(),
         }
         if isinstance(skeleton, DecodedRecords):
-            of_records = skeleton.where
+            place_of_records = skeleton.where
         else:
-            of_records = skeleton.state.where
-        if where := {**self.options.where, **about(source).get(WHERE, {}), **of_records}:
-            told[WHERE] = where
+            place_of_records = skeleton.state.where
+        if place := {**self.options.where, **about(source).get(WHERE, {}), **place_of_records}:
+            fields[WHERE] = place
         if REDACTED in about(source):
-            told[REDACTED] = True
-        told |= still_compacting(about(source), skeleton)
-        told[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
-        told |= self._words(sources, source, is_whole=not gone)
+            fields[REDACTED] = True
+        fields |= still_compacting(about(source), skeleton)
+        fields[SECRET] = about(source).get(SECRET) or os.urandom(SECRET_BYTES).hex()
+        fields |= self._texts_beside(sources, source, is_whole=not redacted_numbers)
         grown = source._replace(
             records=records,
             head=chained(source.head, hashes),
-            redacted=tuple(sorted({*source.redacted, *gone})),
-            about=msgspec.json.encode(told),
+            redacted=tuple(sorted({*source.redacted, *redacted_numbers})),
+            about=msgspec.json.encode(fields),
         )
         self._is_counted = reading.is_done or not source.records
         writing.set_pending(grown.records - grown.made)
-        # of a long source at its beginning and its end, since it costs what is counted so far
+        # A long source gets its figures at its beginning and its end only, since writing them costs
+        # the size of all counts so far.
         if self._is_counted:
             self._put_figures(writing, grown)
             sources.put(grown._replace(sums=skeleton.encoded()))
         else:
             sources.put(grown)
         if reading.records == records:
-            sources.put_place(self.place, self._seen(grown))
-            self._is_noted = reading.is_done
+            sources.put_place(self.place, self._present_place(grown))
+            self._is_place_noted = reading.is_done
         writing.end()
         return grown
 
     def _put_figures(self, writing: WriteTransaction, source: Source) -> None:
-        """Write the figures of a source, of which all records are counted."""
+        """Write the figures of a source whose records are all counted."""
         figures = figures_in(self.skeleton, self.found.format, source.records, about(source))
         put_figures(
             writing.transaction,
@@ -372,140 +405,149 @@ class SourceWriter:
         )
 
     def _check_refused(self, sources: Sources, source: Source, blocks: Sequence[Block]) -> None:
-        """Refuse records that were redacted in another history; those of this family came in as
-        what stays of them.
+        """Raise ``SourceRefused`` for records that were redacted in another history. Records that
+        were redacted in this family are blank already.
         """
         if not sources.refuse_any():
             return
-        gone = {*self._gone}
+        redacted_numbers = {*self._redacted_numbers}
         head = source.head
         numbers = dict[bytes, int]()
         hashes = dict[int, bytes]()
         for block in blocks:
-            for number, hashed in enumerate(each_hash(block.hashes), block.first):
-                head = chained(head, hashed)
-                if number not in gone:
-                    hashes[number] = hashed
-                    numbers |= {hashed: number, fingerprint_of(head): number}
-        refused = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
-        if not refused:
+            for number, record_hash in enumerate(each_hash(block.hashes), block.first):
+                head = chained(head, record_hash)
+                if number not in redacted_numbers:
+                    hashes[number] = record_hash
+                    numbers |= {record_hash: number, fingerprint_of(head): number}
+        refused_numbers = {numbers[fingerprint] for fingerprint in sources.refused_among(numbers)}
+        if not refused_numbers:
             return
-        # since the import began
-        if {hashes[number] for number in refused} & sources.redacted_hashes(source.root):
+        # A record of this family was redacted after the import began: begin it again.
+        if {hashes[number] for number in refused_numbers} & sources.redacted_hashes(source.root):
             raise VersionConflict(
                 sources.name_of(source.conversation), source.records, source.records
             )
         if not self.options.again:
             raise SourceRefused(
-                f"its record {min(refused)} was redacted or erased in another conversation, and"
-                " would come back; import it with --again if it has to"
+                f"its record {min(refused_numbers)} was redacted or erased in another conversation,"
+                " and would come back; to import it all the same, use --again"
             )
 
-    def _words(self, sources: Sources, source: Source, *, is_whole: bool = True) -> dict[str, Any]:
-        """Return the title of a source, and what a document holds between its records: nothing,
-        where these or a record of the family are redacted, since both may repeat that one.
+    def _texts_beside(
+        self, sources: Sources, source: Source, *, is_whole: bool = True
+    ) -> dict[str, Any]:
+        """Return the title of a source, and the texts of a document between its records. They are
+        empty if a record of the family is redacted, since both may repeat its text.
         """
-        told = dict[str, Any]()
+        fields = dict[str, Any]()
         title = self.found.title
         frame = self.reading.frame if self.reading.is_done else None
         if not title and frame is None:
-            return told
+            return fields
         is_whole = is_whole and _is_whole(sources, source.root)
         if title and is_whole:
-            told[TITLE] = title
+            fields[TITLE] = title
         if frame is not None:
-            told[FRAME] = frame if is_whole else Frame()
-        return told
+            fields[FRAME] = frame if is_whole else Frame()
+        return fields
 
-    def adds(self) -> Callable[[bytes, bytes], None]:
-        """Return what counts the records of the reading, and takes notice of what the decoder says
-        of them, and of which are secret.
+    def counting_function(self) -> Callable[[bytes, bytes], None]:
+        """Return a function that counts a record of the reading. It also notes which records are
+        secret, and the problems that a decoder finds.
         """
         skeleton = self.skeleton
         if isinstance(skeleton, Skeleton):
             add = skeleton.add
             if self.options.is_secret is None:
                 return add
-            return lambda record, hashed: add(self._kept(record, hashed), hashed)
-        decoded = skeleton
+            return lambda record, record_hash: add(
+                self._blank_if_secret(record, record_hash), record_hash
+            )
+        decoded_records = skeleton
 
-        def add_decoded(record: bytes, hashed: bytes) -> None:
-            record = self._kept(record, hashed)
-            before = len(decoded.findings)
-            decoded.add(record, hashed)
-            for problem in decoded.findings[before:]:
-                self._unclear_count += 1
-                if len(self._unclear) < FINDINGS_MAX:
-                    self._unclear.append(ImportFinding(self.reading.place, problem))
+        def add_decoded(record: bytes, record_hash: bytes) -> None:
+            record = self._blank_if_secret(record, record_hash)
+            findings_before = len(decoded_records.findings)
+            decoded_records.add(record, record_hash)
+            for problem in decoded_records.findings[findings_before:]:
+                self._decoder_findings_count += 1
+                if len(self._decoder_findings) < FINDINGS_MAX:
+                    self._decoder_findings.append(ImportFinding(self.reading.place, problem))
 
         return add_decoded
 
-    def _kept(self, record: bytes, hashed: bytes) -> bytes:
-        """Return a record, or what stays of one that is secret."""
+    def _blank_if_secret(self, record: bytes, record_hash: bytes) -> bytes:
+        """Return the record, blank if it is secret."""
         if self.options.is_secret is None or not self.options.is_secret(record):
             return record
-        self.secret.add(hashed)
+        self.secret.add(record_hash)
         return self.skeleton.left_of(record)
 
     def note(self, source: Source) -> None:
-        """Note what is at this place now, its title, and what a document now holds between its
-        records.
+        """Write the row of this place, the title, and the texts of a document between its records,
+        as they are now.
         """
 
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
-            sources.put_place(self.place, self._seen(source))
-            now = sources.find_by_key(source.conversation)
-            if now is not None and self.reading.records == now.records:
-                told = {**about(now), "paths": self._paths(now), **self._words(sources, now)}
-                if (encoded := msgspec.json.encode(told)) != now.about:
-                    sources.put(now._replace(about=encoded))
-                    transaction.forget_figures(now.conversation)
+            sources.put_place(self.place, self._present_place(source))
+            stored = sources.find_by_key(source.conversation)
+            if stored is not None and self.reading.records == stored.records:
+                fields = {
+                    **about(stored),
+                    "paths": self._paths(stored),
+                    **self._texts_beside(sources, stored),
+                }
+                if (encoded := msgspec.json.encode(fields)) != stored.about:
+                    sources.put(stored._replace(about=encoded))
+                    transaction.forget_figures(stored.conversation)
 
         self.key = source.conversation
         self.database.recorder.transact(note)
         self._note_usage()
 
     def _note_usage(self) -> None:
-        """Note the usage that a source with the same records now tells beside them. Where these are
-        all events, figures are counted from the events, so it is an event too.
+        """Write the usage that a source with the same records now has beside them. If all records
+        are events, figures are counted from events, so append an event with the usage too.
         """
         source = None if self.key is None else self.source(self.key)
         if source is None or not self.found.usage or self.reading.records != source.records:
             return
-        before = about(source).get("usage", [])
+        usage_before = about(source).get("usage", [])
         name = self.name_of(source.conversation)
-        told = {**about(source), "usage": _with_usage(before, self.found.usage)}
-        # it is an older copy
-        if told["usage"] == before or _amount(told["usage"]) < _amount(before):
+        fields = {**about(source), "usage": _merge_usage(usage_before, self.found.usage)}
+        # An older copy of the source has less usage.
+        is_older = _sum_usage(fields["usage"]) < _sum_usage(usage_before)
+        if fields["usage"] == usage_before or is_older:
             return
-        now = source._replace(about=msgspec.json.encode(told))
+        changed = source._replace(about=msgspec.json.encode(fields))
         events = list[DocumentChanges]()
         version = self.store.conversation(name, pending=True).version
         if source.made == source.records:
-            changes = change_of_documents(self.store, name, {IMPORTED: told["usage"]})
+            changes = change_of_documents(self.store, name, {IMPORTED: fields["usage"]})
             events += [] if changes is None else [changes]
 
-        def also(writing: WriteTransaction) -> None:
+        def write_source(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
             if sources.find_by_key(source.conversation) != source:
                 raise VersionConflict(name, version, version)
-            sources.put(now)
-            writing.transaction.forget_figures(now.conversation)
+            sources.put(changed)
+            writing.transaction.forget_figures(changed.conversation)
 
-        self.store.extend(name, events, expected_version=version, also=also)
+        self.store.extend(name, events, expected_version=version, also=write_source)
 
     def _paths(self, source: Source) -> list[str]:
         """Return the files from which a source came, with those of this import."""
-        those = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
-        return [*dict.fromkeys((*about(source).get("paths", ()), *those))]
+        paths = (os_path.abspath(path) for path in (self.found.path, *self.found.others))
+        return [*dict.fromkeys((*about(source).get("paths", ()), *paths))]
 
-    def _seen(self, source: Source) -> Place:
-        now = time.time_ns() // 1_000
+    def _present_place(self, source: Source) -> Place:
+        imported_at = time.time_ns() // 1_000
         reading = self.reading
         state = self.state if reading.is_done else b""
         return Place(
-            source.conversation, now, reading.records, reading.taken, state, reading.digest
+            source.conversation, imported_at, reading.records, reading.taken, state, reading.digest
         )
 
     # -- steps
@@ -515,8 +557,8 @@ class SourceWriter:
         return self.database.recorder.query(lambda reader: work(Sources(self.database, reader)))
 
     def source(self, key: int) -> Source | None:
-        found: Source | None = self.query(lambda sources: sources.find_by_key(key))
-        return found
+        source: Source | None = self.query(lambda sources: sources.find_by_key(key))
+        return source
 
     def hashes_of(self, source: Source) -> bytes:
         hashes: bytes = self.query(lambda sources: sources.hashes(source))
@@ -526,7 +568,7 @@ class SourceWriter:
         return str(self.query(lambda sources: sources.name_of(key)))
 
     def outcome(self, added: int, conversation: str = "") -> Imported:
-        """Return what became of the source: ``conversation`` is what it is here."""
+        """Return the outcome for the source; ``conversation`` is what it became."""
         reading = self.reading
         return Imported(
             conversation or self.name_of(self.key or 0),
@@ -536,34 +578,36 @@ class SourceWriter:
             self.found.path,
             self.forked_at,
             waits=reading.waits,
-            findings=(*self.found.findings, *reading.findings, *self._unclear),
-            findings_count=len(self.found.findings) + reading.findings_count + self._unclear_count,
+            findings=(*self.found.findings, *reading.findings, *self._decoder_findings),
+            findings_count=len(self.found.findings)
+            + reading.findings_count
+            + self._decoder_findings_count,
             note=self.found.format.note,
         )
 
 
-def _with_usage(before: Sequence[Any], now: Sequence[Any]) -> list[Any]:
-    """Return what a source told of calls of models, with what it tells now: that of a reply once, a
-    total again.
+def _merge_usage(earlier: Sequence[Any], present: Sequence[Any]) -> list[Any]:
+    """Return the earlier usage of a source with its present usage. The usage of a reply counts
+    once; an earlier total is replaced.
     """
-    replies = {call.get("reply") for call in now}
+    replies = {call.get("reply") for call in present}
     return [
         *(
             call
-            for call in before
+            for call in earlier
             if call.get("reply") is not None and call["reply"] not in replies
         ),
-        *now,
+        *present,
     ]
 
 
 def _is_whole(sources: Sources, root: int) -> bool:
-    """Return whether nothing of a family was redacted."""
-    return not any(each.redacted or REDACTED in about(each) for each in sources.family(root))
+    """Return whether no record of a family was redacted."""
+    return not any(member.redacted or REDACTED in about(member) for member in sources.family(root))
 
 
-def _amount(usage: Sequence[Any]) -> tuple[int, float]:
-    """Return the tokens and the cost that a source tells beside its records."""
+def _sum_usage(usage: Sequence[Any]) -> tuple[int, float]:
+    """Return the tokens and the cost that a source has beside its records."""
     calls = list(calls_beside(usage))
     tokens = (
         call.usage.get(name, 0) for call in calls for name in ("prompt_tokens", "completion_tokens")
@@ -572,8 +616,9 @@ def _amount(usage: Sequence[Any]) -> tuple[int, float]:
 
 
 def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) -> bytes:
-    """Return what a source is refused by once it is erased: the first line of a log, which has an
-    id or a time. Many documents begin with the same prompt, so of these the first records together.
+    """Return the hash by which a source is refused after an erasure. Of a log it is the first line,
+    which has an id or a time. Many documents begin with the same prompt, so of a document it is the
+    chain of the first records.
     """
     hashes = b"".join(block.hashes for block in blocks)
     if isinstance(skeleton, Skeleton):
@@ -581,14 +626,14 @@ def fingerprint(skeleton: Skeleton | DecodedRecords, blocks: Sequence[Block]) ->
     return fingerprint_of(chained(GENESIS, hashes[: _FIRST * HASH_BYTES]))
 
 
-def counting(format: Format) -> Skeleton | DecodedRecords:
+def new_counter(format: Format) -> Skeleton | DecodedRecords:
     if format.skeleton is None:
         return DecodedRecords(format)
     return format.skeleton()
 
 
-def _grouped(blocks: Iterator[Block]) -> Iterator[list[Block]]:
-    """Yield blocks together that one transaction writes."""
+def _group_blocks(blocks: Iterator[Block]) -> Iterator[list[Block]]:
+    """Yield lists of blocks, each for one transaction."""
     group = list[Block]()
     size = 0
     for block in blocks:

@@ -671,7 +671,7 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     ]
     assert holder == f"imported file {Path('nadia-1.jsonl').absolute()}"
     other_name = ("import", "nadia-1.jsonl", "--conversation", "n")
-    assert "this source was erased; import it again with --again" in foldlog(*other_name).err
+    assert "this source was erased; to import it again, use --again" in foldlog(*other_name).err
     assert foldlog(*other_name, "--again").status == 0
     assert (
         "the tombstone of the erased conversation 'nadia-1'" in foldlog(*given, "--no-vacuum").err
