@@ -54,6 +54,7 @@ class EventsInMemory:
         recorder = MemoryRecorder()
         copy = Store(recorder)
         recorder.set_next_key(row.key)
-        copy_conversation(self._store.database, copy.database, row.id, ThreadEvent())
+        never_stop = ThreadEvent()
+        copy_conversation(self._store.database, copy.database, row.id, never_stop)
         make_events(copy, row.id)
         return recorder
