@@ -1,4 +1,4 @@
-"""Read a file that is compressed with zstd, as Codex leaves a session that is a week old."""
+"""Read a file that is compressed with zstd. Codex compresses a session after a week."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from typing import Any
 from foldlog.eventstore.errors import install_command
 
 ZSTD = b"\x28\xb5\x2f\xfd"
-"""The first bytes of what is compressed."""
+"""The first bytes of a compressed file."""
 _PART_BYTES = 4096
-"""What is unpacked at once: even a file of one character is then no more than a hundred megabytes
-in memory.
+"""How many compressed bytes are unpacked at once. Even a file that repeats one character then needs
+at most a hundred megabytes of memory.
 """
 
 
 def unpacked(path: Path | str) -> Iterator[bytes]:
-    """Yield what a file holds. Raises what ``unpacked_of`` raises."""
+    """Yield the unpacked bytes of a file. Raises what ``unpacked_of`` raises."""
     with open(path, "rb") as file:
         yield from unpacked_of(iter(partial(file.read, _PART_BYTES), b""))
 
 
 def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield what these parts hold together. Raises ``OSError`` where they are cut off or damaged,
-    and without the package for it.
+    """Yield the unpacked bytes of compressed parts. Raises ``OSError`` if they are cut off or
+    damaged, or if the package that unpacks them is missing.
     """
     try:
         import zstandard
@@ -39,31 +39,38 @@ def unpacked_of(parts: Iterable[bytes]) -> Iterator[bytes]:
             while packed:
                 frame = frame or zstandard.ZstdDecompressor().decompressobj()
                 yield frame.decompress(packed)
+                # A file may have several frames, one behind the other.
                 packed = frame.unused_data
-                frame = None if frame.eof else frame
+                if frame.eof:
+                    frame = None
     except zstandard.ZstdError as error:
-        raise OSError(EIO, f"what is compressed in it is damaged: {error}") from error
+        raise OSError(EIO, f"its compressed content is damaged: {error}") from error
     if frame is not None:
-        raise OSError(EIO, "what is compressed in it is cut off")
+        raise OSError(EIO, "its compressed content is cut off")
 
 
 def open_unpacked(path: Path, buffer_bytes: int) -> BufferedReader:
-    """Open what a file holds, to be read once from its beginning. Reading raises as
-    ``unpacked``.
+    """Open the unpacked content of a file, to be read once from its beginning. Reading raises what
+    ``unpacked`` raises.
     """
     return BufferedReader(_Unpacked(unpacked(path)), buffer_bytes)
 
 
 class _Unpacked(RawIOBase):
     def __init__(self, parts: Iterator[bytes]) -> None:
-        self._parts, self._left = parts, memoryview(b"")
+        self._parts = parts
+        self._unread = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._left and (part := next(self._parts, None)) is not None:
-            self._left = memoryview(part)
-        size = min(len(buffer), len(self._left))
-        buffer[:size], self._left = self._left[:size], self._left[size:]
+        while not self._unread:
+            part = next(self._parts, None)
+            if part is None:
+                return 0
+            self._unread = memoryview(part)
+        size = min(len(buffer), len(self._unread))
+        buffer[:size] = self._unread[:size]
+        self._unread = self._unread[size:]
         return size

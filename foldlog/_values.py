@@ -1,5 +1,5 @@
-"""Read and replace what is in a value of JSON, at any depth: what a model or a source wrote may be
-nested as deep as a parser can read. So nothing here calls itself.
+"""Read and replace the values inside a JSON value of any depth. A model or a source may nest values
+as deep as a parser can read, so no function here is recursive.
 """
 
 from __future__ import annotations
@@ -17,43 +17,46 @@ _PLAIN: Final = frozenset((str, int, float, bool, type(None)))
 
 
 def values_in(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield a value and all values in it, in their order, each before those in it and after the
-    name of its part. The items of a list have the name of the list. A value in no part has an empty
-    name. The parts of an object of msgspec are its fields. Cost: a step for each value.
+    """Yield pairs of a name and a value: the value itself, and all values in it, in their order. A
+    value comes before the values in it. Its name is its key in the map around it, also inside
+    lists; the outermost value has an empty name. The fields of a msgspec object count as keys.
+    Cost: a step for each value.
     """
-    left: list[tuple[str, Any]] = [("", value)]
-    while left:
-        name, value = each = left.pop()
-        yield each
+    remaining: list[tuple[str, Any]] = [("", value)]
+    while remaining:
+        pair = remaining.pop()
+        yield pair
+        name, value = pair
         if isinstance(value, dict):
-            left += reversed(value.items())
+            remaining += reversed(value.items())
         elif isinstance(value, _ARRAYS):
-            left += zip(repeat(name), reversed(value))
-        elif type(value) not in _PLAIN and isinstance(value, Struct):  # which takes long to ask
-            left += reversed(asdict(value).items())
+            remaining += zip(repeat(name), reversed(value))
+        elif type(value) not in _PLAIN and isinstance(value, Struct):
+            # The test for a Struct is slow, so plain values do not come to it.
+            remaining += reversed(asdict(value).items())
 
 
 def texts_in(value: Any, length_min: int = 0) -> list[str]:
-    """Return the texts in a value that have this length, in their order, without the names of
-    parts.
+    """Return the texts in a value that have at least this length, in their order. Keys are left
+    out.
     """
     return [
-        each for _, each in values_in(value) if isinstance(each, str) and len(each) >= length_min
+        text for _, text in values_in(value) if isinstance(text, str) and len(text) >= length_min
     ]
 
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
-    """Yield the texts and the whole numbers in a value, each after the name of its part. The type
-    of a part says nothing.
+    """Yield pairs of a name and a text: the texts and the whole numbers in a value, with the names
+    of ``values_in``. The ``type`` of a part is left out, since it is no content.
     """
-    for name, each in values_in(value):
-        if type(each) in (str, int) and not (name == "type" and str(each).isidentifier()):
-            yield name, str(each)
+    for name, item in values_in(value):
+        if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):
+            yield name, str(item)
 
 
 def parsed(value: Any) -> Any:
-    """Return a text of JSON as its value: a model mostly wrote JSON. Any other text and value is
-    returned unchanged.
+    """Return the value of a text that is JSON, as most texts of models are. Any other text and any
+    other value is returned unchanged.
     """
     try:
         return json.loads(value) if isinstance(value, str) else value
@@ -61,33 +64,38 @@ def parsed(value: Any) -> Any:
         return value
 
 
-def replaced(value: Any, instead: Mapping[str, Any], *, names: bool = False) -> Any:
-    """Return a copy of a value with other values for the texts that ``instead`` has; with ``names``
-    also for such names of parts. Cost: a step for each value.
+def replaced(value: Any, replacements: Mapping[str, Any], *, names: bool = False) -> Any:
+    """Return a copy of a value in which every text that is a key of ``replacements`` is replaced;
+    with ``names`` also keys of maps. Cost: a step for each value.
     """
-    level: list[Any] = [whole := [value]]
-    tuples: list[tuple[Any, Any]] = []
+    # The box lets the outermost value be replaced like any other. Level by level, each container is
+    # copied, and its parts are replaced in the copy.
+    box: list[Any] = [value]
+    level: list[Any] = [box]
+    tuple_places: list[tuple[Any, Any]] = []
     while level:
-        inner: list[Any] = []
+        next_level: list[Any] = []
         for holder in level:
             for key, part in holder.items() if type(holder) is dict else enumerate(holder):
                 kind = type(part)
                 if kind is str:
-                    holder[key] = instead.get(part, part)
+                    holder[key] = replacements.get(part, part)
                 elif kind in (dict, list, tuple):
-                    holder[key] = _copied(part, instead if names else {})
-                    inner.append(holder[key])
+                    holder[key] = _copy_with_names(part, replacements if names else {})
+                    next_level.append(holder[key])
                 if kind is tuple:
-                    tuples.append((holder, key))
-        level = inner
-    for holder, key in reversed(tuples):
+                    tuple_places.append((holder, key))
+        level = next_level
+    # The copies of tuples are lists until now, so that their parts could be replaced. Inner tuples
+    # were found last and are made first.
+    for holder, key in reversed(tuple_places):
         holder[key] = tuple(holder[key])
-    return whole[0]
+    return box[0]
 
 
-def _copied(value: Any, names: Mapping[str, Any]) -> Any:
-    """Return a copy of a map, with other names for those of ``names``, or a list of the parts of a
-    list or tuple.
+def _copy_with_names(value: Any, names: Mapping[str, Any]) -> Any:
+    """Return a copy of a map with its keys replaced by ``names``. Return the parts of a list or
+    tuple as a list.
     """
     if type(value) is dict:
         return {names.get(name, name): part for name, part in value.items()}

@@ -29,9 +29,9 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
     """Open a file for a block. The file gets the name ``path`` when the block ends without an
     exception; otherwise it is removed.
 
-    Raises ``InvalidOption`` before the block if the name is that of a folder, of a database or of
-    its log, or stands for an open file, and ``OSError``. Durability: the file is on disk, under its
-    name, when the block has ended.
+    Raises ``InvalidOption`` before the block if ``path`` is a folder, a database or its log, or
+    stands for an open file; and ``OSError``. Durability: the file is on disk, under its name, when
+    the block has ended.
     """
     check_target(path)
     try:
@@ -42,7 +42,8 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
         handle, name = made_beside(path)
         part = Path(name)
         try:
-            # the name is not used again: another file may have it by now
+            # The file is written through its handle, not opened by its name a second time: another
+            # user could have put a file there in between.
             with open(handle, "wb") as file:
                 yield file
                 file.flush()
@@ -68,9 +69,8 @@ def check_target(path: Path) -> None:
             f"{path} is a database, which a file written there would replace; choose another name"
         )
     for suffix in _BESIDE_A_DATABASE:
-        if path.name.endswith(suffix) and is_database(
-            database := path.with_name(path.name.removesuffix(suffix))
-        ):
+        database = path.with_name(path.name.removesuffix(suffix))
+        if path.name.endswith(suffix) and is_database(database):
             raise InvalidOption(
                 f"{path} belongs to the database {database}; choose another name for the new file"
             )
@@ -81,8 +81,8 @@ def is_database(path: Path) -> bool:
 
 
 def _is_device(path: Path) -> bool:
-    """Return whether a device, a pipe or a socket has the name, itself or through links such as
-    ``/dev/stdout``.
+    """Return whether ``path`` is a device, a pipe or a socket, also through links. Raises
+    ``InvalidOption`` for a link such as ``/dev/stdout`` that stands for an open file.
     """
     if not path.exists():
         return False

@@ -1,4 +1,4 @@
-"""Find what is to be redacted, and redact it: what foldlog store redact does."""
+"""``foldlog store redact`` without its options: choose the events, redact them, and report."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from foldlog.eventstore.maintenance.redact import RedactionReceipt
 
 
 def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
-    """Return what finds the text or the secrets; None where neither is asked for. Raises
-    ``InvalidOption`` where the extra that finds secrets is not installed.
+    """Return a function that finds the text or secrets in a text; None without either. Raises
+    ``InvalidOption`` if the extra that finds secrets is not installed.
     """
     if not secrets:
         return None if matching is None else holding(matching)
@@ -32,12 +32,14 @@ def holds_of(matching: str | None, *, secrets: bool) -> Holds | None:
         raise Refused("--secrets and --matching: give one of the two")
     from foldlog._secrets import holds_secret
 
-    holds_secret("")
+    holds_secret("")  # raises InvalidOption without the extra, before anything is read
     return holds_secret
 
 
 class Search(NamedTuple):
-    """What finds the events to redact: a text or secrets, an age, attributes of conversations."""
+    """How events to redact are found: by a text or secrets, by age, by attributes of their
+    conversations.
+    """
 
     holds: Holds | None
     before: datetime | None
@@ -55,16 +57,18 @@ def check_asked(
     reason: str,
     by: str | None,
 ) -> None:
-    """Raise ``Refused`` where the receipt would hold the text to redact, and unless either events
-    are named or a search is asked for.
+    """Raise ``Refused`` if the receipt would contain the text to redact, and unless the user either
+    names events or searches for them.
     """
     check_reason(reason, "receipt")
-    holds = search.holds
-    if holds is not None and (holds(reason) or holds(by or "")):
+    matches = search.holds
+    if matches is not None and (matches(reason) or matches(by or "")):
         raise Refused(
             "the reason, or the name after --by, holds the text to redact, and the receipt keeps it"
         )
-    if bool(events) == search.is_asked_for or (events and conversation is None):
+    names_events = bool(events)
+    names_both_or_none = names_events == search.is_asked_for
+    if names_both_or_none or (names_events and conversation is None):
         raise Refused(
             "name events by their ids, or find them by --matching, --older-than or --where: one of"
             " the two"
@@ -72,8 +76,10 @@ def check_asked(
 
 
 def redacting_of(store: Store, conversation: str | None, search: Search) -> Redacting:
-    """Return what redacts, with the conversations that a search looks into."""
-    rows = _conversations_of(store, conversation, search.where) if search.is_asked_for else []
+    """Return the ``Redacting`` for these conversations. Only a search looks into all of them."""
+    rows = []
+    if search.is_asked_for:
+        rows = _conversations_of(store, conversation, search.where)
     everywhere = conversation is None and not search.where
     return Redacting(store, rows, search.holds, search.before, everywhere=everywhere)
 
@@ -81,24 +87,24 @@ def redacting_of(store: Store, conversation: str | None, search: Search) -> Reda
 def choose_events(
     redacting: Redacting, conversation: str | None, events: Sequence[int], *, with_summaries: bool
 ) -> tuple[Chosen, dict[str, Sequence[int]]]:
-    """Return what is to be redacted: the events of a conversation that are named, or those that
-    are found; and the ids that are named, by their conversation.
+    """Return the events to redact: the named events of a conversation, or the events that a search
+    finds. Also return the named ids, by their conversation.
     """
     with terminal.working("searching"):
         if not events:
             return redacting.choose(with_summaries=with_summaries), {}
         name = whole(redacting.store, conversation or "")
-        named = {name: asked_for(redacting.store_of(name), name, events)}
-        return redacting.choose(named, with_summaries=with_summaries), {name: events}
+        chosen_ids = {name: asked_for(redacting.store_of(name), name, events)}
+        return redacting.choose(chosen_ids, with_summaries=with_summaries), {name: events}
 
 
 class RedactionResult(NamedTuple):
-    """What a redaction did.
+    """The result of a redaction.
 
-    ``taken``    the events that were redacted, with the first receipt of each
-    ``stay``     what still holds the content
-    ``done``     says how much was redacted; empty for a dry run
-    ``pending``  says where bytes are left, and what removes them; empty where there are none
+    ``taken``    the redacted events, with the first receipt of each
+    ``stay``     places that still hold the content
+    ``done``     a sentence about how much was redacted; empty for a dry run
+    ``pending``  a sentence about where bytes are left, and how to remove them; empty without any
     """
 
     receipts: Sequence[RedactionReceipt] = ()
@@ -113,12 +119,12 @@ def redact_chosen(
     chosen: Chosen,
     reason: str,
     by: str | None,
-    asked: Mapping[str, Sequence[int]],
+    named: Mapping[str, Sequence[int]],
     *,
     with_summaries: bool,
     no_vacuum: bool,
 ) -> RedactionResult:
-    """Redact what was chosen, look again where a text was searched, and vacuum the store."""
+    """Redact the chosen events, search again if they were found by a text, and vacuum the store."""
     total = sum(map(len, chosen.named.values()))
     try:
         with terminal.working("redacting", "events", total) as update:
@@ -127,8 +133,8 @@ def redact_chosen(
                 reason=reason,
                 by=by,
                 with_summaries=with_summaries,
-                asked=asked,
-                on_events=lambda number: update(advance=number),
+                asked=named,
+                on_events=lambda advance: update(advance=advance),
             )
     except CannotRedact as error:
         raise Refused(str(error)) from error
@@ -155,26 +161,25 @@ def _conversations_of(
 
 
 def what_words(events: int, sources: int) -> str:
-    """Return how many events there are, and how many texts beside the records of sources."""
+    """Return a text with the number of events, and the number of sources that had texts beside
+    their records.
+    """
+    words = count(events, "event")
     if sources:
-        beside = f" and what {count(sources, 'source')} held beside the records"
-    else:
-        beside = ""
-    return f"{count(events, 'event')}{beside}"
+        words += f" and what {count(sources, 'source')} held beside the records"
+    return words
 
 
 def _taken_by(
     receipts: Sequence[RedactionReceipt], *, with_summaries: bool
 ) -> dict[tuple[str, int], RedactionReceipt]:
-    """Return the events that were redacted, with the first receipt of each: summaries of forks
-    too.
-    """
+    """Return the redacted events, with the first receipt of each, also summaries of forks."""
     taken: dict[tuple[str, int], RedactionReceipt] = {}
     for receipt in receipts:
-        own = [(receipt.conversation, event_id) for event_id in receipt.event_ids]
-        theirs = [
+        events = [(receipt.conversation, event_id) for event_id in receipt.event_ids]
+        summaries = [
             (quote.conversation, quote.event_id) for quote in receipt.quotes if with_summaries
         ]
-        for key in (*own, *theirs):
+        for key in (*events, *summaries):
             taken.setdefault(key, receipt)
     return taken

@@ -1,4 +1,4 @@
-"""What ``foldlog store verify`` found so far, and its document."""
+"""Collect the counts and findings of ``foldlog store verify``, and make its documents."""
 
 from __future__ import annotations
 
@@ -21,12 +21,22 @@ from foldlog.projections import Views, audit
 
 
 class Checks:
-    """The checks so far, and their findings."""
+    """The counts of the checks so far, and their findings.
+
+    ``records``    records of sources whose events are not made yet
+    ``unchecked``  conversations whose keys are missing
+    ``damaged``    whether there is damage; a missing key and unfinished work are not damage
+    ``newest``     the conversation that was checked last
+    ``findings``   each with its conversation, or None for a finding about the database
+    """
 
     def __init__(self) -> None:
-        self.conversations = self.events = self.records = self.erased = self.unchecked = (
-            self.revisions
-        ) = 0
+        self.conversations = 0
+        self.events = 0
+        self.records = 0
+        self.erased = 0
+        self.unchecked = 0
+        self.revisions = 0
         self.damaged = False
         self.newest: str | None = None
         self.findings: list[tuple[str | None, str]] = []
@@ -34,7 +44,9 @@ class Checks:
     def count(
         self, verdicts: Iterator[Verdict], update: Callable[..., object]
     ) -> Iterator[Verdict]:
-        """Yield the verdicts on conversations; count the verdict on the database as well."""
+        """Count the verdicts, and yield those on conversations. One verdict, without a
+        conversation, is on the database.
+        """
         for verdict in verdicts:
             self.findings += [(verdict.conversation, str(finding)) for finding in verdict.findings]
             self.damaged |= not all(
@@ -57,8 +69,8 @@ class Checks:
     def check_views(
         self, store: Store, verdict: Verdict, *, repair: bool
     ) -> ViewsDocument | msgspec.UnsetType:
-        """Compare the stored revisions of a sound conversation with its events, after a repair;
-        keep what differs.
+        """Compare the stored revisions of a sound conversation with its events, after a repair if
+        ``repair``. Add the differences to the findings.
         """
         name = verdict.conversation
         has_rows = verdict.erasure is None and verdict.version and not verdict.archived
@@ -67,17 +79,19 @@ class Checks:
         try:
             if repair:
                 Views(store).rebuild(name)
-            audited = audit(store, name)
+            report = audit(store, name)
         except EventStoreError as error:
             self.findings.append((name, str(error)))
             return msgspec.UNSET
-        self.revisions += audited.revisions
-        for found in audited.findings:
-            self.findings.append((name, f"revision of version {found.version}: {found.problem}"))
-        return ViewsDocument.of(audited, findings=tuple(map(RevisionDocument.of, audited.findings)))
+        self.revisions += report.revisions
+        for finding in report.findings:
+            self.findings.append(
+                (name, f"revision of version {finding.version}: {finding.problem}")
+            )
+        return ViewsDocument.of(report, findings=tuple(map(RevisionDocument.of, report.findings)))
 
     def summary(self) -> dict[str, Any]:
-        """Return the fields of the document that are known at the end."""
+        """Return the fields of the document that are complete only after the last verdict."""
         return {
             "checked": CheckedDocument.of(self),
             "unchecked": self.unchecked,
@@ -89,6 +103,9 @@ class Checks:
 def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType) -> VerdictDocument:
     """Return the document of a verdict on a conversation."""
     erasure = verdict.erasure
+    erased_at: str | msgspec.UnsetType = msgspec.UNSET
+    if erasure is not None:
+        erased_at = from_microseconds(erasure.erased_at).isoformat()
     return VerdictDocument(
         conversation=verdict.conversation,
         version=verdict.version,
@@ -96,9 +113,7 @@ def verdict_document(verdict: Verdict, views: ViewsDocument | msgspec.UnsetType)
         status=_status(verdict),
         findings=tuple(map(LossDocument.of, verdict.findings)),
         generation=verdict.generation or msgspec.UNSET,
-        erased_at=msgspec.UNSET
-        if erasure is None
-        else from_microseconds(erasure.erased_at).isoformat(),
+        erased_at=erased_at,
         erased_reason=msgspec.UNSET if erasure is None else erasure.reason,
         views=views,
     )

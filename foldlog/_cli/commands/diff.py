@@ -57,23 +57,24 @@ def run(
     Example: foldlog diff tidewatch 90 100
     """
     if before is None:
-        _newest_condensation(conversation, db)
+        _show_newest_condensation(conversation, db)
     elif after is None:
-        _conversations(conversation, before, prices, db, as_json=as_json)
+        other_conversation = before
+        _show_conversations(conversation, other_conversation, prices, db, as_json=as_json)
     else:
-        _versions(conversation, _version(before), after, db)
+        _show_versions(conversation, _version(before), after, db)
 
 
-def _version(given: str) -> int:
-    if not (given.isascii() and given.isdigit()):
+def _version(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
         raise Refused(
-            f"{given!r} is not a version; give two versions of a conversation, or two conversations"
+            f"{text!r} is not a version; give two versions of a conversation, or two conversations"
             " without B"
         )
-    return int(given)
+    return int(text)
 
 
-def _conversations(
+def _show_conversations(
     conversation: str, other: str, prices: Path | None, db: str, *, as_json: bool
 ) -> None:
     from foldlog._figures.prices import Prices
@@ -91,41 +92,44 @@ def _conversations(
                 ) from error
             raise
         shared = common_past(store, conversation, other)
-        found: DivergenceDocument | RunsDocument
+        document: DivergenceDocument | RunsDocument
         if shared is None:
-            found = compared_runs(store, conversation, other, Prices(prices))
+            document = compared_runs(store, conversation, other, Prices(prices))
         else:
-            found = find_divergence(store, conversation, other, shared, Prices(prices))
-        if isinstance(found, RunsDocument):
-            show = partial(show_runs, found)
+            document = find_divergence(store, conversation, other, shared, Prices(prices))
+        if isinstance(document, RunsDocument):
+            show = partial(show_runs, document)
         else:
-            show = partial(show_divergence, store, found)
-        terminal.answer(found, show)
-        spent = [run.spent for run in found.runs if run.spent]
-        if not as_json and any(one.cost is None and one.prompt_tokens for one in spent):
+            show = partial(show_divergence, store, document)
+        terminal.answer(document, show)
+        has_unknown_cost = any(
+            run.spent and run.spent.cost is None and run.spent.prompt_tokens
+            for run in document.runs
+        )
+        if has_unknown_cost and not as_json:
             terminal.note(f"a cost is not known, since a model has no price: {prices_hint()}")
 
 
-def _newest_condensation(conversation: str, db: str) -> None:
+def _show_newest_condensation(conversation: str, db: str) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
-        made = condensations(store, conversation)
-    if not made:
+        condensations_made = condensations(store, conversation)
+    if not condensations_made:
         raise Refused(
             f"no condensation of {conversation!r} forgot anything; give two versions, or two"
             " conversations"
         )
-    newest = made[-1].id
-    _versions(conversation, newest, newest + 1, db)
+    newest = condensations_made[-1].id
+    _show_versions(conversation, newest, newest + 1, db)
 
 
-def _versions(conversation: str, before: int, after: int, db: str) -> None:
+def _show_versions(conversation: str, before: int, after: int, db: str) -> None:
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         views = Views(store)
         difference = views.difference(conversation, before, after)
         dropped = [*map(dropped_document, dropped_in(store, views, conversation, before, after))]
-        by = [one.condensation.id for one in difference.summarized]
-        requests = {one: requests_before(store, conversation, one) for one in by}
+        ids = [summarized.condensation.id for summarized in difference.summarized]
+        requests = {event_id: requests_before(store, conversation, event_id) for event_id in ids}
     show = partial(show_difference, conversation, difference, requests, dropped)
     terminal.answer(difference_document(conversation, difference, dropped), show)

@@ -1,4 +1,4 @@
-"""A View, as people read it."""
+"""Print a View for people."""
 
 from __future__ import annotations
 
@@ -16,21 +16,27 @@ if TYPE_CHECKING:
     from foldlog._reports.as_sent import Sent
 
 
-def show_view(name: str, found: Sent, start: int, problems: Mapping[int, str]) -> None:
-    """Print the View from ``start`` on for people: one line for each event, summaries whole."""
-    view = found.view
-    states = states_of(found)
-    amount = events_and_summaries(*sent_of(found))
-    if found.known:
-        said = f"the model is sent {amount or 'no events'}"
+def show_view(name: str, prompt: Sent, start: int, problems: Mapping[int, str]) -> None:
+    """Print the View from ``start`` on: one line for each event, and summaries in full.
+    ``problems`` are the problems of damaged events, by their ids.
+    """
+    view = prompt.view
+    states = states_of(prompt)
+    amount = events_and_summaries(*sent_of(prompt))
+    if prompt.known:
+        summary = f"the model is sent {amount or 'no events'}"
     else:
-        said = "what the model is sent is not known"
-    title = f"{name} at version {view.version:,}: {said}"
+        summary = "what the model is sent is not known"
+    title = f"{name} at version {view.version:,}: {summary}"
     for state in ("masked", "shortened", "hidden", "pending", "unsent"):
-        of = "more" if state in {"hidden", "pending", "unsent"} else "of them"
-        title += f"; {states.count(state):,} {of} {state}" if state in states else ""
-    title += f"; by {found.rules}" if found.rules else ""
-    title += "; a condensation is asked for" if view.unhandled_condensation_request else ""
+        # Masked and shortened events are sent; the others come on top of the sent ones.
+        whose = "more" if state in {"hidden", "pending", "unsent"} else "of them"
+        if state in states:
+            title += f"; {states.count(state):,} {whose} {state}"
+    if prompt.rules:
+        title += f"; by {prompt.rules}"
+    if view.unhandled_condensation_request:
+        title += "; a condensation is asked for"
     with paged():
         terminal.say((title, "bold"), wraps=True)
         lines = terminal.PrintedLines()
@@ -40,11 +46,11 @@ def show_view(name: str, found: Sent, start: int, problems: Mapping[int, str]) -
                 _write_damaged(lines, damaged.pop(0), problems)
             mark = ("" if state == "sent" else f"{state}: ", "dim")
             if isinstance(event, CondensationSummary):
-                if event.id < 0:
-                    by = f"condensation {summary_of(event.id)} forgot"
-                else:
-                    by = "was forgotten"
-                lines.write(*event_spans(event), mark, (f"replaces what {by}:", "dim"))
+                if event.id < 0:  # a condensation of this history made the summary
+                    origin = f"condensation {summary_of(event.id)} forgot"
+                else:  # the summary was imported
+                    origin = "was forgotten"
+                lines.write(*event_spans(event), mark, (f"replaces what {origin}:", "dim"))
                 terminal.print_summary(event.content, LABEL_COLUMNS + 8)
             else:
                 lines.write(*event_spans(event), mark, (gist(event, lines.width), ""))

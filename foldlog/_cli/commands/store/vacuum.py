@@ -21,22 +21,25 @@ def run(db: Db = DEFAULT_DB, as_json: AsJson = False) -> None:
     Example: foldlog store vacuum
     """
     with open_existing(db) as store:
-        done = vacuumed(store)
+        outcome = vacuumed(store)
         remedy = bytes_pending_words(store, "what was erased")
-    if done.discarded:
-        left = f"; the remains of {count(done.discarded, 'import')} were removed"
+    is_postgresql = outcome.bytes_before is None  # its size in bytes is not measured
+    if not is_postgresql:
+        space = f"{outcome.bytes_before:,} bytes before, {outcome.bytes_after:,} now"
+    elif outcome.space_returned:
+        space = "the tables are vacuumed"
     else:
-        left = ""
-    if done.space_returned:
-        said = "the tables are vacuumed"
-    else:
-        said = "the tables are as they were"
-    if done.bytes_before is not None:
-        said = f"{done.bytes_before:,} bytes before, {done.bytes_after:,} now"
-    terminal.answer(VacuumDocument.of(done, imports_discarded=done.discarded), f"{said}{left}")
-    if not done.space_returned and done.bytes_before is None:
+        space = "the tables are as they were"
+    removed = ""
+    if outcome.discarded:
+        removed = f"; the remains of {count(outcome.discarded, 'import')} were removed"
+    document = VacuumDocument.of(outcome, imports_discarded=outcome.discarded)
+    terminal.answer(document, f"{space}{removed}")
+    if outcome.space_returned:
+        return
+    if is_postgresql:
         terminal.warn(remedy)
-    elif not done.space_returned:
+    else:
         terminal.note(
             "the store is rewritten, but its files cannot shrink while a reader that was opened"
             " before is still open; end it and run 'foldlog store vacuum' again"

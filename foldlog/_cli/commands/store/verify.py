@@ -1,6 +1,4 @@
-"""``foldlog store verify``: check that every event is unchanged and in its place, and that none is
-missing.
-"""
+"""``foldlog store verify``: check that no event is changed, moved or missing."""
 
 from __future__ import annotations
 
@@ -82,28 +80,30 @@ def run(
     checks = Checks()
     try:
         with open_existing(db) as store, terminal.working("verifying", "events") as update:
-            find = whole if repair else resolved
-            names = [find(store, name) for name in conversations or ()]
+            find_conversation = whole if repair else resolved
+            names = [find_conversation(store, name) for name in conversations or ()]
             update(total=events_total(store, names, start))
-            # as an iterator: the verdicts of a large store are shown and not kept
             check = partial(verify, store, published=published, start=start)
-            stored = chain.from_iterable(map(check, dict.fromkeys(names) or (None,)))
+            # None stands for all conversations.
+            chosen: list[str | None] = [*dict.fromkeys(names)] or [None]
+            # Generators: the verdicts of a large store are printed one by one, and not collected.
+            stored = chain.from_iterable(check(name) for name in chosen)
             verdicts = (archive.checked(store, verdict) for verdict in stored)
-            checked = (
+            rows = (
                 (verdict, checks.check_views(store, verdict, repair=repair) if views else UNSET)
                 for verdict in checks.count(verdicts, update)
             )
             if as_json:
-                streaming = streamed(verdict_document(*each) for each in checked)
+                streaming = streamed(verdict_document(verdict, found) for verdict, found in rows)
                 document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
                 terminal.emit_list(document, checks.summary)
             else:
-                for verdict, _ in checked:
+                for verdict, _ in rows:
                     show_erased(verdict)
     except BaseException:
         if checks.newest is not None and not conversations:
-            goes_on = [*("--views",) * views, *("--repair",) * repair, "--from", checks.newest]
-            terminal.note(f"it ended early; '{command('store verify', *goes_on)}' goes on")
+            rest = _command_for_rest(checks.newest, views=views, repair=repair)
+            terminal.note(f"it ended early; '{rest}' goes on")
         raise
     finally:
         for name, finding in checks.findings:
@@ -115,3 +115,13 @@ def run(
         )
     if not as_json:
         show_outcome(checks, with_views=views)
+
+
+def _command_for_rest(newest: str, *, views: bool, repair: bool) -> str:
+    """Return the command that checks the conversations from the newest checked one on."""
+    flags = []
+    if views:
+        flags.append("--views")
+    if repair:
+        flags.append("--repair")
+    return command("store verify", *flags, "--from", newest)
