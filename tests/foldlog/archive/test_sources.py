@@ -208,7 +208,7 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
     lines: list[bytes], path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path.write_bytes(b"".join(lines))
-    append = SourceWriter._appended
+    append = SourceWriter._append_blocks
     left = iter(range(1))
 
     def fill(*given: Any) -> Any:
@@ -220,7 +220,7 @@ def test_what_came_before_an_error_is_here_and_the_import_says_so(
         patches.setattr(writing, "_TRANSACTION_BYTES", 1)
         patches.setattr(importing, "_SHORT_BYTES", 0)
         patches.setattr(reading, "SIZE", 1)
-        patches.setattr(SourceWriter, "_appended", fill)
+        patches.setattr(SourceWriter, "_append_blocks", fill)
         (one,) = Import(store, [path])
         assert isinstance(one, Failed)
         assert 0 < one.added < len(lines)
