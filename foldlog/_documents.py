@@ -982,6 +982,8 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
     counted_as: str | None
     tokens_estimated: tuple[int, ...]
     limit: int | None
+    window: int | None
+    prompts: list[tuple[int, int]]
     zone: str
     kinds: tuple[str, ...]
     events: ColumnsDocument

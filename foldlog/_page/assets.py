@@ -18,15 +18,15 @@ MODULES = (
         "dom",
         "theme",
         "titles",
+        "texts",
         "history",
         "marks",
         "markdown",
         "sources",
+        "strip",
         "chart",
-        "detail",
-        "list",
     ),
-    *("transcript", "strip", "notes", "knew", "runs", "compare", "opening", "main"),
+    *("transcript", "notes", "why", "knew", "runs", "compare", "opening", "main"),
 )
 """The modules of the script, each after those that it imports."""
 

@@ -26,22 +26,26 @@ from foldlog._figures.overview import Overview, counted_in, is_about_it
 from foldlog._figures.savings import saving_of
 from foldlog._figures.sizes import CountedTokens, CountsTokens, event_tokens
 from foldlog._figures.spending import total_of
+from foldlog._formats.record import within
 from foldlog._formats.replacing import is_replacing
 from foldlog._labels import KINDS, label
 from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
+from foldlog._usage import usage_of
 from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
 from foldlog.condensers import reports_of
 from foldlog.eventstore import (
     Action,
+    Annotation,
     Border,
     CondensationAction,
     CondensationRequest,
     CorruptEvent,
     Event,
     Logged,
+    Message,
     Observation,
     ReadTransaction,
     Retraction,
@@ -95,6 +99,8 @@ class PageFold:
         self._condensations: dict[int, CondensationAction] = {}
         self._masks: list[MaskDocument] = []
         self._summaries: dict[int, str] = {}
+        self._prompts: list[tuple[int, int]] = []
+        self._window: int | None = None
         self._calls = WaitingCalls()
         self._answers: list[int] = []
 
@@ -130,7 +136,22 @@ class PageFold:
             if isinstance(event, Action):
                 self._calls.add(event, event.id)
             self._note_change(event, kind)
+            self._note_prompt(event)
             yield event
+
+    def _note_prompt(self, event: Event) -> None:
+        """Note how many tokens a source recorded of a prompt, and of the model's window."""
+        usage: Any = None
+        if isinstance(event, Action | Message) and event.shown:
+            usage = event.meta.get("usage")
+        elif isinstance(event, Annotation) and event.name == "token_count":
+            info = within(event.data, "info")
+            usage = within(info, "last_token_usage")
+            window = within(info, "model_context_window")
+            self._window = window if isinstance(window, int) else self._window
+        tokens = usage_of(usage).get("prompt_tokens", 0)
+        if tokens:
+            self._prompts.append((event.id, tokens))
 
     def _note_damage(self, error: CorruptEvent) -> Event:
         self._kinds.append(_KINDS.index(DAMAGED))
@@ -218,6 +239,8 @@ class PageFold:
             if self._counted is None
             else tuple(sorted(self._counted.estimated)),
             limit=self._limit or self._recorded_limit(),
+            window=self._window,
+            prompts=[prompt for prompt in self._prompts if prompt[0] >= since],
             zone="local" if self._without_zone else "UTC",
             kinds=_KINDS,
             events=ColumnsDocument(
@@ -281,6 +304,8 @@ def newest_history(conversation: str, events: Sequence[Event], total: int) -> Hi
         counted_as=None,
         tokens_estimated=(),
         limit=None,
+        window=None,
+        prompts=[],
         zone="UTC",
         kinds=_KINDS,
         events=ColumnsDocument(

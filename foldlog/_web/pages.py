@@ -55,7 +55,7 @@ _TEXT_MAX = 500_000
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """From this number of events on, what a page takes long to make is kept beside the conversation."""
-_CODE = 1
+_CODE = 2
 """The version of what is kept."""
 
 D = TypeVar("D", bound=Document)

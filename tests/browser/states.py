@@ -18,8 +18,9 @@ from tests.foldlog.formats.reading import histories_at
 from tests.page_samples import hostile_history, usual_history
 
 __all__ = [
+    "BLOCKS",
     "BUTTONS",
-    "LINES",
+    "READY",
     "SIZES",
     "THEMES",
     "V",
@@ -39,7 +40,10 @@ _EXPECTED = ("404", "409", "ERR_CONNECTION_REFUSED", "ERR_INCOMPLETE_CHUNKED_ENC
 """What a browser says of a conversation that is not there, of a search that is refused, of a server
 that ended.
 """
-LINES = "Array.from(document.querySelectorAll('.line'), (each) => each.innerText)"
+BLOCKS = (
+    "Array.from(document.querySelectorAll('.transcript [data-event]'), (each) => each.innerText)"
+)
+READY = f"{BLOCKS}.length && !document.querySelector('.block-of .waiting')"
 
 
 def sample() -> list[Event]:
@@ -117,20 +121,19 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.open(url)
     yield "history"
     page.open(f"{url}#v=246&e=30")
-    page.wait("document.querySelector('.body pre')")
+    page.wait("document.querySelector('.stored')")
     yield "forgotten"
     page.open(f"{url}#v=281&from=280&e=280")
-    page.wait("document.querySelector('.body pre')")
+    page.wait("document.querySelector('.stored')")
     yield "compared"
-    page.ask(f"{V}.choose(null)")
     page.ask(f"{V}.compare(null)")
-    page.ask(f"{V}.opened.clear()")
-    page.run(f"{V}.changed('moment')")
-    page.ask(f"{V}.toggleGap({V}.list.entries.find((one) => one.pieces).gap)")
-    page.ask(f"{V}.list.node.scrollTop = 0")
-    yield "opened"
+    page.run(f"{V}.choose(30)")
+    for name in ("Expand all", "Plain text", "All events"):
+        page.ask(f"{BUTTONS}.find((each) => each.textContent === '{name}').click()")
+    page.wait(READY)
+    page.ask("document.querySelector('.stored').open = true")
+    yield "expanded"
     page.run(f"{V}.find('pytest fails')")
-    page.ask(f"{BUTTONS}.find((each) => each.textContent === 'tokens').click()")
     yield "search"
     page.ask(f"{V}.find('nowhere to be found')")
     yield "no-hit"
@@ -144,12 +147,12 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
         f"{V}.choose(Array.from({V}.history.changes.values()).find((one) => one.kind ==="
         " 'retraction').id)"
     )
-    page.wait("document.querySelector('.body')")
+    page.wait("document.querySelector('.stored')")
     yield "retraction"
     page.ask(f"{V}.go(0, null)")
     yield "version-0"
     page.open(f"{_report(folder, usual_history(), 'redacted', redacted=28)}#e=28")
-    page.wait("document.querySelector('.body dl')")
+    page.wait("document.querySelector('.knew dl')")
     yield "redacted"
     page.open(forked_report(folder))
     yield "fork"
@@ -160,10 +163,10 @@ def _reports(page: Page, folder: Path, long_report: str) -> Iterator[str]:
     page.open(_report(folder, hostile_history(), "hostile", limit=1_000))
     yield "hostile"
     page.open(f"{_report(folder, hostile_history(), 'hostile')}#e=12")
-    page.wait("document.querySelector('.body pre')")
+    page.wait("document.querySelector('.stored')")
     yield "hostile-event"
     page.open(long_report)
-    page.wait(f"{V}.history.version === 100000 && {LINES}.length")
+    page.wait(f"{V}.history.version === 100000 && {BLOCKS}.length")
     yield "100000"
     page.ask(f"{V}.chart.setWindow(0, {V}.history.version + 1)")
     yield "100000-whole"
@@ -208,7 +211,7 @@ def _served(page: Page, folder: Path) -> Iterator[str]:
         page.wait("document.querySelector('.hits')?.innerText.includes('No event')")
         yield "conversations-no-hit"
         page.open(f"{base}?id=another%20try")
-        page.wait(f"{LINES}.length && !document.querySelector('.waiting')")
+        page.wait(READY)
         yield "live"
         page.open(f"{base}?id=sample#tab=transcript&v=134&e=133")
         page.wait(

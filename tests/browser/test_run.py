@@ -8,7 +8,14 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from foldlog.eventstore import Action, CondensationAction, Event, Message, Observation
+from foldlog.eventstore import (
+    Action,
+    Annotation,
+    CondensationAction,
+    Event,
+    Message,
+    Observation,
+)
 from tests.browser.chromium import Chromium, Page
 from tests.browser.states import V, sample
 from tests.page_samples import hostile_history
@@ -146,8 +153,8 @@ def test_a_search_finds_a_summary_that_the_model_was_sent(page, report):
     page.run(f"{V}.find('used worktree')")
     page.wait(f"{V}.searched && document.querySelector('.hit-of')")
     page.settle()
-    words = page.ask(f"{V}.status.textContent")
-    assert words == "1 summary of the whole history, 1 sent at version 6"
+    assert page.text(".knew h2") == "1 summary found"
+    assert page.text(".knew .soft").startswith("In the whole history; 1 sent at version 6.")
     assert page.text(".hit-of").startswith("S5 summary")
 
 
@@ -159,13 +166,49 @@ def test_home_and_end_go_to_the_first_and_the_last_version(page, report):
     assert page.ask(f"{V}.version") == 8
 
 
+def test_page_up_and_page_down_scroll_the_transcript(page, report):
+    opened(page, report(sample()))
+    first = f"""(() => {{
+      const {{ top }} = {V}.transcript.node.getBoundingClientRect();
+      return Number(Array.from({BLOCKS}).find((each) => each.getBoundingClientRect().bottom > top).dataset.event);
+    }})()"""
+    before = page.ask(first)
+    for _ in range(3):
+        page.press("PageUp")
+    above = page.ask(first)
+    assert above < before
+    page.press("PageDown")
+    assert page.ask(first) > above
+    assert page.ask(f"{V}.version") == 286
+
+
+def test_the_prompt_that_a_source_recorded_stands_beside_the_estimate(page, report):
+    reply = {"model": "m", "usage": {"prompt_tokens": 43_603}}
+    window = {
+        "info": {"last_token_usage": {"input_tokens": 50_000}, "model_context_window": 272_000}
+    }
+    events = [
+        Message(source="user", content="hi"),
+        Message(source="agent", content="hello", meta=reply),
+        Message(source="user", content="again"),
+    ]
+    opened(page, f"{report([*events, Annotation(name='token_count', data=window)])}#v=1")
+    words = "Recorded: 44k tokens of a window of 272k, for the prompt of the next call, in 1."
+    assert words in page.text(".recorded")
+    page.run(f"{V}.go(2)")
+    assert "Recorded: 50k tokens" in page.text(".recorded")
+    page.run(f"{V}.go(4)")
+    assert "of the last call, in 3." in page.text(".recorded")
+
+
 def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, report):
     opened(page, f"{report(failing())}#v=6&e=6")
     page.wait("document.querySelector('.knew').innerText.includes('needed again at 6')")
     words = " ".join(page.text(".knew").split())
-    assert words.startswith("At version 6 the model knew")
+    assert words.startswith("Action 6")
+    assert "At version 6 the model knew" in words
     assert "With the View of version 6 the agent wrote it." in words
-    assert "It did not know any more src/beta.py (1) needed again at 6 2 events forgotten" in words
+    assert "It did not know any more src/beta.py (1) needed again at 6 forgotten 2 events" in words
     assert "condensation 5 forgot 2 events" in words
 
 
@@ -290,7 +333,7 @@ def test_the_sample_can_be_read_with_the_keyboard(page, report):
     page.press("k")
     assert page.ask(f"{V}.event") < following
     page.press("m")
-    assert page.ask("document.querySelector('main.history').checkVisibility()")
+    assert page.ask("document.querySelector('.picture').checkVisibility()")
     page.press("m")
     page.press("n")
     assert page.ask("document.activeElement.localName") == "textarea"

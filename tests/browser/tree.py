@@ -52,16 +52,12 @@ def _value(node: dict[str, Any], name: str) -> str:
 _FOCUSED = """(() => {
   const node = document.activeElement;
   const box = node.matches('.slider') ? node.closest('.canvas') : node;
-  const drawn = [box, node.querySelector('.current')].filter(Boolean).map((each) => getComputedStyle(each));
-  const ringed = drawn.some((one) => one.outlineStyle !== 'none' && parseFloat(one.outlineWidth) >= 2);
-  const line = document.getElementById(node.getAttribute('aria-activedescendant'));
-  const name = node.getAttribute('aria-label') ?? node.innerText.trim();
-  return [node.localName, name, ringed, line ? line.innerText : ''];
+  const drawn = getComputedStyle(box);
+  const ringed = drawn.outlineStyle !== 'none' && parseFloat(drawn.outlineWidth) >= 2;
+  return [node.localName, node.getAttribute('aria-label') ?? node.innerText.trim(), ringed];
 })()"""
 
 
-def focused(page: Page) -> tuple[str, str, bool, str]:
-    """Return where the keyboard is: the element, its name, whether that is seen, and the line of a
-    list.
-    """
+def focused(page: Page) -> tuple[str, str, bool]:
+    """Return where the keyboard is: the element, its name, and whether that is seen."""
     return tuple(page.ask(_FOCUSED))

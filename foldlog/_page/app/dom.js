@@ -42,9 +42,6 @@ const labelOf = (node) => node.getAttribute("aria-label") ?? node.textContent;
 // Windows so narrow that the whole page scrolls, and no part of it by itself.
 export const phone = matchMedia("(max-width: 620px)");
 
-// Windows in which the list of a View has half of the width, or all of a phone's.
-export const narrow = matchMedia("(max-width: 1100px)");
-
 // The part of a long list that is in sight: the list scrolls by itself, or on a phone with the page.
 export class Sight {
   constructor(node, inner, draw) {
@@ -240,10 +237,4 @@ export function dated(milliseconds) {
   const [day, clock] = dayAndClock(milliseconds);
   const year = moment(milliseconds, "").slice(0, 4);
   return [year && year !== String(new Date().getFullYear()) ? `${day} ${year}` : day, clock];
-}
-
-export function bytes(number) {
-  if (number < 1000) return `${number} B`;
-  if (number < 1e6) return `${(number / 1e3).toFixed(1)} kB`;
-  return number < 1e9 ? `${(number / 1e6).toFixed(1)} MB` : `${(number / 1e9).toFixed(2)} GB`;
 }

@@ -8,7 +8,7 @@ const GROUP_OF = {
 
 export class History {
   // As the document has them.
-  title; format; unshown; limit; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
+  title; format; unshown; limit; window; zone; masks; order; summaries; borders; tokens_are; counted_as; redactions; attributes; models;
 
   constructor(document) {
     this.conversation = document.conversation;
@@ -16,6 +16,7 @@ export class History {
     this.version = 0;
     this.columns = { kind: [], tokens: [], time: [], left: [], by: [], sent: [], answers: [] };
     this.spans = new Map();
+    this.prompts = [];
     this.add(document);
   }
 
@@ -31,8 +32,9 @@ export class History {
       column.length = start;
       for (const value of values) column.push(value);
     }
+    this.prompts = [...this.prompts.filter(([id]) => id < start), ...document.prompts];
     for (const [id, spans] of document.spans) this.spans.set(id, spans.map(asSpan));
-    for (const name of ["title", "format", "limit", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
+    for (const name of ["title", "format", "limit", "window", "zone", "masks", "order", "summaries", "borders", "tokens_are", "counted_as", "redactions", "attributes", "models"]) {
       this[name] = document[name];
     }
     this.unshown = this.format !== "foldlog" ? `what was not shown to the agent in the ${this.format} history that it was imported from` : "what its writer marked as not shown";
@@ -139,28 +141,22 @@ export class History {
     return this.spansOf(id).findLast((span) => span.stop !== 0 && span.stop <= version);
   }
 
-  // How many events are in each state at a version, and what took out those that the View does not show any more.
+  // How many events are in each state at a version.
   tally(version) {
     return remembered(this.tallies, version, 40, () => this.countStates(version));
   }
 
   countStates(version) {
-    const tally = { states: new Map(), by: new Set() };
-    const add = (state, events) => tally.states.set(state, (tally.states.get(state) ?? 0) + events);
-    this.through(
-      version,
-      (id) => {
-        if (id < 0) return;
-        const state = this.state(id, version);
-        add(state, 1);
-        if (GONE.has(state)) tally.by.add(this.lastSpan(id, version).by);
-      },
-      ({ by, start, stop }) => {
-        add(this.departure(by, version), stop - start);
-        tally.by.add(by);
-      },
-    );
-    return tally;
+    const states = new Map();
+    let rest = version;
+    const add = (state, events) => {
+      states.set(state, (states.get(state) ?? 0) + events);
+      rest -= events;
+    };
+    const addOne = (id) => id >= 0 && add(this.state(id, version), 1);
+    this.through(version, addOne, ({ by, start, stop }) => add(this.departure(by, version), stop - start));
+    if (rest) add("never shown", rest);
+    return states;
   }
 
   // What a version says of all that a change took out: summarized while a summary stands for it.
@@ -228,23 +224,22 @@ export class History {
     this.ordered.forEach((id, place) => {
       const left = id >= 0 && !this.spans.has(id) ? this.columns.left[id] : 0;
       const by = left ? this.columns.by[id] : -1;
-      if (last?.left !== left || last.by !== by) this.stretches.push((last = { start: place, stop: place, left, by, tokens: 0 }));
+      if (last?.left !== left || last.by !== by) this.stretches.push((last = { start: place, stop: place, left, by }));
       last.stop = place + 1;
-      last.tokens += this.tokens(id);
     });
   }
 
-  // Go through the ids that came before a version, in the order of Views: call ``each`` with an id and its place, and
-  // ``gone`` with a stretch whose events are gone at the version ``since``.
-  through(version, each, gone = (_stretch) => {}, since = version) {
+  // Go through the ids that came before a version, in the order of Views: call ``each`` with an id, and ``gone`` with a
+  // stretch whose events are gone at that version.
+  through(version, each, gone = (_stretch) => {}) {
     const { ordered } = this;
     for (const stretch of this.stretches) {
       if (ordered[stretch.start] >= version) return;
-      if (stretch.left && stretch.left <= since) gone(stretch);
+      if (stretch.left && stretch.left <= version) gone(stretch);
       else
         for (let place = stretch.start; place < stretch.stop; place += 1) {
           if (ordered[place] >= version) return;
-          each(ordered[place], place);
+          each(ordered[place]);
         }
     }
   }
@@ -261,7 +256,7 @@ export class History {
 
   // How many events and summaries of the View of a version a model is sent.
   sentAt(version) {
-    const sent = this.view(version).filter((id) => SENT.has(this.state(id, version)));
+    const sent = this.view(version).filter((id) => this.isSent(id, version));
     const summaries = sent.filter((id) => id < 0).length;
     return { events: sent.length - summaries, summaries };
   }
@@ -319,6 +314,15 @@ export class History {
     }
   }
 
+  // The event that was written with a View, and the tokens that its source recorded of the prompt; else the last one.
+  promptAt(version) {
+    return this.prompts.find(([id]) => id >= version) ?? this.prompts.at(-1);
+  }
+
+  isSent(id, version) {
+    return SENT.has(this.state(id, version));
+  }
+
   // The tokens of the View of each version, by group and in ``total``, and the part of them that masks take away.
   setSizes() {
     const count = GROUPS.length - 1;
@@ -356,107 +360,25 @@ export class History {
     return most;
   }
 
-  // The summary that stands for a departed event at a version, and the changes that led there. ``known`` has the summaries
-  // that stand for what earlier changes removed; the path ends at the first of them.
-  standsFor(id, version, known = NOTHING_KNOWN) {
+  // The summary that stands for a departed event at a version, and the changes that led there.
+  standsFor(id, version) {
     const path = [];
     let followed = id;
     for (;;) {
       const span = this.lastSpan(followed, version);
       if (!span) return { path, summary: null };
       path.push(span.by);
-      if (known.has(span.by)) return { path, summary: known.get(span.by) };
       const summary = this.changes.get(span.by)?.summary ?? null;
-      if (summary === null) return { path, summary: null };
-      if (this.isShown(summary, version)) return { path, summary };
+      if (summary === null || this.isShown(summary, version)) return { path, summary };
       followed = summary;
     }
   }
 
-  // Entries of the list at a version. With ``from``, an earlier one, what entered and left since then stands in its own
-  // lines.
-  entries(version, from, only, opened) {
-    const entries = [];
-    const standing = new Map();
-    let gap = null;
-    const close = () => {
-      if (gap && only === "all") {
-        // Before the summaries that stand for it.
-        let place = entries.length;
-        while (place > 0 && entries[place - 1].id < 0) place -= 1;
-        entries.splice(place, 0, gap);
-      }
-      gap = null;
-    };
-    // What left with a change stands at the places from ``start`` to ``stop``: events, or one summary.
-    const leave = (by, start, stop, tokens) => {
-      const first = this.ordered[start];
-      if (!standing.has(by)) {
-        const { path, summary } = this.standsFor(first, version, standing);
-        for (const each of path) standing.set(each, summary);
-      }
-      const kind = this.departure(by, version);
-      const summary = standing.get(by);
-      if (gap?.kind !== kind || gap.summary !== summary) close();
-      if (!gap) gap = { gap: first, pieces: [], events: 0, summaries: 0, tokens: 0, by: new Set(), kind, summary };
-      gap.by.add(by);
-      gap.tokens += tokens;
-      if (first < 0) gap.summaries += 1;
-      else gap.events += stop - start;
-      if (gap.pieces.at(-1)?.[1] === start) gap.pieces.at(-1)[1] = stop;
-      else gap.pieces.push([start, stop]);
-    };
-    const drifting = new Set(this.drifting.filter((id) => this.spanAt(id, version)?.index != null));
-    this.through(
-      version,
-      (id, place) => {
-        if (drifting.has(id)) return;
-        const shown = this.isShown(id, version);
-        const before = from !== null && this.isShown(id, from);
-        if (shown) {
-          close();
-          const mark = from !== null && !before ? "+" : "";
-          if (only === "all" || (only === "entered" && mark)) entries.push({ id, mark });
-        } else if (before) {
-          close();
-          if (only !== "entered") entries.push({ id, mark: "−" });
-        } else {
-          const past = this.lastSpan(id, version);
-          if (past) leave(past.by, place, place + 1, this.tokens(id));
-        }
-      },
-      ({ by, start, stop, tokens }) => leave(by, start, stop, tokens),
-      from ?? version,
-    );
-    close();
-    for (const id of drifting) this.driftEntry(entries, id, version, from, only);
-    if (only === "all") this.addBorders(entries, version);
-    return entries.flatMap((entry) =>
-      opened.has(entry.gap) ? [entry, ...this.idsIn(entry).map((id) => ({ id, mark: "", inside: true }))] : [entry],
-    );
-  }
-
-  // The ids in a gap of the list.
-  idsIn({ pieces }) {
-    return pieces.flatMap(([start, stop]) => this.ordered.slice(start, stop));
-  }
-
-  // Where the conversation begins as a fork, a line stands before the first event after that.
-  addBorders(entries, version) {
-    for (const border of this.borders) {
-      if (border.parent_version > version) continue;
-      const place = entries.findIndex((entry) => (entry.gap ?? entry.id ?? -1) >= border.parent_version);
-      entries.splice(place < 0 ? entries.length : place, 0, { border });
-    }
-  }
-
-  driftEntry(entries, id, version, from, only) {
-    const entered = from !== null && !this.isShown(id, from);
-    if (only === "left" || (only === "entered" && !entered)) return;
-    const view = this.view(version);
-    const next = view[view.indexOf(id) + 1];
-    const place = next === undefined ? -1 : entries.findIndex((entry) => entry.id === next);
-    entries.splice(place < 0 ? entries.length : place, 0, { id, mark: entered ? "+" : "" });
+  // "entered" or "left": whether the View of one of two versions alone has an event.
+  changeOf(id, from, to) {
+    const isThere = this.isShown(id, to);
+    if (isThere === this.isShown(id, from)) return "";
+    return isThere ? "entered" : "left";
   }
 }
 
@@ -470,9 +392,7 @@ export function remembered(known, key, most, make) {
 }
 
 const NONE = [];
-const NOTHING_KNOWN = new Map();
-export const SENT = new Set(["sent", "masked"]);
-const GONE = new Set(["summarized", "forgotten", "taken back"]);
+const SENT = new Set(["sent", "masked"]);
 const RESULTS = new Set(["observation", "error", "environment"]);
 const MASK = 4;
 

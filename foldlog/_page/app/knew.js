@@ -1,9 +1,17 @@
-// What the model knew at the step that is open, what it knew no more, and why.
+// What the model knew at the version that is open, what it knew no more, and why; and the event that is chosen.
 
-import { count, el, eventsAndSummaries, grouped, idOf, money, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { count, el, eventsAndSummaries, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
+import { highlighted, pretty } from "./texts.js";
+import { calledWords, receipt } from "./why.js";
 
 const MOST_NAMED = 12;
+const MOST_FOUND = 200;
 const WORDS = ["system prompt", "messages of the user", "summaries", "the agent: calls and texts", "results of tools", "errors of tools"];
+const UNUSUAL = {
+  pending: "in the View, not sent yet: a call waits for its result", unsent: "in the View, not sent any more: another part of its call is gone",
+  damaged: "its stored bytes cannot be read", "never shown": "bookkeeping, or the work of a sub-agent",
+};
+const GONE = { summarized: "a summary took its place", forgotten: "without a summary", "taken back": "by a retraction" };
 
 export class Knew {
   constructor(app) {
@@ -13,87 +21,155 @@ export class Knew {
 
   show() {
     const { app } = this;
-    const parts = app.hits ? this.found() : [...this.knew(), ...this.chosen(), ...this.gone(), ...this.why(), ...this.notes(), ...this.ask()];
-    refill(this.node, ...parts.filter(Boolean));
+    const rest = app.hits
+      ? this.found()
+      : [...this.knew(), ...this.gone(), ...this.why(), ...app.why.facts(), ...this.notes(), ...this.ask()];
+    refill(this.node, ...[app.notice, ...this.compared(), ...this.chosen(), ...rest].filter(Boolean));
   }
 
   // The events that a search found.
   found() {
     const { app } = this;
-    const shown = app.hits.slice(0, 200);
+    const { hits, history, searched, version } = app;
+    if (app.problem) return [el("h2", {}, "The search failed"), el("p", { class: "problem", role: "alert" }, app.problem)];
+    if (!hits.length) return searched ? [el("h2", {}, "Nothing found"), el("p", { class: "soft" }, app.rule)] : [el("h2", {}, "Searching …")];
+    const sent = hits.filter(({ id }) => history.isSent(id, version)).length;
+    const summaries = hits.filter(({ id }) => id < 0).length;
     return [
-      el("h2", {}, app.searched ? `${count(app.hits.length, "event")} found` : "Searching …"),
-      el("p", { class: "soft" }, "Enter and Shift+Enter go through them, Escape ends the search."),
-      ...shown.map(({ id, snippet }) => {
-        const node = el("button", { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.goToEvent(id) }, el("span", { class: "soft" }, `${idOf(id)} ${app.history.kind(id)}`), el("bdi"));
-        app.list.highlight(node.lastChild, snippet);
-        return node;
-      }),
-      app.hits.length > shown.length ? el("p", { class: "soft" }, `The first ${grouped(shown.length)} of ${grouped(app.hits.length)}.`) : null,
+      el("h2", {}, `${eventsAndSummaries(hits.length - summaries, summaries)} found`),
+      el("p", { class: "soft" }, `In the whole history; ${grouped(sent)} sent at version ${grouped(version)}. Enter and Shift+Enter go through them, Escape ends the search.`),
+      ...hits.slice(0, MOST_FOUND).map(({ id, snippet }) => el("button", { class: `hit-of${app.event === id ? " chosen" : ""}`, onclick: () => app.choose(id) },
+        el("span", { class: "soft" }, `${idOf(id)} ${history.kind(id)}`), el("bdi", {}, ...highlighted(snippet, app.words)))),
+      hits.length > MOST_FOUND ? el("p", { class: "soft" }, `The first ${grouped(MOST_FOUND)} of ${grouped(hits.length)}.`) : null,
     ];
   }
 
   knew() {
     const { history, version } = this.app;
+    const states = history.tally(version);
     const { events, summaries } = history.sentAt(version);
     const tokens = history.total[version] ?? 0;
-    const limit = history.limit ? `${Math.round((100 * tokens) / history.limit)} % of its limit of ${short(history.limit)} · ` : "";
+    const masked = states.get("masked") ?? 0;
+    const facts = [
+      history.limit && `${Math.round((100 * tokens) / history.limit)} % of its limit of ${short(history.limit)}`, `${eventsAndSummaries(events, summaries)} sent`,
+      masked && `${grouped(masked)} masked, which leaves ${history.about}${short(tokens - history.masked[version])}`,
+    ];
     const groups = history.sizes.map((sizes, group) => [group, sizes[version]]).filter(([, size]) => size > 0);
-    const bar = el("div", { class: "shares", "aria-hidden": true }, ...groups.map(([group, size]) => {
-      const part = el("span", { class: `g${group}` });
-      part.style.flexGrow = String(size);
-      return part;
-    }));
     return [
       el("h2", {}, `At version ${grouped(version)} the model ${version === history.version ? "knows" : "knew"}`),
       el("p", { class: "big" }, `${history.about}${tokenCount(tokens)}`),
-      el("p", { class: "soft" }, `${limit}${eventsAndSummaries(events, summaries)}`),
-      tokens ? bar : null,
-      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => el("div", { class: "pair" }, el("span", {}, el("span", { class: `swatch g${group}`, "aria-hidden": true }), WORDS[group]), el("span", { class: "number" }, tokenCount(size)))),
+      el("p", { class: "soft sent" }, facts.filter(Boolean).join(" · ")),
+      ...this.recorded(),
+      tokens ? this.shares(groups) : null,
+      ...groups.sort((one, other) => other[1] - one[1]).map(([group, size]) => this.pair(`g${group}`, WORDS[group], tokenCount(size))),
+      ...this.counts(UNUSUAL, states),
+      this.app.compared ? null : el("div", { class: "ways" }, el("button", { onclick: () => this.app.compare(version) }, "Compare from here")),
     ];
   }
 
-  // The chosen event in a sentence, and the ways on from it.
+  shares(groups) {
+    const parts = groups.map(([group, size]) => {
+      const part = el("span", { class: `g${group}` });
+      part.style.flexGrow = String(size);
+      return part;
+    });
+    return el("div", { class: "shares", "aria-hidden": true }, ...parts);
+  }
+
+  pair(kind, name, value, title = null) {
+    return el("div", { class: "pair", title }, el("span", {}, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), name), el("span", { class: "number" }, value));
+  }
+
+  // How many events are in each of these states at the version that is open.
+  counts(meanings, states) {
+    const there = Object.entries(meanings).filter(([state]) => states.get(state));
+    return there.map(([state, meaning]) => this.pair(`k-${state.replace(" ", "-")}`, state, count(states.get(state), "event"), meaning));
+  }
+
+  // What the source recorded of the prompt that the next call of a model was sent, beside the estimate.
+  recorded() {
+    const { history, version } = this.app;
+    const prompt = history.promptAt(version);
+    if (!prompt) return [];
+    const [id, tokens] = prompt;
+    const window = history.window ? ` of a window of ${short(history.window)}` : "";
+    const call = id < version ? "the last call, in " : "the next call, in ";
+    return [el("p", { class: "recorded" }, `Recorded: ${tokenCount(tokens)}${window}, for the prompt of ${call}`, this.way(id, idOf(id)), ". It has the descriptions of tools, too, and lacks what the program cut.")];
+  }
+
+  // The version that this one is compared with, and how much entered and left between the two.
+  compared() {
+    const { app } = this;
+    if (!app.compared) return [];
+    const { history } = app;
+    const [from, to] = app.compared;
+    const changes = history.ordered.map((id) => history.changeOf(id, from, to));
+    const number = (change) => grouped(changes.filter((each) => each === change).length);
+    const choice = (words, only) => el("button", { "aria-pressed": app.onlyChanges === only, onclick: () => app.showChanges(only) }, words);
+    return [
+      el("h2", {}, `Version ${grouped(from)} → ${grouped(to)}`),
+      el("p", { class: "comparing" }, el("b", { class: "added" }, `${number("entered")} entered`), ", ", el("b", { class: "removed" }, `${number("left")} left`), `: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`),
+      el("div", { class: "ways" },
+        el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("Changes", true), choice("All events", false)),
+        el("button", { onclick: () => app.compare(null) }, "Stop comparing")),
+    ];
+  }
+
+  // The chosen event: why it is in the View or not, the ways on from it, and what is stored beside its text.
   chosen() {
     const { app } = this;
-    if (app.event === null || app.history.changes.has(app.event)) return [];
-    return [el("h2", {}, `${sentence(app.history.kind(app.event))} ${idOf(app.event)}`), ...app.detail.aboutEvent(app.event)];
+    const { event, history } = app;
+    if (event === null) return [];
+    const tokens = history.tokens(event);
+    return [
+      el("div", { class: "heading" }, el("h2", {}, `${sentence(history.kind(event))} ${idOf(event)}`),
+        el("span", { class: "soft" }, tokens ? `${history.aboutOf(event)}${tokenCount(tokens)}` : ""),
+        el("button", { class: "close", title: "Close (Escape)", "aria-label": "Close", onclick: () => app.choose(null) }, "×")),
+      ...app.why.about(event), ...this.stored(event),
+    ];
+  }
+
+  stored(id) {
+    const { app } = this;
+    const document = app.transcript.text(app.history.came(id));
+    if (!document) return [];
+    const called = calledWords(document.meta);
+    // An event that has no block in the transcript is read here.
+    const isOpen = !app.transcript.hasBlock(id) && !document.redacted;
+    const whole = el("details", { class: "stored", "aria-label": "As it is stored", open: isOpen, ontoggle: () => fill() }, el("summary", {}, "As it is stored"));
+    const fill = () => whole.children.length > 1 || whole.append(app.transcript.code(`${id} stored`, pretty(document)));
+    if (isOpen) fill();
+    return [...(document.redacted ? receipt(document.redacted) : []), called ? el("p", { class: "called" }, said(called)) : null, whole];
   }
 
   // What left the View up to this version: first what was needed again later.
   gone() {
     const { app } = this;
-    const { history, marks, version } = app;
-    const again = [...marks.needed.values()].filter(({ condensation }) => condensation < version).reverse()
-      .flatMap(({ terms }) => terms);
-    const rows = [];
-    const named = new Set();
-    for (const { term: name, event, needed_in: id } of again) {
-      if (named.has(name)) continue;
-      named.add(name);
-      if (named.size > MOST_NAMED) continue;
-      rows.push(el("div", { class: "pair" }, el("span", {}, said(name), " ", this.way(event, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
-    }
+    const counts = this.counts(GONE, app.history.tally(app.version));
+    if (!counts.length) return [];
+    const again = [...app.marks.needed.values()].filter(({ condensation }) => condensation < app.version).reverse();
+    const named = new Map();
+    for (const { terms } of again) for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
+    const rows = [...named.values()].slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
+      el("span", {}, said(term), " ", this.way(event, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
     const more = named.size - rows.length;
-    if (more) rows.push(el("p", { class: "soft" }, `and ${grouped(more)} more that were needed again; the condensations name them`));
-    const { states } = history.tally(version);
-    const left = ["summarized", "forgotten", "taken back"].filter((state) => states.get(state));
-    if (!left.length) return [];
     return [
       el("h2", {}, "It did not know any more"), ...rows,
-      ...left.map((state) => el("div", { class: "pair" }, el("span", {}, count(states.get(state), "event")), el("span", {}, state))),
-      el("button", { class: "link", onclick: () => app.showPage("memory") }, "Show in Memory"),
+      more ? el("p", { class: "soft" }, `and ${grouped(more)} more that were needed again; the condensations name them`) : null,
+      ...counts,
     ];
   }
 
-  // The last condensation before this version.
+  // What changed the View before this version, the last change first, and what that saved.
   why() {
     const { app } = this;
     const change = app.history.taking.findLast(({ id }) => id < app.version);
-    if (!change) return [el("h2", {}, "Why"), el("p", {}, "Nothing was forgotten before: no condensation came.")];
+    const ways = change && el("div", { class: "ways" }, el("button", { onclick: () => app.goToEvent(change.id) }, `${sentence(change.kind)} ${idOf(change.id)}`),
+      el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Before ⇄ after"));
     return [
-      el("h2", {}, "Why"), el("p", {}, app.removed(change.id).sentence, " ", `Reason: ${printable(change.reason || "none given")}.`, typeof change.cost === "number" ? ` It cost ${money(change.cost)}.` : ""),
-      el("div", { class: "ways" }, el("button", { onclick: () => app.goToEvent(change.id) }, `${sentence(change.kind)} ${idOf(change.id)}`), el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Before ⇄ after")),
+      el("h2", {}, "Why not more?"),
+      change ? el("p", {}, app.removed(change.id).sentence, ` Reason: ${printable(change.reason || "none given")}.`) : el("p", {}, "Nothing was forgotten before: no condensation came."),
+      ways, ...app.why.totals(), ...app.why.changes(),
     ];
   }
 
@@ -108,7 +184,7 @@ export class Knew {
     const last = moment(app.history.timeAt(app.version), app.history.zone);
     return [
       el("h2", {}, "Ask here"), el("pre", { class: "code" }, `foldlog view ${/^[\w./@-]+$/.test(id) ? id : `'${id}'`} --at ${app.version}`),
-      last ? el("p", { class: "soft" }, `Last event before: ${last}`) : null,
+      last ? el("p", { class: "soft when" }, `Last event before: ${last}`) : null,
     ];
   }
 

@@ -1,10 +1,11 @@
-// The page of one history: what is chosen, and who draws it.
+// The page of one run: which version is open, what is chosen, and who draws it.
 
 import { Chart } from "./chart.js";
-import { Detail } from "./detail.js";
-import { Live, count, duration, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, moment, money, numberIn, phone, plus, printable, refill, said, sentence, short, terms, tokenCount, wanted } from "./dom.js";
-import { History, remembered, SENT } from "./history.js";
-import { List } from "./list.js";
+import {
+  Live, count, duration, el, eventsAndSummaries, grouped, idOf, isTyped, keep, kept, moment, money, numberIn, phone, plus, printable,
+  refill, said, sentence, short, terms, tokenCount, wanted,
+} from "./dom.js";
+import { History, remembered } from "./history.js";
 import { Comparison } from "./compare.js";
 import { Runs, homeAddress } from "./runs.js";
 import { Knew } from "./knew.js";
@@ -15,26 +16,24 @@ import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Embedded, Server } from "./sources.js";
 import { themeButton, watchTheme } from "./theme.js";
+import { Why } from "./why.js";
 
 class App {
   constructor(source, root) {
     this.source = source;
     this.root = root;
     this.version = 0;
-    this.from = null;
+    this.from = null; // the version that the open one is compared with
+    this.onlyChanges = true; // of the two
     this.event = null;
-    this.only = "all";
-    this.rowHeights = "equal";
-    this.opened = new Set();
     this.words = [];
     this.hits = null;
-    this.below = "list";
+    this.rule = RULE;
     this.tab = kept("sessionStorage", TAB) === "memory" ? "memory" : "transcript";
     this.waiting = new Set();
     this.takings = new Map();
     this.chart = new Chart(this);
-    this.list = new List(this);
-    this.detail = new Detail(this);
+    this.why = new Why(this);
     this.transcript = new Transcript(this);
     this.strip = new Strip(this);
     this.knew = new Knew(this);
@@ -62,7 +61,6 @@ class App {
     this.changed("size", "moment", "chosen");
     this.loadBeside();
     this.source.loadAllGists(() => this.changed("gists"));
-    if (this.source.gist(0) === undefined) this.loadLabels();
     this.source.follow({
       changed: (present) => this.follow(present),
       connected: (yes, why) => this.live.set(yes, why),
@@ -80,55 +78,75 @@ class App {
     const dropped = await needed;
     if (this.history.version < version) return;
     this.marks.take(dropped);
-    this.changed("beside", "window", "chosen");
+    this.changed("beside", "chosen");
     const models = await this.source.models?.().catch(() => []);
     if (!models || this.history.version < version) return;
     this.history.models = models;
-    this.detail.shown = null;
     this.nameIt();
     this.showMarks();
     this.changed("chosen");
   }
 
-  // The lines of the user's messages, which the chart shows.
-  async loadLabels() {
-    for (const id of this.history.byCame) {
-      if (id >= 0 && this.history.kind(id) === "user" && this.source.gist(id) === undefined) {
-        if (await this.source.loadGists(id).catch(() => false)) this.changed("gists", "window");
-      }
-    }
-  }
-
   // -- what can happen ------------------------------------------------------------------------------------------------
 
-  // Show the transcript, or the picture of what the model remembered.
+  // Show above the transcript the run over time, or the picture of what the model remembered.
   showPage(tab) {
     this.tab = tab;
     keep("sessionStorage", TAB, tab);
-    this.main.hidden = tab !== "memory";
-    this.reading.hidden = tab !== "transcript";
+    this.main.dataset.tab = tab;
     for (const [name, button] of Object.entries(this.pages)) button.setAttribute("aria-pressed", name === tab);
-    if (tab === "transcript") this.toRead = this.event ?? this.version - 1;
-    this.changed("size", "window", "moment", "chosen", "strip", "beside");
+    this.toRead = this.event ?? this.version - 1;
+    this.changed("size", "moment", "chosen");
+  }
+
+  // On a phone either the transcript or what the model knew is below the picture.
+  showPart(part) {
+    this.main.dataset.part = part;
+    for (const [name, button] of Object.entries(this.parts)) button.setAttribute("aria-pressed", name === part);
+    if (phone.matches && part === "knew") scrollTo(0, Math.min(scrollY, this.main.offsetTop + this.partsNode.offsetTop));
+    if (part === "text") this.toRead = this.event ?? this.version - 1;
+    this.changed("size");
+  }
+
+  // Show another version, or what is said there of another event.
+  go(version, chosen = this.event) {
+    this.notice.textContent = "";
+    this.version = Math.max(0, Math.min(this.history.version, version));
+    this.event = chosen;
+    this.chart.reveal(this.version);
+    this.changed("moment", "chosen");
+  }
+
+  // Go to a version, and to the event that brought it.
+  goTo(version) {
+    this.go(version, null);
+    this.toRead = Math.max(0, version - 1);
+  }
+
+  // Show a version: in Memory the chosen event stays, in the transcript the one that the version brought is read.
+  show(version) {
+    if (this.tab === "memory") this.go(version);
+    else this.goTo(version);
   }
 
   // Go to an event: to the version in which the agent wrote it, or that it brought.
   goToEvent(id, reveals = true) {
     const { history } = this;
     const came = history.came(id);
-    const before = this.event;
     this.go(history.group(id) === 3 && id >= 0 ? came : came + 1, id);
-    if (reveals) this.toRead = id;
-    this.toReveal = id;
-    this.transcript.refresh(before, id);
+    if (reveals) this.read(id);
   }
 
-  // Go to a version, and to the event that brought it.
-  goTo(version) {
-    const before = this.event;
-    this.go(version, null);
-    this.toRead = Math.max(0, version - 1);
-    this.transcript.refresh(before);
+  // Choose an event, and stay at the version that is open.
+  choose(id, version = this.version) {
+    this.go(version, id);
+    if (id !== null) this.read(id);
+  }
+
+  // Bring an event into sight.
+  read(id) {
+    this.toRead = id;
+    if (phone.matches && !this.hits) this.showPart("text");
   }
 
   // The next one of a kind of marks after the event that is open, or the one before it.
@@ -165,63 +183,27 @@ class App {
   }
 
   note() {
-    this.showPage("transcript");
+    this.showPart("knew");
     requestAnimationFrame(() => this.knew.node.querySelector("textarea")?.focus());
   }
 
-  // Show another version, or what is said there of another event.
-  go(version, chosen = this.event) {
-    this.notice.textContent = "";
-    this.version = Math.max(0, Math.min(this.history.version, version));
-    this.event = chosen;
-    this.chart.reveal(this.version);
-    this.changed("moment", "chosen");
-  }
-
-  choose(id, version = this.version) {
-    this.go(version, id);
-    if (id !== null) this.toReveal = id;
-    if (id !== null) this.toRead = id;
-    this.showTab(id === null ? "list" : "detail");
-  }
-
-  // On a phone either the View or the details are shown below the version. Come back to the list where it was left.
-  showTab(tab) {
-    if (tab === "detail" && this.below === "list") this.listAt = scrollY;
-    this.toTab = this.below === tab && tab === "list" ? undefined : tab;
-    this.below = this.main.dataset.tab = tab;
-    for (const [name, button] of Object.entries(this.tabs)) button.setAttribute("aria-pressed", name === tab);
-    this.changed("over");
-  }
-
-  // Once it is drawn, scroll to what a phone shows below the version, where it is not in sight.
-  scrollToTab() {
-    const tab = this.toTab;
-    this.toTab = undefined;
-    if (!phone.matches || tab === undefined || this.tab !== "memory") return;
-    const below = scrollY + this.momentary.getBoundingClientRect().bottom;
-    if (tab === "list") scrollTo(0, this.listAt ?? scrollY);
-    else if (below < scrollY || below > scrollY + 0.6 * innerHeight) scrollTo(0, below);
-  }
-
-  // Choose an event, and go to its text with the keyboard.
-  read(id) {
-    this.choose(id);
-    this.detail.node.focus();
-  }
-
+  // Compare the open version with an earlier or a later one; with none where ``from`` is null.
   compare(from, to = this.version, chosen = this.event) {
     this.from = from;
-    this.only = "all";
-    this.toChange = from !== null;
-    if (from !== null) this.showPage("memory");
+    this.onlyChanges = true;
     this.go(to, chosen);
-    this.showTab("list");
+    this.changed("blocks");
+    if (from !== null) this.showPage("memory");
   }
 
-  toggleGap(gap) {
-    if (!this.opened.delete(gap)) this.opened.add(gap);
-    this.showList();
+  showChanges(only) {
+    this.onlyChanges = only;
+    this.changed("blocks", "chosen");
+  }
+
+  // The earlier and the later of the two versions that are compared: the pinned one may be either.
+  get compared() {
+    return this.from === null ? null : [Math.min(this.from, this.version), Math.max(this.from, this.version)];
   }
 
   // Follow what the server says of the conversation, which may change again while the page asks for what is new.
@@ -262,7 +244,6 @@ class App {
     const changed = again || news.redactions !== history.redactions;
     if (changed) this.source.forget();
     history.add(changed && !again ? await this.source.history() : news);
-    if (changed) this.detail.shown = null;
     if (changed) this.transcript.forget();
     this.marks = new Marks(history);
     const isRead = atEnd && this.event === null;
@@ -276,71 +257,47 @@ class App {
     if (atEnd) this.version = this.history.version;
     this.chart.open(this.history);
     this.nameIt();
-    this.loadLabels();
-    this.changed("size", "moment", "chosen", "strip");
+    this.changed("size", "moment", "chosen");
   }
 
   async find(text) {
     this.search?.abort();
     this.words = wanted(text);
     this.main.classList.toggle("searching", this.words.length > 0);
-    this.transcript.again();
-    this.hits = null;
+    this.hits = this.words.length ? [] : null;
     this.searched = false;
-    this.detail.shown = null;
-    this.showTab("list");
-    if (!this.words.length) {
-      this.status.textContent = "";
-      return this.changed("moment", "chosen");
-    }
+    this.problem = null;
+    this.changed("beside", "chosen");
+    if (!this.words.length) return;
     const search = (this.search = new AbortController());
-    const hits = [];
-    this.hits = hits;
+    const { hits } = this;
     const id = this.idIn(text);
     if (id !== null) {
       await this.source.loadGists(id).catch(() => false);
       if (search.signal.aborted) return;
-      hits.push({ id, mark: "", snippet: this.source.gist(id) ?? "" });
-      if (text.trim().startsWith("#")) {
-        this.searched = true;
-        return this.changed("moment", "chosen");
-      }
+      hits.push({ id, snippet: this.source.gist(id) ?? "" });
     }
-    this.status.textContent = "Searching …";
+    const isId = id !== null && text.trim().startsWith("#");
     let drawn = 0;
+    const take = (found, snippet) => {
+      if (found !== id) hits.push({ id: this.shownAs(found), snippet });
+      if (performance.now() - drawn < 150) return;
+      drawn = performance.now();
+      this.changed("chosen");
+    };
     try {
-      await this.source.search(
-        text,
-        (found, snippet) => {
-          const shown = this.shownAs(found);
-          if (found !== id) hits.push({ id: shown, mark: "", snippet });
-          if (performance.now() - drawn > 150) {
-            drawn = performance.now();
-            this.changed("moment");
-          }
-        },
-        search.signal,
-      );
+      if (!isId) await this.source.search(text, take, search.signal);
     } catch (error) {
-      if (search.signal.aborted) return;
-      this.status.textContent = `The search failed: ${error.message}`;
-      return;
+      this.problem = error.message;
     }
     if (search.signal.aborted) return;
     this.searched = true;
-    this.changed("moment", "chosen");
+    this.changed("chosen");
   }
 
   // The summary of a condensation, which models were shown, in the place of the event that brought it.
   shownAs(id) {
     return this.history.summaryOf.has(-id - 2) ? -id - 2 : id;
-  }
-
-  sayHits() {
-    const { history, version } = this;
-    const sent = this.hits.filter(({ id }) => SENT.has(history.state(id, version))).length;
-    const summaries = this.hits.filter(({ id }) => id < 0).length;
-    this.status.textContent = this.hits.length ? `${this.hits.length > summaries ? count(this.hits.length, "event") : count(summaries, "summary", "summaries")} of the whole history, ${grouped(sent)} sent at version ${grouped(version)}` : "No event of the whole history contains these words";
   }
 
   // The event whose id is searched for, which is found first.
@@ -388,112 +345,33 @@ class App {
 
   draw() {
     const { waiting } = this;
+    const has = (...names) => names.some((name) => waiting.has(name));
     this.waiting = new Set();
     if (!this.chart.history) return;
-    if (this.tab === "memory") this.drawMemory(waiting);
-    else this.drawTranscript(waiting);
-    if (waiting.has("moment") || waiting.has("chosen")) this.writeAddress();
-    this.drawn = (this.drawn ?? 0) + 1;
-  }
-
-  drawTranscript(waiting) {
-    if (waiting.has("size") || waiting.has("strip") || waiting.has("moment") || waiting.has("beside")) this.strip.draw();
-    if (waiting.has("size") || waiting.has("beside")) this.transcript.again();
-    if (waiting.has("moment") || waiting.has("chosen") || waiting.has("beside")) this.knew.show();
-    if (this.searched && waiting.has("moment")) this.sayHits();
-    if (waiting.has("moment")) this.tell();
+    if (has("size", "strip", "window", "moment", "beside")) this.strip.draw();
+    if (this.tab === "memory") {
+      if (has("size", "window", "beside")) this.chart.drawData();
+      this.chart.drawOver();
+    }
+    if (has("blocks") || (has("moment") && this.from !== null)) this.transcript.change();
+    else if (has("size", "beside")) this.transcript.again();
+    else if (has("moment", "chosen")) this.transcript.showStates();
+    if (has("moment", "chosen", "beside", "blocks")) this.knew.show();
+    if (has("moment")) this.showVersion();
     if (this.toRead !== undefined) {
       this.transcript.reveal(this.toRead);
       this.toRead = undefined;
     }
+    if (has("moment", "chosen")) this.writeAddress();
+    this.drawn = (this.drawn ?? 0) + 1;
   }
 
-  drawMemory(waiting) {
-    if (waiting.has("size") || waiting.has("window")) this.chart.drawData();
-    else if (waiting.has("gists") && !this.chart.labelled) {
-      this.chart.labelled = this.source.gist(0) !== undefined;
-      this.chart.drawData();
-    }
-    if (waiting.has("moment") || (waiting.has("gists") && !this.momentTold)) this.showMoment();
-    if (waiting.has("moment") || waiting.has("gists")) this.showList();
-    if (this.searched && waiting.has("moment")) this.sayHits();
-    if (waiting.has("chosen") || waiting.has("moment")) this.detail.show();
-    this.nameTabs();
-    if (this.toChange) {
-      const place = this.list.entries.findIndex((entry) => entry.mark);
-      if (place >= 0) this.list.scrollTo(place);
-      this.toChange = false;
-    }
-    if (this.toReveal !== undefined) {
-      this.list.reveal(this.toReveal);
-      this.toReveal = undefined;
-    }
-    this.scrollToTab();
-    this.chart.drawOver();
-  }
-
-  showList() {
-    if (this.hits) this.list.show(this.hits, "Events that contain the words", this.searched ? RULE : "");
-    else if (this.from === null) {
-      this.list.show(this.history.entries(this.version, null, "all", this.opened), "The View", "The View has no events at this version.");
-    } else {
-      const [from, to] = this.compared;
-      this.list.show(this.history.entries(to, from, this.only, this.opened), "What changed between the versions", "Nothing changed between these versions.");
-    }
-  }
-
-  showMoment() {
+  showVersion() {
     const { history, version } = this;
-    const { events, summaries } = history.sentAt(version);
-    const { by, states } = history.tally(version);
-    const tokens = history.total[version] ?? 0;
-    const masked = history.masked[version] ?? 0;
-    const rule = history.masks.findLast((mask) => mask.at < version && mask.by !== "observation_masking");
-    this.title.replaceChildren(`Version ${grouped(version)}`, el("span", { class: "soft" }, version === history.version ? ", now" : ` of ${grouped(history.version)}`));
-    const time = version ? moment(history.timeAt(version), history.zone) : "";
-    this.sentence.replaceChildren(
-      ...(version
-        ? ["The model is sent ", el("b", {}, count(events, "event")), ...(summaries ? [" and ", el("b", {}, count(summaries, "summary", "summaries"))] : []), ", ", el("b", {}, `${history.about}${tokenCount(tokens)}`), history.limit ? ` of ${short(history.limit)}` : "", masked ? `; masks leave ${history.about}${short(tokens - masked)}` : "", rule ? `, less what the rule of ${rule.by} in event ${grouped(rule.at)} leaves out` : "", "."]
-        : ["Before the first event the model is sent nothing."]),
-    );
-    this.sum.replaceChildren(...this.sumParts(states, by));
-    const next = version < history.version ? version : null;
-    const wrote = next !== null && history.group(next) === 3;
-    refill(
-      this.next,
-      ...(next === null
-        ? [time ? el("span", { class: "soft when" }, `Last event: ${time}.`) : ""]
-        : [el("span", { class: "soft" }, wrote ? "With this it wrote " : "Next came "), el("button", { class: "link", onclick: () => this.choose(next) }, `${idOf(next)} ${history.kind(next)}`), el("span", { class: "soft gist" }, ` ${printable(this.source.gist(next) ?? "")}`)]),
-    );
-    this.momentTold = next === null || this.source.gist(next) !== undefined;
-    for (const [name, target] of Object.entries(this.targets())) this.steps[name].setAttribute("aria-disabled", target === null);
     if (document.activeElement !== this.number) this.number.value = grouped(version);
-    this.showComparison();
+    for (const button of [this.steps.back]) button.setAttribute("aria-disabled", version === 0);
+    for (const button of [this.steps.on, this.steps.newest]) button.setAttribute("aria-disabled", version === history.version);
     this.tell();
-    this.legend.replaceChildren(...this.legendParts());
-    this.states.replaceChildren(...this.stateParts());
-  }
-
-  // What became of all events up to this version, in numbers that add up, and one line of help for those not sent.
-  sumParts(states, by) {
-    const { history, version } = this;
-    const number = (...names) => names.reduce((sum, name) => sum + (states.get(name) ?? 0), 0);
-    const masked = number("masked");
-    const who = (state) => count([...by].filter((id) => history.departure(id, version) === state).length, "condensation");
-    const never = version - [...states].reduce((sum, [state, some]) => sum + (state === "never shown" ? 0 : some), 0);
-    const parts = [
-      [number("sent", "masked"), (some) => `${some} sent${masked ? ` (${grouped(masked)} masked)` : ""}`],
-      [number("pending"), (some) => `${some} pending`], [number("unsent"), (some) => `${some} unsent`],
-      [number("damaged"), (some) => `${some} damaged`],
-      ...["summarized", "forgotten"].map((state) => [number(state), (some) => `${some} ${state} by ${who(state)}`]),
-      [number("taken back"), (some) => `${some} taken back`], [never, (some) => `${some} never shown`],
-    ].filter(([some]) => some).map(([some, words]) => words(grouped(some)));
-    const help = [
-      number("pending") && (version === history.version ? "Pending: no observation came." : "Pending: waits for an observation."),
-      number("unsent") && "Unsent: another part of its call is gone.",
-      never && "Never shown: bookkeeping.",
-    ].filter(Boolean).join(" ");
-    return version ? [`${count(version, "event")}: ${parts.join(" + ")}.`, help ? el("span", { class: "hint", title: help }, ` ${help}`) : ""] : [];
   }
 
   // Say the version to those who do not see it, once it stays for a moment.
@@ -501,131 +379,84 @@ class App {
     const { version, history } = this;
     clearTimeout(this.telling);
     this.telling = setTimeout(() => {
-      const words = this.tab === "memory" ? `Version ${grouped(version)} of ${grouped(history.version)}. ${this.sentence.textContent} ${this.sum.firstChild?.textContent ?? ""}` : `Version ${grouped(version)} of ${grouped(history.version)}. ${history.about}${tokenCount(history.total[version] ?? 0)}.`;
+      const { events, summaries } = history.sentAt(version);
+      const words = `Version ${grouped(version)} of ${grouped(history.version)}. The model is sent ${eventsAndSummaries(events, summaries)}, ${history.about}${tokenCount(history.total[version] ?? 0)}.`;
       if (this.told.textContent !== words) this.told.textContent = words;
     }, 200);
-  }
-
-  // The earlier and the later of the two versions that are compared: the pinned one may be either.
-  get compared() {
-    return this.from === null ? null : [Math.min(this.from, this.version), Math.max(this.from, this.version)];
-  }
-
-  showComparison() {
-    const { history } = this;
-    if (this.from === null) {
-      refill(this.comparing, el("button", { onclick: () => this.compare(this.version) }, "Compare from here"));
-      return;
-    }
-    const [from, to] = this.compared;
-    const now = new Set(history.view(to));
-    const before = new Set(history.view(from));
-    const entered = [...now].filter((id) => !before.has(id)).length;
-    const left = [...before].filter((id) => !now.has(id)).length;
-    const choice = (name, words, kind) =>
-      el("button", { class: kind, "aria-pressed": this.only === name, onclick: () => { this.only = name; this.changed("moment"); } }, words);
-    refill(
-      this.comparing,
-      el("button", { class: "on", onclick: () => { this.from = null; this.changed("moment", "chosen"); } }, "Stop comparing"),
-      el("span", {}, `${grouped(from)} → ${grouped(to)}`),
-      el("span", { class: "choices", role: "group", "aria-label": "Show of the difference" }, choice("all", "All", ""), choice("entered", `+ ${grouped(entered)} entered`, "entered"), choice("left", `− ${grouped(left)} left`, "left")),
-    );
-  }
-
-  legendParts() {
-    const { history, version } = this;
-    const words = ["system", "user", "summaries", "agent", "observations", "errors"];
-    const parts = words.map((word, group) => this.legendPart(`g${group}`, word, short(history.sizes[group]?.[version] ?? 0)));
-    return [el("span", { class: "part" }, `${history.about}tokens sent:`), ...parts, el("span", { class: "wide" }, "versions across, events down")];
-  }
-
-  // How many events are in each state at this version, but for those that are shown.
-  stateParts() {
-    const { history, version } = this;
-    const { states } = history.tally(version);
-    return LEGEND.filter((state) => states.has(state)).map((state) => this.legendPart(`k-${state.replace(" ", "-")}`, state, grouped(states.get(state))));
-  }
-
-  legendPart(kind, word, number) {
-    return el("span", { class: "part" }, el("span", { class: `swatch ${kind}`, "aria-hidden": true }), `${word} `, el("b", {}, number));
   }
 
   // -- building -------------------------------------------------------------------------------------------------------
 
   build() {
-    const step = (name, sign, words) => (this.steps[name] = el("button", { title: words, "aria-label": words, onclick: () => this.step(name) }, sign));
-    this.steps = {};
-    this.number = el("input", {
-      class: "number", inputmode: "numeric", "aria-label": "Go to version", title: "Go to version", autocomplete: "off",
-      onchange: () => this.goToNumber(), onfocus: () => this.number.select(),
-      onkeydown: (event) => {
-        if (event.key === "Enter") this.goToNumber();
-        else if (event.key === "Escape") this.list.node.focus();
-      },
-    });
-    this.number.style.width = `${String(this.history.version).length + 4}ch`;
     this.heading = el("h1");
     this.facts = el("p", { class: "facts" });
     this.nameIt();
     this.live = new Live();
     this.box = el("input", {
       type: "search", placeholder: "Search", title: RULE, "aria-label": "Search all events, or an id", autocomplete: "off", spellcheck: "false",
-      oninput: () => { clearTimeout(this.typing); this.typing = setTimeout(() => this.find(this.box.value), 180); },
+      onkeydown: (event) => this.searchKey(event),
+      oninput: () => {
+        clearTimeout(this.typing);
+        this.typing = setTimeout(() => this.find(this.box.value), 180);
+      },
     });
-    this.status = el("span", { class: "status", role: "status" });
-    this.listName = el("span", { class: "soft" });
     this.notice = el("p", { class: "notice", role: "status" });
-    this.legend = el("div", { class: "legend" });
-    this.states = el("div", { class: "states" });
-    this.title = el("h2");
-    this.sentence = el("p", { class: "sentence" });
-    this.sum = el("p", { class: "sum" });
-    this.next = el("p", { class: "next" });
-    this.comparing = el("div", { class: "comparing" });
     this.told = el("div", { class: "told", role: "status" });
-    const heights = (name) => el("button", { "aria-pressed": this.rowHeights === name, onclick: (event) => {
-      this.rowHeights = name;
-      for (const button of event.target.parentNode.children) button.setAttribute("aria-pressed", button === event.target);
-      this.chart.layOut();
-      this.changed("window");
-    } }, name);
-    const tab = (name) => el("button", { "aria-pressed": name === this.below, onclick: () => this.showTab(name) });
-    this.tabs = { list: tab("list"), detail: tab("detail") };
-    const isServed = this.source instanceof Server;
-    const back = isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null;
-    const page = (name, words) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showPage(name) }, words);
-    this.pages = { transcript: page("transcript", "Transcript"), memory: page("memory", "Memory") };
     this.toast = el("div", { class: "toast", role: "status" });
     this.chips = el("div", { class: "chips", role: "group", "aria-label": "Marks of this run" });
     this.showMarks();
-    this.reading = el("main", { class: "run", hidden: this.tab !== "transcript" }, this.strip.node, this.transcript.node, this.knew.node);
+    const isServed = this.source instanceof Server;
+    const page = (name, words) => el("button", { "aria-pressed": name === this.tab, onclick: () => this.showPage(name) }, words);
+    this.pages = { transcript: page("transcript", "Transcript"), memory: page("memory", "Memory") };
+    const part = (name, words) => el("button", { "aria-pressed": name === "text", onclick: () => this.showPart(name) }, words);
+    this.parts = { text: part("text", "Transcript"), knew: part("knew", "What it knew") };
+    this.partsNode = choices("Show below", ...Object.values(this.parts));
+    this.partsNode.classList.add("parts");
+    this.main = el("main", { class: "run", "data-tab": this.tab, "data-part": "text" },
+      this.strip.node, el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" }, this.chart.node),
+      this.buildBar(), this.knew.node, this.transcript.node);
     this.root.replaceChildren(
-      el("header", { class: "of-run" }, back, el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
-        el("span", { class: "choices", role: "group", "aria-label": "Show" }, this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box), themeButton(), el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
-      this.reading,
-      this.main = el("main", { class: "history", "data-tab": this.below, hidden: this.tab !== "memory" },
-        el("section", { class: "picture", "aria-label": "Lifetimes of events: versions across, events down" },
-          this.legend,
-          this.chart.node,
-          el("div", { class: "tools" },
-            el("span", { class: "soft", "aria-hidden": true }, "Row height"), el("span", { class: "choices", role: "group", "aria-label": "Row height" }, heights("equal"), heights("tokens")),
-            this.states, el("span", { class: "grow" }),
-            el("span", { class: "choices", role: "group", "aria-label": "Zoom" },
-              el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => this.chart.zoom(1.6) }, "−"),
-              el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => this.chart.zoom(1 / 1.6) }, "+"),
-              el("button", { onclick: () => this.chart.setWindow(0, this.history.version + 1) }, "Whole history")))),
-        el("section", { class: "moment", "aria-label": "One version" },
-          (this.momentary = el("div", { class: "momentary" },
-            this.notice,
-            el("div", { class: "row" }, this.title, el("span", { class: "choices steps", role: "group", "aria-label": "Go to another version" },
-              step("before", "«", "Previous condensation (Page Up)"), step("back", "←", "Previous version (←)"), this.number, step("on", "→", "Next version (→)"), step("after", "»", "Next condensation (Page Down)"), step("newest", "now", "Now, the newest version (End)"))),
-            this.sentence, this.sum, el("div", { class: "below" }, this.next, this.comparing))),
-          el("div", { class: "tabs choices", role: "group", "aria-label": "Show below" }, this.tabs.list, this.tabs.detail),
-          el("div", { class: "listhead" }, this.listName, this.status, el("span", { class: "grow" }), el("span", { class: "soft" }, `${this.history.about}tokens`)),
-          this.list.node),
-        this.detail.node),
-      this.helpDialog(), this.told, this.toast);
-    this.box.addEventListener("keydown", (event) => this.searchKey(event));
+      el("header", { class: "of-run" },
+        isServed ? el("a", { class: "back", href: homeAddress() }, "← Runs") : null,
+        el("div", { class: "names" }, this.heading, this.facts), isServed ? this.live.node : null, this.chips,
+        choices("Show", this.pages.transcript, this.pages.memory), el("div", { class: "search" }, this.box), themeButton(),
+        el("button", { class: "round", title: "Help (?)", "aria-label": "Help", onclick: () => this.help.showModal() }, "?")),
+      this.main, this.helpDialog(), this.told, this.toast);
+  }
+
+  // The versions, the form of the picture, and the form of the transcript.
+  buildBar() {
+    const step = (target, sign, words) => el("button", { title: words, "aria-label": words, onclick: () => this.go(target()) }, sign);
+    this.steps = {
+      back: step(() => this.version - 1, "←", "Previous version (←)"),
+      on: step(() => this.version + 1, "→", "Next version (→)"),
+      newest: step(() => this.history.version, "now", "Now, the newest version (End)"),
+    };
+    this.number = el("input", {
+      class: "number", inputmode: "numeric", "aria-label": "Go to version", title: "Go to version", autocomplete: "off",
+      onchange: () => this.goToNumber(), onfocus: () => this.number.select(),
+      onkeydown: (event) => {
+        if (event.key === "Enter") this.goToNumber();
+        else if (event.key === "Escape") this.transcript.node.focus();
+      },
+    });
+    this.number.style.width = `${String(this.history.version).length + 4}ch`;
+    const { chart, transcript } = this;
+    const form = (words, title, option) => turning(words, title, (isOn) => {
+      transcript.change({ [option]: isOn });
+      this.toRead = this.event ?? this.version - 1;
+      this.changed("chosen");
+    });
+    const zoom = choices("Zoom",
+      el("button", { title: "Zoom out (−)", "aria-label": "Zoom out", onclick: () => chart.zoom(1.6) }, "−"),
+      el("button", { title: "Zoom in (+)", "aria-label": "Zoom in", onclick: () => chart.zoom(1 / 1.6) }, "+"),
+      el("button", { onclick: () => chart.setWindow(0, this.history.version + 1) }, "Whole history"));
+    zoom.classList.add("of-picture");
+    return el("div", { class: "bar" },
+      choices("Go to another version", this.steps.back, this.number, this.steps.on, this.steps.newest),
+      zoom, this.partsNode, el("span", { class: "grow" }),
+      form("Expand all", "Show all texts in full", "isWhole"), form("Plain text", "Show texts as they are, without Markdown", "isPlain"),
+      form("All events", "Show also what no model is sent: annotations and receipts", "isAll"));
   }
 
   // What a reader looks for, counted: each leads to the next one and the one before.
@@ -653,16 +484,9 @@ class App {
 
   nameIt() {
     this.heading.replaceChildren(said(this.name));
+    this.heading.title = printable(this.name);
     this.facts.textContent = this.facts.title = this.describe();
     document.title = `${printable(this.name)} · foldlog`;
-  }
-
-  nameTabs() {
-    const { event, history } = this;
-    const [from, to] = this.compared ?? [0, this.version];
-    this.listName.textContent = this.hits ? "" : this.from === null ? `The View of version ${grouped(to)}, in its order` : `From version ${grouped(from)} to ${grouped(to)}: ${history.about}${short(history.total[from])} → ${tokenCount(history.total[to])}`;
-    this.tabs.list.textContent = this.hits ? "Events found" : this.from === null ? "The View" : "What changed";
-    this.tabs.detail.textContent = event === null ? "Why not more?" : `${sentence(history.kind(event))} ${idOf(event)}`;
   }
 
   // What people know it by.
@@ -686,8 +510,7 @@ class App {
   helpDialog() {
     const keys = [
       ["e, c, w", "next error, condensation, wait; with Shift the one before"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "Memory, and back"],
-      ["← →", "one version"], ["Page Up, Page Down", "in Memory, previous and next condensation"], ["Home, End", "first and last version"],
-      ["↑ ↓", "in the list"], ["Enter", "open, or pin this version to compare"], ["+ −", "zoom"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, compare with this version, and stop"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
@@ -699,51 +522,31 @@ class App {
 
   // -- keys and address -----------------------------------------------------------------------------------------------
 
-  targets() {
-    const { history, version } = this;
-    const moments = history.condensations.map((change) => change.id + 1);
-    return {
-      before: moments.findLast((at) => at < version) ?? (version > 0 ? 0 : null),
-      back: version > 0 ? version - 1 : null,
-      on: version < history.version ? version + 1 : null,
-      after: moments.find((at) => at > version) ?? (version < history.version ? history.version : null),
-      newest: version < history.version ? history.version : null,
-    };
-  }
-
   goToNumber() {
     const version = numberIn(this.number.value);
-    if (Number.isInteger(version)) this.go(version);
+    if (Number.isInteger(version)) this.show(version);
     this.number.value = grouped(this.version);
-  }
-
-  step(name) {
-    const target = this.targets()[name];
-    if (target !== null) this.go(target);
   }
 
   key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || this.help.open || isTyped(event)) return;
-    const { before, back, on, after } = this.targets();
-    const steps = { ArrowLeft: back, ArrowRight: on, Home: 0, End: this.history.version };
-    const target = (this.tab === "memory" ? { ...steps, PageUp: before, PageDown: after } : steps)[event.key];
-    if (target !== undefined) {
-      event.preventDefault();
-      if (target !== null) this.tab === "memory" ? this.go(target) : this.goTo(target);
-      return;
-    }
-    const action = {
-      e: () => this.nextMark("errors", 1), E: () => this.nextMark("errors", -1), c: () => this.nextMark("condensations", 1), C: () => this.nextMark("condensations", -1),
-      w: () => this.nextMark("waits", 1), W: () => this.nextMark("waits", -1), j: () => this.transcript.step(1), k: () => this.transcript.step(-1),
-      m: () => this.showPage(this.tab === "memory" ? "transcript" : "memory"), n: () => this.note(),
-      "+": () => this.chart.zoom(1 / 1.6), "-": () => this.chart.zoom(1.6), "/": () => this.box.focus(), "?": () => this.help.showModal(),
-      ArrowDown: this.tab === "memory" && (() => this.list.key(event)), ArrowUp: this.tab === "memory" && (() => this.list.key(event)), Escape: () => this.escape(),
-    }[event.key];
-    const pins = this.tab === "memory" && event.key === "Enter" && !event.target.closest("button, a, summary, input");
-    if (!action && !pins) return;
+    const isMemory = this.tab === "memory";
+    const versions = { ArrowLeft: this.version - 1, ArrowRight: this.version + 1, Home: 0, End: this.history.version };
+    const version = versions[event.key];
+    const mark = { e: "errors", c: "condensations", w: "waits" }[event.key.toLowerCase()];
+    const actions = {
+      j: () => this.transcript.step(1), k: () => this.transcript.step(-1), n: () => this.note(),
+      PageUp: () => this.transcript.scroll(-1), PageDown: () => this.transcript.scroll(1),
+      m: () => this.showPage(isMemory ? "transcript" : "memory"), "/": () => this.box.focus(), "?": () => this.help.showModal(), Escape: () => this.escape(),
+    };
+    if (isMemory) Object.assign(actions, { "+": () => this.chart.zoom(1 / 1.6), "-": () => this.chart.zoom(1.6) });
+    if (isMemory && !event.target.closest("button, a, summary, input")) actions.Enter = () => this.compare(this.from === null ? this.version : null);
+    if (version === undefined && !mark && !actions[event.key]) return;
+    if (event.key.startsWith("Page") && event.target.closest(".knew")) return;
     event.preventDefault();
-    if (pins) this.compare(this.from === null ? this.version : null);
-    else action();
+    if (mark) this.nextMark(mark, event.shiftKey ? -1 : 1);
+    else if (version === undefined) actions[event.key]();
+    else this.show(version);
   }
 
   searchKey(event) {
@@ -751,7 +554,7 @@ class App {
     else if (event.key === "Escape") {
       this.box.value = "";
       this.find("");
-      this.list.node.focus();
+      this.transcript.node.focus();
     } else return;
     event.preventDefault();
   }
@@ -787,12 +590,7 @@ class App {
     const tab = given.get("tab") ?? (this.from !== null ? "memory" : null);
     if (tab === "memory" || tab === "transcript") this.showPage(tab);
     this.toRead = this.event ?? this.version - 1;
-    if (this.event !== null) {
-      this.toReveal = this.event;
-      this.showTab("detail");
-    }
-    this.toChange = this.from !== null;
-    this.changed("moment", "chosen");
+    this.changed("blocks", "moment", "chosen");
   }
 
   goToFirstError() {
@@ -819,7 +617,6 @@ class App {
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
 const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
-const LEGEND = ["damaged", "pending", "unsent", "masked", "summarized", "forgotten", "taken back"];
 const STATES = [
   ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],
   ["is-edge", "a thin line across rows: a condensation, or in red a retraction. Its label says what it took out of the View, and the tokens"],
@@ -829,6 +626,21 @@ const STATES = [
   ["k-masked", "pale: masked, a line is sent in place of its content"], ["k-summarized", "hatched in the colour of summaries: summarized, a summary took its place"],
   ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
 ];
+
+const choices = (name, ...buttons) => el("span", { class: "choices", role: "group", "aria-label": name }, ...buttons);
+
+// A button that is on or off.
+function turning(words, title, turn) {
+  const button = el("button", {
+    "aria-pressed": false, title,
+    onclick: () => {
+      const isOn = button.getAttribute("aria-pressed") !== "true";
+      button.setAttribute("aria-pressed", isOn);
+      turn(isOn);
+    },
+  }, words);
+  return button;
+}
 
 // A page that says why there is no other one, and the ways on.
 function failure(error, isServed = true) {

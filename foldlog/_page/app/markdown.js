@@ -3,7 +3,7 @@
 
 import { el, said } from "./dom.js";
 
-const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
+const INLINE = /`([^`\n]+)`|\*\*([^*\n]+)\*\*|(?<![\w*])\*([^*\s](?:[^*\n]*[^*\s])?)\*(?![\w*])|\[([^\]\n]{1,300})\]\(([^()\s]{1,2000})\)/g;
 
 const BULLET = /^(\s*)(?:[-*+]|\d{1,3}[.)])\s+(.*)$/;
 
@@ -72,15 +72,16 @@ function list(lines) {
   return el(/^\s*\d/.test(lines[0]) ? "ol" : "ul", {}, ...items);
 }
 
-// The pieces of a line: code, bold, links, and what is between them.
+// The pieces of a line: code, bold, italics, links, and what is between them.
 function inline(text) {
   const nodes = [];
   let start = 0;
   for (const found of text.matchAll(INLINE)) {
-    const [whole, code, bold, name, address] = found;
+    const [whole, code, bold, italic, name, address] = found;
     if (found.index > start) nodes.push(said(text.slice(start, found.index)));
     if (code !== undefined) nodes.push(said(code, "code"));
     else if (bold !== undefined) nodes.push(said(bold, "b"));
+    else if (italic !== undefined) nodes.push(said(italic, "em"));
     else nodes.push(said(name), el("span", { class: "soft" }, " (", said(address), ")"));
     start = found.index + whole.length;
   }

@@ -72,9 +72,9 @@ export class Opening {
   transcriptOf(history, newest) {
     const nothing = new Map();
     const app = {
-      history, event: null, tab: "transcript", goToEvent() {},
+      history, event: null, version: history.version, from: null, compared: null, words: [], goToEvent() {}, changed() {},
       source: { gist: () => "", events: async (start, stop) => newest.slice(start, stop) },
-      marks: { again: nothing, needed: nothing }, detail: { mark() {} },
+      marks: { again: nothing, needed: nothing },
     };
     const transcript = new Transcript(app);
     transcript.open(history);

@@ -35,12 +35,11 @@ export class Runs {
   async start() {
     this.build();
     this.readAddress();
-    watchTheme(() => this.drawDays());
+    watchTheme(() => {});
     addEventListener("hashchange", () => {
       this.readAddress();
       this.refresh().catch((error) => this.live.set(false, error.message));
     });
-    addEventListener("resize", () => this.drawDays());
     addEventListener("keydown", (event) => {
       if (event.key !== "/" || isTyped(event)) return;
       event.preventDefault();
@@ -165,65 +164,52 @@ export class Runs {
     this.facets = el("aside", { class: "facets", "aria-label": "Facets" });
     this.sentence = el("p", { class: "summary", role: "status" });
     this.costs = el("div", { class: "costs", role: "group", "aria-label": "Cost by model and by day", tabindex: "0", hidden: true });
-    this.days = el("canvas", { class: "days", role: "img" });
-    this.brushed = el("div", { class: "brushed", hidden: true, "aria-hidden": true });
+    this.days = el("div", { class: "histogram", role: "img" });
     this.ends = el("div", { class: "ends soft" });
-    const histogram = el("div", { class: "histogram" }, this.days, this.brushed);
-    this.followBrush(histogram);
+    this.followBrush();
     this.hits = el("section", { class: "hits", "aria-label": "Events that contain the words", hidden: true });
     this.comparing = el("div", { class: "picked", hidden: true });
     this.buttons = new Map(SORTS.map(([name, , title]) => [name, el("button", { class: "sort", title, onclick: () => this.sortBy(name) })]));
     this.head = el("div", { class: "row head", role: "group", "aria-label": "Order of the runs" },
       ...SORTS.map(([name, words]) => el("span", { class: `cell c-${name || "first"}` }, name ? this.buttons.get(name) : words)));
     this.inner = el("div", { class: "lines", role: "presentation" });
-    this.list = el("div", { class: "rows", "aria-label": "Runs", onkeydown: (event) => this.key(event) }, this.inner);
+    this.list = el("div", { class: "rows", "aria-label": "Runs" }, this.inner);
     this.sight = new Sight(this.list, this.inner, () => this.draw());
     phone.addEventListener("change", () => this.pages.has(0) && this.showRows());
     this.root.replaceChildren(
       el("header", {}, el("h1", {}, "foldlog"), el("div", { class: "search wide" }, this.box, this.proposals), this.live.node, themeButton()),
       el("main", { class: "runs" },
         el("details", { class: "facets-of", open: !phone.matches }, el("summary", {}, "Facets"), this.facets),
-        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, this.costs, histogram, this.ends), this.hits, this.comparing, this.head, this.list)),
+        el("section", { class: "conversations" }, el("div", { class: "above" }, this.problem, this.sentence, this.costs, this.days, this.ends), this.hits, this.comparing, this.head, this.list)),
     );
   }
 
-  // A drag over the days chooses them; a click on one chosen alone takes it back.
-  followBrush(node) {
+  // A drag over the days chooses them; one over the days that are chosen takes it back.
+  followBrush() {
     let start = null;
-    const dayAt = (event) => {
-      const { left, width } = node.getBoundingClientRect();
-      return Math.min(this.range.length - 1, Math.max(0, Math.floor(((event.clientX - left) / width) * this.range.length)));
+    const dayAt = ({ clientX }) => {
+      const { left, width } = this.days.getBoundingClientRect();
+      return Math.min(this.range.length - 1, Math.max(0, Math.floor(((clientX - left) / width) * this.range.length)));
     };
-    const mark = (from, to) => {
-      this.brushed.hidden = false;
-      this.brushed.style.left = `${(100 * from) / this.range.length}%`;
-      this.brushed.style.width = `${(100 * (to - from + 1)) / this.range.length}%`;
-    };
-    node.addEventListener("pointerdown", (event) => {
-      if (!this.range.length) return;
+    const ends = (event) => [start, dayAt(event)].sort((one, other) => one - other);
+    this.days.addEventListener("pointerdown", (event) => {
       start = dayAt(event);
-      node.setPointerCapture(event.pointerId);
-      mark(start, start);
+      this.days.setPointerCapture(event.pointerId);
+      this.markDays(start, start);
     });
-    node.addEventListener("pointermove", (event) => {
-      if (this.range.length) this.nameDay(node, this.range[dayAt(event)]);
+    this.days.addEventListener("pointermove", (event) => start !== null && this.markDays(...ends(event)));
+    this.days.addEventListener("pointerup", (event) => {
       if (start === null) return;
-      const now = dayAt(event);
-      mark(Math.min(start, now), Math.max(start, now));
-    });
-    node.addEventListener("pointerup", (event) => {
-      if (start === null) return;
-      const ends = [start, dayAt(event)].sort((one, other) => one - other);
+      const [first, last] = ends(event);
       start = null;
-      const [from, to] = [this.range[ends[0]], nextDay(this.range[ends[1]])];
+      const [from, to] = [this.range[first], nextDay(this.range[last])];
       if (this.isOn("since", from) && this.isOn("until", to)) this.brush();
       else this.brush(from, to);
     });
   }
 
-  nameDay(node, name) {
-    const day = this.fleet.days.find((each) => each.day === name);
-    node.title = `${dated(Date.parse(name))[0]}: ${count(day?.conversations ?? 0, "run")}, ${count(day?.errors ?? 0, "error")}`;
+  markDays(first, last) {
+    Array.from(this.days.children).forEach((day, place) => day.classList.toggle("chosen", place >= first && place <= last));
   }
 
   // -- showing --------------------------------------------------------------------------------------------------------
@@ -231,7 +217,7 @@ export class Runs {
   showSums() {
     this.showSentence();
     this.showFacets();
-    this.drawDays();
+    this.showDays();
     this.list.querySelector(".empty")?.remove();
     if (!this.total) this.list.append(this.fleet.conversations ? el("p", { class: "empty" }, "No run matches.") : el("div", { class: "empty" }, el("p", {}, "The store has no runs yet. Import some:"), el("pre", { class: "code" }, this.fleet.import_command)));
   }
@@ -319,43 +305,30 @@ export class Runs {
   }
 
   // The days from the first to the last one, also those without a run.
-  drawDays() {
-    if (!this.fleet) return;
+  showDays() {
     const known = new Map(this.fleet.days.map((day) => [day.day, day]));
     const names = [...known.keys()].sort();
     this.range = names.length ? daysBetween(names[0], names.at(-1)) : [];
-    this.days.parentElement.hidden = !this.range.length;
-    if (!this.range.length) return this.ends.replaceChildren();
-    const ratio = window.devicePixelRatio || 1;
-    const { clientWidth: width, clientHeight: height } = this.days;
-    this.days.width = Math.round(width * ratio);
-    this.days.height = Math.round(height * ratio);
-    const context = this.days.getContext("2d");
-    context.scale(ratio, ratio);
-    const style = getComputedStyle(document.documentElement);
+    this.days.hidden = this.ends.hidden = !this.range.length;
+    if (!this.range.length) return;
     const most = Math.max(...this.fleet.days.map((day) => Math.max(day.conversations, day.errors)));
-    // A day with a hundred times the runs of another leaves the other one to be seen.
-    const scale = (number) => Math.sqrt(number / most);
-    const step = width / this.range.length;
-    this.range.forEach((name, place) => {
-      const day = known.get(name);
-      if (!day) return;
-      for (const [number, color, part] of /** @type {[number, string, number][]} */ ([[day.conversations, "--bars", 1], [day.errors, "--error", 0.5]])) {
-        const bar = number ? Math.max(2, scale(number) * (height - 2)) : 0;
-        context.fillStyle = style.getPropertyValue(color);
-        context.fillRect(place * step, height - bar, Math.max(1, part * step - (step > 4 ? 1.5 : 0)), bar);
-      }
-    });
     const label = (name) => dated(Date.parse(name))[0];
-    this.ends.replaceChildren(el("span", {}, label(this.range[0])), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most, heights by square root`), el("span", {}, label(this.range.at(-1))));
-    this.days.setAttribute("aria-label", `Runs and errors by day from ${this.range[0]} to ${this.range.at(-1)}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
+    const days = this.range.map((name) => {
+      const { conversations, errors } = known.get(name) ?? { conversations: 0, errors: 0 };
+      const bars = [conversations, errors].map((number) => {
+        const bar = el("span", {});
+        // A day with a hundred times the runs of another leaves the other one to be seen.
+        bar.style.height = number ? `max(2px, ${100 * Math.sqrt(number / most)}%)` : "0";
+        return bar;
+      });
+      return el("span", { class: "day", title: `${label(name)}: ${count(conversations, "run")}, ${count(errors, "error")}` }, ...bars);
+    });
+    this.days.replaceChildren(...days);
+    const [first, last] = [this.range[0], this.range.at(-1)];
+    this.ends.replaceChildren(el("span", {}, label(first)), el("span", {}, `runs by day, red: errors; ${grouped(most)} at most, heights by square root`), el("span", {}, label(last)));
+    this.days.setAttribute("aria-label", `Runs and errors by day from ${first} to ${last}, at most ${grouped(most)} on a day. The words since: and until: choose days`);
     const [since, until] = ["since", "until"].map((key) => this.words().find((each) => each.key === key)?.value);
-    this.brushed.hidden = !since;
-    if (!since) return;
-    const first = Math.max(0, this.range.findIndex((name) => name >= since));
-    const last = until ? this.range.findLastIndex((name) => name < until) : this.range.length - 1;
-    this.brushed.style.left = `${(100 * first) / this.range.length}%`;
-    this.brushed.style.width = `${(100 * Math.max(1, last - first + 1)) / this.range.length}%`;
+    if (since) this.markDays(this.range.findIndex((name) => name >= since), this.range.findLastIndex((name) => !until || name < until));
   }
 
   // Tell runs apart whose titles begin alike, among those that are loaded.
@@ -364,8 +337,8 @@ export class Runs {
   }
 
   nameOf({ conversation: id, title = undefined }) {
-    const { name, start, tag } = this.names.get(id) ?? { name: title ?? id, start: "", tag: "" };
-    return [tag && said(tag, "span", { class: "tag" }), tag && el("span", { class: "told" }, ": "), start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
+    const { name, start } = this.names.get(id) ?? { name: title ?? id, start: "" };
+    return [start && said(printable(`${start} `), "span", { class: "start" }), said(printable(name))].filter(Boolean);
   }
 
   sortBy(name) {
@@ -422,22 +395,6 @@ export class Runs {
     }
   }
 
-  // Up, down, Home and End go through the runs.
-  key(event) {
-    const focused = [...this.nodes].find(([, { node }]) => node.contains(document.activeElement))?.[0];
-    if (focused === undefined) return;
-    const last = this.total - 1;
-    const place = { ArrowDown: focused + 1, ArrowUp: focused - 1, Home: 0, End: last }[event.key];
-    if (place === undefined) return;
-    event.preventDefault();
-    const wanted = Math.min(last, Math.max(0, place));
-    const [top, bottom] = [wanted * rowOfRun(), (wanted + 1) * rowOfRun()];
-    if (top < this.sight.top) this.sight.top = top;
-    else if (bottom > this.sight.top + this.sight.height) this.sight.top = bottom - this.sight.height;
-    this.draw();
-    this.nodes.get(wanted)?.node.querySelector("a").focus({ preventScroll: true });
-  }
-
   row(one, place) {
     const item = el("div", { class: "item", role: "listitem", "aria-setsize": this.total, "aria-posinset": place + 1 });
     if (!one) {
@@ -450,13 +407,14 @@ export class Runs {
     const box = /** @type {HTMLInputElement} */ (el("input", { type: "checkbox", "aria-label": `Compare ${printable(one.title ?? one.conversation)}`, onchange: () => this.pick(one.conversation, box.checked) }));
     box.checked = this.chosen.has(one.conversation);
     const took = one.first_event_at && one.last_event_at ? timeIn(one.last_event_at) - timeIn(one.first_event_at) : null;
+    const error = one.first_error ? printable(one.first_error.replace(COLOURS, "")) : null;
     const under = [one.format === "foldlog" ? "" : one.format, one.model, one.parent && `fork of ${one.parent}`, one.attributes?.incomplete, shortId(one.conversation)].filter(Boolean).join(" · ");
     const row = el("a", { class: "row", href: addressOf(one.conversation), onclick: (event) => event.target.closest(".c-first") && one.first_error && leadTo(row, FIRST_ERROR) },
       el("span", { class: "cell c-state" }, el("span", { class: `dot is-${one.state ?? "unknown"}`, title: state, "aria-hidden": true }), told(state && `${state}: `),
         el("span", { class: "name", title: printable(one.title ?? one.conversation) }, ...this.nameOf(one)), told(", "),
         el("span", { class: "under" }, one.problem ? el("span", { class: "problem" }, said(one.problem)) : said(under))),
       el("span", { class: "cell c-condensations" }, sparkline(one.context ?? [], one.state === "error"), one.condensations ? el("span", { class: "condensed", title: count(one.condensations, "condensation") }, grouped(one.condensations), told(one.condensations === 1 ? " condensation, " : " condensations, ")) : ""),
-      el("span", { class: "cell c-first", title: one.first_error ? printable(one.first_error) : null }, one.first_error ? said(printable(one.first_error)) : ""),
+      el("span", { class: "cell c-first", title: error }, error ? said(error) : ""),
       cell("errors", one.errors ? grouped(one.errors) : "", one.errors === 1 ? " error" : " errors"),
       cell("wait", one.longest_wait_s >= 0.05 ? duration(one.longest_wait_s * 1000) : "", " longest wait"),
       cell("duration", took === null ? "" : duration(took), " taken"),
@@ -497,7 +455,7 @@ export class Runs {
       this.hits.hidden = false;
       refill(this.hits,
         el(reply.hits.length ? "h2" : "p", {}, reply.hits.length ? `${reply.more ? "The first " : ""}${count(reply.hits.length, asksForErrors ? "error" : "event")} of ${facets ? "the chosen" : "all"} runs with all of the words` : `No ${asksForErrors ? "error" : "event"} contains these words.`),
-        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)}`), marked(hit.snippet, hit.highlights))));
+        ...reply.hits.map((hit) => el("a", { class: "hit", href: addressOf(hit.conversation, hit.event) }, el("b", {}, ...this.nameOf({ conversation: hit.conversation })), el("span", { class: hit.kind === "error" ? "bad" : "soft" }, `${hit.kind} ${idOf(hit.event)} · ${shortId(hit.conversation)}`), marked(hit.snippet, hit.highlights))));
     } catch (error) {
       this.hits.hidden = false;
       this.hits.replaceChildren(el("p", { class: "soft" }, said(`Titles and ids only: ${error.message}`)));
@@ -519,6 +477,7 @@ function errorWords({ conversations, unmarked, ended_with_error: failed, with_er
 
 const WORD = /(?:^|(?<=\s))(state|program|tool|model|attribute|has|since|until):(?:"([^"]*)"|(\S+))/g;
 const RUNS_RULE = "Words are searched in titles, ids and texts. has:error, state:error, tool:Bash (with errors), program:codex, model:…, attribute:name=value, since:2026-09-20 and until:2026-10-01 choose runs.";
+const COLOURS = /\x1b\[[\d;?]*[a-zA-Z]/g; // of a terminal
 const BEFORE = 32; // characters of a snippet before the first word found
 
 // A snippet with what was found in it, which is near its beginning so that a narrow line shows it.

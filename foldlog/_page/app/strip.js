@@ -1,15 +1,14 @@
-// The tokens of the View over time, with errors, waits and condensations: a run at a glance.
+// The tokens of the View, over time or by step, with errors, waits and condensations: a run at a glance.
 
 import { GROUPS } from "./history.js";
-import { dated, duration, el, firstPlace, grouped, short } from "./dom.js";
+import { dated, dayAndClock, duration, el, firstPlace, grouped, short, tokenCount } from "./dom.js";
 
-const STRIP_LEFT = 16;
-const STRIP_RIGHT = 16;
-const TOP = 26;
-const CURVE = 52;
-const BELOW = 26;
-const END = 140; // Pixels for the time at either end.
-export const STRIP = TOP + CURVE + BELOW;
+export const LEFT = 58;
+export const RIGHT = 24;
+const ABOVE_CURVE = 14;
+const CURVE = 58;
+const HEIGHT = 116;
+const TICK = 110; // Pixels between the numbers of the axis, at least.
 
 export class Strip {
   measured; of; // the history whose times are measured
@@ -19,12 +18,13 @@ export class Strip {
     this.byTime = true;
     this.canvas = el("canvas", { class: "layer", role: "img" });
     this.tip = el("div", { class: "tip", hidden: true });
+    this.slider = el("input", { type: "range", class: "slider", min: 0, step: 1, "aria-label": "Version", oninput: () => app.show(Number(this.slider.value)) });
     this.switch = el("button", { class: "small", onclick: () => this.turn() });
-    this.node = el("section", { class: "strip", "aria-label": "The run over time" }, this.canvas, this.tip, this.switch);
+    this.node = el("section", { class: "strip", "aria-label": "The run over time" }, this.canvas, this.slider, this.tip, this.switch);
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
-    new ResizeObserver(() => this.app.changed("strip")).observe(this.node);
+    new ResizeObserver(() => app.changed("strip")).observe(this.node);
   }
 
   turn() {
@@ -39,7 +39,7 @@ export class Strip {
     [this.measured, this.of] = [history.version, history];
     this.times = null;
     if (marks.first === undefined || marks.took === 0) return;
-    this.times = new Float64Array(history.version + 1);
+    this.times = new Float64Array(history.version + 2).fill(marks.last);
     let at = marks.first;
     for (let version = 0; version <= history.version; version += 1) {
       const time = version ? history.time(version - 1) : null;
@@ -48,152 +48,211 @@ export class Strip {
     }
   }
 
+  // Above the picture are the versions of the picture, by step.
   get hasTime() {
-    return this.byTime && this.times !== null;
+    return this.byTime && this.times !== null && this.app.tab === "transcript";
   }
 
+  get window() {
+    return this.app.tab === "memory" ? this.app.chart.window : [0, this.app.history.version + 1];
+  }
+
+  // Where the column of a version begins.
   x(version) {
-    const { history, marks } = this.app;
-    const part = this.hasTime ? (this.times[version] - marks.first) / marks.took : version / Math.max(1, history.version);
-    return STRIP_LEFT + part * this.width;
+    const { marks } = this.app;
+    const [first, last] = this.window;
+    const part = this.hasTime ? (this.times[version] - marks.first) / marks.took : (version - first) / (last - first);
+    return LEFT + part * this.width;
+  }
+
+  // Where the line of a version is: over time at its moment, else in the middle of its column.
+  at(version) {
+    return this.hasTime ? this.x(version) : this.x(version + 0.5);
   }
 
   // The last version at a place.
   versionAt(x) {
-    const { history } = this.app;
-    return Math.max(0, Math.min(history.version, firstPlace(history.version + 1, (version) => this.x(version) > x) - 1));
+    const [first, last] = this.window;
+    const span = Math.min(last, this.app.history.version + 1) - first;
+    return first + Math.max(0, firstPlace(span, (place) => this.x(first + place) > x) - 1);
+  }
+
+  isInWindow(version) {
+    const [first, last] = this.window;
+    return version >= first && version < last;
   }
 
   draw() {
-    const { app } = this;
-    const { history, marks } = app;
+    const { history, marks, version, chart, from } = this.app;
     this.measureTime();
     this.switch.textContent = this.hasTime ? "by time" : "by step";
-    this.switch.hidden = this.times === null;
+    this.switch.hidden = this.times === null || this.app.tab === "memory";
     this.switch.setAttribute("aria-label", this.hasTime ? "by time; press for steps" : "by step; press for time");
     const ratio = window.devicePixelRatio || 1;
     const full = this.node.clientWidth;
-    this.width = Math.max(20, full - STRIP_LEFT - STRIP_RIGHT);
+    this.width = Math.max(20, full - LEFT - RIGHT);
     this.canvas.width = Math.round(full * ratio);
-    this.canvas.height = Math.round(STRIP * ratio);
+    this.canvas.height = Math.round(HEIGHT * ratio);
     const context = this.canvas.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    this.colors = app.chart.colorsOfPage();
+    this.colors = chart.colorsOfPage();
     context.font = `11px ${this.colors.font}`;
     context.textBaseline = "middle";
     this.drawCurve(context);
-    this.drawAxis(context);
-    for (const wait of [...marks.waits, ...marks.pauses]) this.drawWait(context, wait);
-    for (const id of marks.condensations) this.drawCondensation(context, id);
-    for (const id of marks.errors) this.drawError(context, id);
-    this.drawNow(context);
+    if (this.hasTime) for (const wait of [...marks.waits, ...marks.pauses]) this.drawWait(context, wait);
+    for (const id of marks.condensations) if (this.isInWindow(id + 1)) this.drawCondensation(context, id);
+    for (const id of marks.errors) if (this.isInWindow(id + 1)) this.drawError(context, id);
+    const taken = [];
+    for (const each of [version, from]) if (each !== null && this.isInWindow(each)) taken.push(this.drawVersion(context, each, taken[0]));
+    this.drawAxis(context, taken);
+    this.slider.max = history.version;
+    this.slider.value = version;
+    this.slider.setAttribute("aria-valuetext", `${grouped(version)} of ${grouped(history.version)}, ${history.about}${tokenCount(history.total[version] ?? 0)}`);
     this.canvas.setAttribute("aria-label", `The View's tokens from the first to the last of ${grouped(history.version)} versions, with ${grouped(marks.errors.length)} errors, ${grouped(marks.condensations.length)} condensations and ${grouped(marks.waits.length)} waits`);
   }
 
-  // The largest View of each pixel, by kind; the smallest one of it in full before it.
+  // Of each pixel the largest View, faint, and before it the smallest one, by kind; and the limit.
   drawCurve(context) {
-    const { sizes, total, version: last } = this.app.history;
-    const most = total[this.app.history.largest()] || 1;
+    const { sizes, total, version: end, limit } = this.app.history;
+    const [first, last] = this.window;
+    const until = Math.min(last - 1, end);
+    let most = Math.max(1, total[this.app.history.largest(first, until)]);
+    if (limit && limit < 2 * most) most = Math.max(most, limit);
     const scale = (tokens) => (tokens / most) * CURVE;
-    let version = 0;
-    for (let column = 0; column < this.width; column += 1) {
+    let version = first;
+    for (let column = 0; column < this.width && version <= until; column += 1) {
       let [low, high] = [version, version];
-      while (version < last && this.x(version + 1) <= STRIP_LEFT + column + 1) {
+      while (version < until && this.x(version + 1) < LEFT + column + 1) {
         version += 1;
         if (total[version] < total[low]) low = version;
         if (total[version] > total[high]) high = version;
       }
       for (const [alpha, chosen] of /** @type {[number, number][]} */ ([[0.5, high], [1, low]])) {
-        let bottom = TOP + CURVE;
+        let bottom = ABOVE_CURVE + CURVE;
         context.globalAlpha = alpha;
         for (let group = 0; group < sizes.length; group += 1) {
           const height = scale(sizes[group][chosen]);
           if (height <= 0) continue;
           context.fillStyle = this.colors.groups[group];
-          context.fillRect(STRIP_LEFT + column, bottom - height, 1, height);
+          context.fillRect(LEFT + column, bottom - height, 1, height);
           bottom -= height;
         }
       }
+      if (this.x(version + 1) <= LEFT + column + 1) version += 1;
     }
     context.globalAlpha = 1;
     context.fillStyle = this.colors.soft;
+    context.textAlign = "right";
+    for (const [words, y] of /** @type {[string, number][]} */ ([[short(most), ABOVE_CURVE + 4], ["tokens", ABOVE_CURVE + CURVE / 2], ["0", ABOVE_CURVE + CURVE - 3]])) context.fillText(words, LEFT - 8, y);
+    context.fillRect(LEFT, ABOVE_CURVE + CURVE, this.width, 1);
+    if (!limit || limit > most) return;
+    const y = ABOVE_CURVE + CURVE - scale(limit);
+    context.fillStyle = this.colors.limit;
+    for (let x = 0; x < this.width; x += 8) context.fillRect(LEFT + x, y, 5, 1);
     context.textAlign = "left";
-    context.fillText(`${short(most)} tokens`, STRIP_LEFT, TOP - 12);
-    context.fillRect(STRIP_LEFT, TOP + CURVE, this.width, 1);
+    context.fillText(`limit ${short(limit)}`, LEFT + 4, Math.max(6, y - 7));
   }
 
-  drawAxis(context) {
+  // The numbers of versions, and below them the day and the minute where they are others than before.
+  drawAxis(context, taken) {
     const { history, marks } = this.app;
-    const y = TOP + CURVE + 18;
+    const [first, last] = this.window;
+    const y = ABOVE_CURVE + CURVE + 18;
+    context.font = `11px ${this.colors.font}`;
     context.fillStyle = this.colors.soft;
-    const ends = this.hasTime ? [marks.first, marks.last].map((time) => dated(time).join(" ")) : ["0", grouped(history.version)];
-    context.textAlign = "left";
-    if (this.x(this.app.version) > STRIP_LEFT + END) context.fillText(ends[0], STRIP_LEFT, y);
-    context.textAlign = "right";
-    if (this.x(this.app.version) < STRIP_LEFT + this.width - END) context.fillText(ends[1], STRIP_LEFT + this.width, y);
+    let day = null;
+    let minute = null;
+    const write = (x, words, time) => {
+      const [date, clock] = time === null ? ["", ""] : this.hasTime ? dated(time) : dayAndClock(time);
+      const when = date !== day ? `${date} ${clock}` : clock !== minute ? clock : "";
+      const half = Math.max(context.measureText(words).width, context.measureText(when).width) / 2;
+      const middle = Math.min(Math.max(x, LEFT + half), LEFT + this.width - half);
+      if (taken.some(([from, to]) => from < middle + half + 6 && middle - half - 6 < to)) return;
+      taken.push([middle - half, middle + half]);
+      [day, minute] = [date, clock];
+      context.textAlign = "center";
+      context.fillText(words, middle, y);
+      context.fillText(when, middle, y + (words ? 15 : 0));
+      context.fillRect(x, ABOVE_CURVE + CURVE + 2, 1, 4);
+    };
+    if (this.hasTime) {
+      const step = marks.took / Math.max(1, Math.floor(this.width / (2 * TICK)));
+      for (let time = marks.first; time <= marks.last; time += step) write(LEFT + ((time - marks.first) / marks.took) * this.width, "", time);
+      return;
+    }
+    const step = niceStep((last - first) / Math.max(2, this.width / TICK));
+    for (let version = Math.ceil(first / step) * step; version < last; version += step) write(this.at(version), grouped(version), history.timeAt(version));
   }
 
   drawWait(context, { id, from, to, who }) {
-    if (!this.hasTime) return;
     const left = this.x(id);
     const right = this.x(id + 1);
     context.fillStyle = this.colors.wait;
-    context.fillRect(left, TOP + CURVE + 2, Math.max(2, right - left), 4);
+    context.fillRect(left, ABOVE_CURVE + CURVE + 2, Math.max(2, right - left), 4);
     const words = `waited ${duration(to - from)} for ${who}`;
-    const half = context.measureText(words).width / 2 + 8;
-    const middle = (left + right) / 2;
-    const now = this.x(this.app.version);
-    if (right - left < 2 * half + 74 || middle - half < STRIP_LEFT + END || middle + half > STRIP_LEFT + this.width - END || Math.abs(now - middle) < half + 30) return;
+    if (right - left < context.measureText(words).width + 16) return;
     context.fillStyle = this.colors["user-text"];
     context.textAlign = "center";
-    context.fillText(words, middle, TOP + CURVE + 18);
+    context.fillText(words, (left + right) / 2, ABOVE_CURVE + CURVE + 34);
   }
 
   drawCondensation(context, id) {
     context.fillStyle = this.colors.groups[GROUPS.indexOf("summary")];
-    context.fillRect(Math.round(this.x(id + 1)) - 1, TOP - 4, 2, CURVE + 8);
+    context.fillRect(Math.round(this.x(id + 1)) - 1, ABOVE_CURVE - 4, 2, CURVE + 8);
   }
 
   drawError(context, id) {
-    const x = this.x(id + 1);
+    const x = this.at(id + 1);
     context.fillStyle = this.colors.groups[GROUPS.indexOf("error")];
     context.beginPath();
-    context.moveTo(x, TOP + CURVE + 2);
-    context.lineTo(x + 4, TOP + CURVE + 10);
-    context.lineTo(x - 4, TOP + CURVE + 10);
+    context.moveTo(x, ABOVE_CURVE + CURVE + 2);
+    context.lineTo(x + 4, ABOVE_CURVE + CURVE + 10);
+    context.lineTo(x - 4, ABOVE_CURVE + CURVE + 10);
     context.fill();
   }
 
-  drawNow(context) {
-    const { version } = this.app;
+  // The line of a version with its number. Return the places that the number covers: beside those of the open version.
+  drawVersion(context, version, open = undefined) {
+    const isOpen = version === this.app.version;
     const words = grouped(version);
-    const x = Math.round(this.x(version));
+    const x = Math.round(this.at(version));
     context.font = `600 11px ${this.colors.font}`;
     const width = context.measureText(words).width + 10;
-    const left = Math.min(Math.max(2, x - width / 2), STRIP_LEFT + this.width + STRIP_RIGHT - width - 2);
-    context.fillStyle = this.colors.ink;
-    context.fillRect(x - 1, TOP - 6, 2, CURVE + 16);
+    let left = Math.min(Math.max(2, x - width / 2), LEFT + this.width + RIGHT - width - 2);
+    if (open && left < open[1] && open[0] < left + width) left = version < this.app.version ? open[0] - width - 2 : open[1] + 2;
+    context.fillStyle = isOpen ? this.colors.ink : this.colors.soft;
+    context.fillRect(x - 1, ABOVE_CURVE - 6, isOpen ? 2 : 1, HEIGHT);
     context.beginPath();
-    context.roundRect(left, TOP + CURVE + 10, width, 15, 3);
+    context.roundRect(left, ABOVE_CURVE + CURVE + 10, width, 15, 3);
     context.fill();
     context.fillStyle = this.colors.ground;
     context.textAlign = "center";
-    context.fillText(words, left + width / 2, TOP + CURVE + 18);
+    context.fillText(words, left + width / 2, ABOVE_CURVE + CURVE + 18);
+    return [left, left + width];
   }
 
   press(event) {
     if (!this.app.history.version) return;
-    this.app.goTo(this.versionAt(event.offsetX));
+    this.canvas.setPointerCapture(event.pointerId);
+    this.app.show(this.versionAt(event.offsetX));
   }
 
   move(event) {
     const { history } = this.app;
     if (!history.version) return;
     const version = this.versionAt(event.offsetX);
+    if (this.canvas.hasPointerCapture(event.pointerId)) this.app.show(version);
     const time = history.timeAt(version);
-    this.tip.replaceChildren(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${short(history.total[version])} tokens`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
+    this.tip.replaceChildren(el("b", {}, `Version ${grouped(version)}`), el("div", {}, `${history.about}${tokenCount(history.total[version])}`), time === null ? "" : el("div", { class: "soft" }, dated(time).join(" ")));
     this.tip.hidden = false;
     const left = event.offsetX + 16 + this.tip.offsetWidth > this.node.clientWidth ? event.offsetX - this.tip.offsetWidth - 12 : event.offsetX + 16;
     this.tip.style.transform = `translate(${Math.max(4, left)}px, 8px)`;
   }
+}
+
+// 1, 2, 5, 10 …: the next one from a number on.
+export function niceStep(least) {
+  const power = 10 ** Math.floor(Math.log10(Math.max(1, least)));
+  for (const step of [1, 2, 5, 10]) if (step * power >= least) return Math.max(1, step * power);
+  return 10 * power;
 }

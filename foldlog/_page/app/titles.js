@@ -1,39 +1,20 @@
-// What tells conversations apart whose titles begin alike, or are the same.
+// What tells runs apart whose titles begin alike.
 
-const ALIKE = 24; // Characters that two titles share before the words that differ are told first.
+const ALIKE = 24; // Characters that two titles share before the words that differ are named first.
 const LEAST = 16; // Characters of the words that differ.
-const TAG = 40;
 
-// For each id ``name``, the words that differ; ``start``, the first of the words that others share; and ``tag``, what is
-// special in its id, where others have the same title.
+// For each id ``name``, the words that differ, and ``start``, the first of the words that others share.
 export function distinguished(conversations) {
-  const byTitle = new Map();
-  for (const one of conversations) {
-    const title = (one.title ?? one.conversation).trim() || one.conversation;
-    if (!byTitle.has(title)) byTitle.set(title, []);
-    byTitle.get(title).push(one.conversation);
-  }
-  const titles = Array.from(byTitle.keys()).sort();
-  const told = new Map();
+  const titleOf = ({ title, conversation }) => (title ?? conversation).trim() || conversation;
+  const titles = [...new Set(conversations.map(titleOf))].sort();
+  const names = new Map();
   titles.forEach((title, place) => {
     const alike = Math.max(shared(title, titles[place - 1]), shared(title, titles[place + 1]));
     const cut = alike < ALIKE ? 0 : wordAt(title, alike === title.length ? alike : Math.max(ALIKE, Math.min(alike, title.length - LEAST)));
-    const isWhole = cut < title.length;
-    const start = cut && isWhole ? `${title.slice(0, wordAt(title, ALIKE)).trim()} …` : "";
-    const ids = byTitle.get(title).sort();
-    ids.forEach((id, at) => {
-      const common = Math.max(shared(id, ids[at - 1]), shared(id, ids[at + 1]));
-      const tag = ids.length > 1 ? special(id, common) : isWhole ? "" : special(id, id.lastIndexOf("/") + 1);
-      told.set(id, { name: isWhole ? title.slice(cut) : title, start, tag });
-    });
+    const isWhole = cut === 0 || cut >= title.length;
+    names.set(title, isWhole ? { name: title, start: "" } : { name: title.slice(cut), start: `${title.slice(0, wordAt(title, ALIKE)).trim()} …` });
   });
-  return told;
-}
-
-function partAt(id, place) {
-  let start = Math.max(0, place);
-  while (start > 0 && /[A-Za-z0-9]/.test(id[start - 1])) start -= 1;
-  return start;
+  return new Map(conversations.map((one) => [one.conversation, names.get(titleOf(one))]));
 }
 
 function shared(one, other) {
@@ -49,13 +30,4 @@ function wordAt(text, place) {
   if (place >= text.length) return text.length;
   const before = text.lastIndexOf(" ", place);
   return before < 0 ? 0 : before + 1;
-}
-
-// An id from its first part on that others do not share, or from the part before where that is short.
-function special(id, common) {
-  let place = partAt(id, Math.min(common, id.length));
-  if (id.length - place < 3) place = partAt(id, place - 1);
-  const part = id.slice(place) || id;
-  if (/^[0-9a-f]{8}[0-9a-f-]{20,}$/i.test(part)) return part.slice(0, 8);
-  return part.length > TAG ? `${part.slice(0, TAG - 1)}…` : part;
 }

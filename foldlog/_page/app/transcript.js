@@ -2,26 +2,21 @@
 // the others have the height that was measured, or a usual one.
 
 import { Sight, count, dated, duration, el, firstPlace, grouped, idOf, moment, printable, refill, said, sentence, short, tokenCount } from "./dom.js";
-import { coded, pretty, signed, textOf } from "./detail.js";
 import { Marks } from "./marks.js";
 import { markdown } from "./markdown.js";
+import { coded, difference, endOfClip, markWords, pretty, textOf } from "./texts.js";
 
 const PORTION = 40; // Events that are asked for together.
 const USUAL = { action: 120, user: 90, agent: 70, system: 110, condensation: 110 };
-const CLIP_LINES = 14;
-const CLIP_CHARACTERS = 1800;
 const QUIET = new Set(["annotation", "documents", "request", "redaction", "retraction"]);
 
 // The blocks of a run, in the order of events: each with the id of its event, of a call also the id of its result.
 export function blocksOf(history, isAll) {
   const blocks = [];
   const { answers } = history.columns;
-  let border = 0;
-  for (let id = 0; id < history.version; id += 1) {
-    while (border < history.borders.length && history.borders[border].parent_version <= id) {
-      blocks.push({ id, border: history.borders[border] });
-      border += 1;
-    }
+  for (let id = 0; id <= history.version; id += 1) {
+    for (const border of history.borders) if (border.parent_version === id) blocks.push({ id, border });
+    if (id === history.version) break;
     const kind = history.kind(id);
     if (answers[id] >= 0 && (kind === "observation" || kind === "error")) continue;
     if (QUIET.has(kind) && !isAll && kind !== "retraction") continue;
@@ -33,7 +28,9 @@ export function blocksOf(history, isAll) {
 export class Transcript {
   constructor(app) {
     this.app = app;
-    this.isAll = false;
+    this.isAll = false; // also events that are never shown to a model
+    this.isWhole = false; // all texts in full
+    this.isPlain = false; // no Markdown
     this.opened = new Set();
     this.portions = new Map();
     this.texts = new Map();
@@ -52,7 +49,7 @@ export class Transcript {
   open(history) {
     const before = this.heights;
     this.history = history;
-    this.blocks = blocksOf(history, this.isAll);
+    this.blocks = blocksOf(history, this.isAll).filter((block) => this.isWanted(block));
     this.heights = Float64Array.from(this.blocks, ({ id, border }, place) => before?.[place] ?? (border ? 40 : (USUAL[history.kind(id)] ?? 60)));
     this.tops = new Float64Array(this.blocks.length + 1);
     this.node.setAttribute("aria-busy", "false");
@@ -73,10 +70,24 @@ export class Transcript {
     this.heights = undefined;
   }
 
-  showAll(isAll) {
-    this.isAll = isAll;
+  // Begin again with other blocks, or with the same ones in another form.
+  change(options = {}) {
+    Object.assign(this, options);
     this.heights = undefined;
     this.open(this.history);
+  }
+
+  // While two versions are compared only what entered or left is shown, if the reader wants that.
+  isWanted({ id, result = undefined, border = undefined }) {
+    const { app } = this;
+    if (app.from === null || !app.onlyChanges) return true;
+    return !border && [id, result, -id - 2].some((each) => each !== undefined && this.changeOf(each) !== "");
+  }
+
+  // What became of an event from the earlier to the later one of two compared versions.
+  changeOf(id) {
+    const { compared } = this.app;
+    return compared ? this.history.changeOf(id, ...compared) : "";
   }
 
   sum() {
@@ -94,7 +105,7 @@ export class Transcript {
   }
 
   draw() {
-    if (!this.history || this.app.tab !== "transcript") return;
+    if (!this.history) return;
     const { top, height } = this.sight;
     const first = Math.max(0, firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top - 500));
     const last = Math.min(this.blocks.length, firstPlace(this.blocks.length, (place) => this.tops[place] > top + (height || 800) + 500));
@@ -120,7 +131,7 @@ export class Transcript {
 
   // Take the heights of what is drawn. What the reader sees stays where it is.
   measure() {
-    if (!this.nodes.size || this.app.tab !== "transcript") return;
+    if (!this.nodes.size) return;
     const { top } = this.sight;
     const held = firstPlace(this.blocks.length, (place) => this.tops[place + 1] > top);
     let changed = false;
@@ -165,6 +176,17 @@ export class Transcript {
     const place = this.placeOf(id);
     const { top, height } = this.sight;
     return this.tops[place + 1] > top + 20 && this.tops[place] < top + height - 40;
+  }
+
+  hasBlock(id) {
+    const { id: first, result } = this.blocks[this.placeOf(id)] ?? {};
+    return [first, result].includes(this.history.came(id));
+  }
+
+  // Scroll by most of what is in sight.
+  scroll(step) {
+    this.target = undefined;
+    this.sight.top += step * 0.9 * this.sight.height;
   }
 
   click(event) {
@@ -228,21 +250,50 @@ export class Transcript {
       this.nodes.set(place, other);
     }
     this.measure();
+    this.app.changed("chosen");
   }
 
-  // Draw again the block of an event: it was chosen, or is not any more, or has a note.
-  refresh(...ids) {
-    for (const id of ids) {
-      if (id === null || !this.history) continue;
-      const place = this.placeOf(id);
-      const node = this.nodes.get(place);
-      if (!node) continue;
-      const other = this.block(place);
-      if (node.contains(document.activeElement)) refill(node, ...other.childNodes);
-      else node.replaceWith(other);
-      if (other.isConnected) this.nodes.set(place, other);
-      else node.className = other.className;
+  // Draw again the block of an event that has another note.
+  refresh(id) {
+    const place = this.placeOf(id);
+    const node = this.nodes.get(place);
+    if (node) refill(node, ...this.block(place).childNodes);
+  }
+
+  // -- what a block is at the version that is open ----------------------------------------------------------------------
+
+  showStates() {
+    for (const [place, node] of this.nodes) this.showState(place, node);
+  }
+
+  showState(place, node) {
+    const { id, result, border } = this.blocks[place];
+    if (border) return;
+    const { event } = this.app;
+    node.classList.toggle("chosen", event !== null && [id, result, -id - 2].includes(event));
+    const [first, ...others] = Array.from(node.querySelectorAll(".state"));
+    const own = Number(first.dataset.of);
+    node.dataset.state = this.history.state(own, this.app.version);
+    node.dataset.change = this.changeOf(own) || (result === undefined ? "" : this.changeOf(result));
+    first.textContent = this.stateWords(own);
+    for (const label of others) {
+      const words = this.stateWords(Number(label.dataset.of));
+      label.textContent = words === first.textContent ? "" : words;
     }
+  }
+
+  // "+ entered", "in S198", "forgotten": what a reader would not expect of an event.
+  stateWords(id) {
+    const { history, app } = this;
+    const change = this.changeOf(id);
+    if (change) return `${SIGNS_OF[change]} ${change}`;
+    const state = history.state(id, app.version);
+    if (state === "summarized") return `in ${idOf(history.standsFor(id, app.version).summary)}`;
+    return WORTH_SAYING.has(state) ? state : "";
+  }
+
+  stateLabel(id) {
+    return el("span", { class: "state", "data-of": id });
   }
 
   // -- a block --------------------------------------------------------------------------------------------------------
@@ -252,10 +303,10 @@ export class Transcript {
     const { history, app } = this;
     if (border) return this.border(border, place);
     const kind = history.kind(id);
-    if (kind === "condensation") return this.cut(id, place);
+    if (history.changes.get(id)?.kind === "condensation") return this.cut(id, place);
     const isFailed = kind === "damaged" || kind === "error" || (result !== undefined && history.kind(result) === "error");
     const node = el("article", {
-      class: `block-of g${history.group(id)}${isFailed ? " failed" : ""}${app.event === id || (result !== undefined && app.event === result) ? " chosen" : ""}`,
+      class: `block-of g${history.group(id)}${isFailed ? " failed" : ""}`,
       "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `${sentence(kind)} ${idOf(id)}`,
     });
     if (history.isUnshown(id)) node.classList.add("unshown");
@@ -265,10 +316,11 @@ export class Transcript {
     else main.append(...this.content(id, kind, event));
     if (result !== undefined) main.append(...this.result(id, result));
     main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));
-    app.detail.mark(main);
+    markWords(main, app.words);
     const day = this.newDay(place);
     if (day) node.append(el("div", { class: "day" }, day));
-    node.append(this.idLink(id), main, this.facts(id, result));
+    node.append(el("div", { class: "id-of" }, this.idLink(id), this.stateLabel(id)), main, this.facts(id, result));
+    this.showState(place, node);
     return node;
   }
 
@@ -312,7 +364,7 @@ export class Transcript {
   thinking(id, event) {
     const texts = (event.thinking ?? []).map((part) => part.thinking).filter((text) => typeof text === "string" && text);
     if (!texts.length) return [];
-    return [el("details", {}, el("summary", { class: "soft" }, "Thinking"), this.prose(`${id} thinking`, texts.join("\n")))];
+    return [el("details", { open: this.isWhole, "aria-label": "Thinking" }, el("summary", { class: "soft" }, "Thinking"), this.prose(`${id} thinking`, texts.join("\n")))];
   }
 
   call(id, event) {
@@ -335,7 +387,7 @@ export class Transcript {
     const took = history.time(result) === null || history.time(id) === null ? null : history.time(result) - history.time(id);
     const code = event?.extras?.exit_code;
     const words = [isError ? `failed${typeof code === "number" ? `, exit ${code}` : ""}` : "", took === null || took < 50 ? "" : `after ${duration(took)}`].filter(Boolean).join(" ");
-    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, el("button", { class: "link id-of", "aria-label": `Choose event ${idOf(result)}`, onclick: () => this.app.goToEvent(result, false) }, idOf(result)), ` ${words}`);
+    const head = el("div", { class: isError ? "outcome error" : "outcome soft" }, this.idLink(result), ` ${words} `, this.stateLabel(result));
     if (event === undefined) return [head, el("div", { class: "waiting" })];
     if (event.redacted) return [head, el("p", { class: "soft" }, `Its content was erased: ${event.redacted.reason}`)];
     return [head, ...this.output(result, event)];
@@ -362,7 +414,7 @@ export class Transcript {
   // -- texts as elements ----------------------------------------------------------------------------------------------
 
   prose(name, text) {
-    return this.clipped(name, text, (part) => el("div", { class: "prose" }, ...markdown(part)));
+    return this.clipped(name, text, (part) => (this.isPlain ? el("pre", { class: "prose" }, said(part)) : el("div", { class: "prose" }, ...markdown(part))));
   }
 
   code(name, text, kind = "", isPatch = false) {
@@ -371,11 +423,11 @@ export class Transcript {
 
   // The beginning of a text, and a button for the rest.
   clipped(name, text, show) {
-    const whole = this.opened.has(name);
+    const whole = this.isWhole || this.opened.has(name);
     const end = whole ? text.length : endOfClip(text);
     const node = show(text.slice(0, end));
-    this.app.detail.mark(node);
-    if (end < text.length || whole) {
+    markWords(node, this.app.words);
+    if (end < text.length || (whole && !this.isWhole)) {
       const lines = text.slice(end).split("\n").length;
       const button = el("button", { class: "more", "aria-expanded": whole, onclick: () => {
         if (!this.opened.delete(name)) this.opened.add(name);
@@ -406,15 +458,15 @@ export class Transcript {
     const names = needed ? Marks.names(needed.terms) : [];
     const time = moment(history.time(id), "").slice(11);
     const isDeclined = change.outcome === "declined";
-    const node = el("article", { class: `cut${app.event === id ? " chosen" : ""}`, "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `Condensation ${idOf(id)}` },
+    const node = el("article", { class: "cut", "data-event": id, "aria-posinset": place + 1, "aria-setsize": this.blocks.length, "aria-label": `Condensation ${idOf(id)}` },
       el("p", {}, el("b", {}, isDeclined ? "Declined at " : "Condensed at ", this.way(id)), ` ${[time, change.reason || "no reason given", `${history.about}${short(took.before)} → ${tokenCount(took.after)}`].filter(Boolean).map((each) => `· ${each}`).join(" ")}`),
       isDeclined ? null : el("p", {}, `${sentence(took.words)} left the context`, change.summary == null ? "; no summary took their place." : ", one summary took their place.",
         ...(names.length ? [" Of what was dropped, ", el("b", {}, `${count(names.length, "thing was", "things were")} needed again`), ": ", said(names.slice(0, 6).join(", ")), names.length > 6 ? `, ${grouped(names.length - 6)} more` : "", "."] : needed ? " Nothing that was dropped was needed again." : [])),
       el("div", { class: "ways" },
         el("button", { onclick: () => app.compare(id, id + 1, id) }, "Before ⇄ after"),
         needed?.terms.length ? el("button", { onclick: () => app.goToEvent(needed.terms[0].needed_in) }, `First needed again at ${idOf(needed.terms[0].needed_in)}`) : null));
-    if (change.summary != null) node.append(this.summary(id));
-    node.append(...this.notesOf(id));
+    node.append(change.summary == null ? this.stateLabel(id) : this.summary(id), ...this.notesOf(id));
+    this.showState(place, node);
     return node;
   }
 
@@ -422,8 +474,8 @@ export class Transcript {
     const event = this.text(id);
     const text = event?.summary ?? "";
     const tokens = this.history.tokens(this.history.changes.get(id).summary);
-    return el("details", { open: this.opened.has(`${id} summary`), ontoggle: ({ target }) => (target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`)) },
-      el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)}`),
+    return el("details", { "aria-label": `Summary ${idOf(-id - 2)}`, open: this.isWhole || this.opened.has(`${id} summary`), ontoggle: ({ target }) => (target.open ? this.opened.add(`${id} summary`) : this.opened.delete(`${id} summary`)) },
+      el("summary", {}, `Summary ${idOf(-id - 2)}, ${this.history.about}${tokenCount(tokens)} `, this.stateLabel(-id - 2)),
       event === undefined ? el("div", { class: "waiting" }) : this.prose(`${id} summary text`, text));
   }
 
@@ -433,19 +485,9 @@ export class Transcript {
   }
 }
 
+const WORTH_SAYING = new Set(["pending", "unsent", "masked", "forgotten", "taken back"]);
+const SIGNS_OF = { entered: "+", left: "−" };
 const NAMES = { user: "User", agent: "Agent", system: "System prompt", environment: "Environment" };
-
-function endOfClip(text) {
-  let end = 0;
-  for (let line = 0; line < CLIP_LINES; line += 1) {
-    const next = text.indexOf("\n", end);
-    if (next < 0) return text.length <= CLIP_CHARACTERS + 200 ? text.length : CLIP_CHARACTERS;
-    end = next + 1;
-  }
-  if (end > CLIP_CHARACTERS) return CLIP_CHARACTERS;
-  // A few lines more are shown at once.
-  return text.length - end < 200 && text.slice(end).split("\n").length <= 3 ? text.length : end - 1;
-}
 
 function parsed(given) {
   if (typeof given !== "string") return given ?? {};
@@ -488,17 +530,3 @@ const PROSE = new Set(["message", "thought", "prompt"]);
 const DIFFERENCE = "difference";
 const TELLING = ["file_path", "path", "command", "cmd", "pattern", "query", "url", "description", "code"];
 const isWords = (value) => Array.isArray(value) && value.length > 0 && value.every((each) => typeof each === "string");
-
-// The lines that differ, with those before and after them that are the same.
-export function difference(before, after) {
-  const [old, young] = [before.split("\n"), after.split("\n")];
-  let start = 0;
-  while (start < old.length && start < young.length && old[start] === young[start]) start += 1;
-  let end = 0;
-  while (end < old.length - start && end < young.length - start && old.at(-1 - end) === young.at(-1 - end)) end += 1;
-  const same = (lines) => lines.map((line) => ` ${line}`);
-  const changed = (sign, lines) => (lines.length ? [signed(sign, lines.join("\n"))] : []);
-  return [
-    ...same(old.slice(Math.max(0, start - 3), start)), ...changed("-", old.slice(start, old.length - end)), ...changed("+", young.slice(start, young.length - end)), ...same(old.slice(old.length - end, old.length - end + 3)),
-  ].join("\n");
-}

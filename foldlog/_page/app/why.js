@@ -1,0 +1,210 @@
+// Why the model is sent an event at a version or not, what a condensation did, and what all of them saved and cost.
+
+import {
+  costWords, count, el, eventsAndSummaries, grouped, idOf, money, said, savingMeans, sentence, short, table, terms, tokenCount,
+} from "./dom.js";
+import { asText } from "./texts.js";
+
+const MOST = 200; // changes in the table
+const NEVER = {
+  annotation: "Annotations are bookkeeping. No model is sent them.",
+  redaction: "It is the receipt of a redaction. No model is sent it.",
+  documents: "Attributes and documents are beside the conversation. No model is sent them.",
+  request: "It asks for a condensation. Requests change a View and are never in it.",
+};
+
+export class Why {
+  constructor(app) {
+    this.app = app;
+  }
+
+  // Sentences that say what an event is at the version that is open, and the ways on from there.
+  about(id) {
+    const change = this.app.history.changes.get(id);
+    return change && change.kind !== "request" ? this.aboutChange(change) : this.aboutEvent(id);
+  }
+
+  aboutEvent(id) {
+    const { history, version } = this.app;
+    const came = history.came(id);
+    const state = history.state(id, version);
+    const sentences = [];
+    const ways = [];
+    const way = (text, action) => ways.push(el("button", { onclick: action }, text));
+    const span = history.spanAt(id, version);
+    const last = span?.sent.findLast((at) => at <= version);
+    if (state === "not yet" && version === came && history.group(id) === 3) sentences.push(`With the View of version ${grouped(version)} the agent wrote it.`);
+    else if (state === "not yet") {
+      sentences.push(`It is not there yet at version ${grouped(version)}: it comes at version ${grouped(came + 1)}.`);
+      way(`Version ${grouped(came + 1)}`, () => this.app.go(came + 1));
+    } else if (state === "damaged") sentences.push("Its stored bytes are damaged. The events around it are whole; if it was a condensation, the Views after it are shown as if it were not there.");
+    else if (state === "sent") sentences.push(`The model is sent it at version ${grouped(version)}, since version ${grouped(last)}.`);
+    else if (state === "masked") sentences.push(`The View shows it at version ${grouped(version)}, and the model is sent a line in place of its content: it is masked since version ${grouped(history.maskedAt.get(id))}.`);
+    else if (state === "pending") {
+      const next = span.sent.find((at) => at > version);
+      sentences.push(`The View shows it, and the model is not sent it at version ${grouped(version)}: ${this.pendingBecause(id)}.`);
+      if (next) way(`Sent from version ${grouped(next)}`, () => this.app.go(next));
+    } else if (state === "unsent") sentences.push(`The View shows it, and the model is not sent it since version ${grouped(last)}: another part of its call or tool loop is gone.`);
+    else if (state === "never shown") sentences.push(NEVER[history.kind(id)] ?? `No View shows ${history.unshown}, nor an event that was forgotten before it came.`);
+    else this.aboutGone(id, state, sentences, way);
+    if (history.group(id) === 3 && version !== came) way("What the model knew when it wrote this", () => this.app.go(came, id));
+    const answer = history.answered.get(id);
+    if (answer !== undefined) way(`Its observation, ${idOf(answer)}`, () => this.app.choose(answer));
+    const action = id >= 0 ? history.columns.answers[id] : -1;
+    if (action >= 0) way(`Its action, ${idOf(action)}`, () => this.app.choose(action));
+    if (id < 0) way(`Condensation ${idOf(came)}`, () => this.app.choose(came));
+    return [el("p", { class: "why" }, sentences.join(" ")), el("div", { class: "ways" }, ...ways)];
+  }
+
+  aboutGone(id, state, sentences, way) {
+    const { history, version } = this.app;
+    const { path, summary } = history.standsFor(id, version);
+    const [by] = path;
+    const change = history.changes.get(by);
+    const reason = ` (${change?.reason || "no reason given"})`;
+    const verb = state === "taken back" ? "took it back" : "forgot it";
+    sentences.push(`Not shown at version ${grouped(version)}: ${change?.kind ?? "event"} ${idOf(by)} ${verb} at version ${grouped(by + 1)}${reason}.`);
+    if (summary !== null) {
+      sentences.push(path.length > 1 ? `Its summary was summarized again; summary ${idOf(summary)} replaces it now.` : `Summary ${idOf(summary)} replaces it.`);
+      way("What replaces it", () => this.app.choose(summary));
+    } else if (state !== "taken back") {
+      sentences.push(path.length > 1 ? `Its summary was forgotten at version ${grouped(path.at(-1) + 1)}, and no summary replaces it.` : "No summary replaces it.");
+    }
+    way(`${sentence(change?.kind ?? "event")} ${idOf(by)}`, () => this.app.choose(by));
+    way(`Last shown at version ${grouped(by)}`, () => this.app.go(by, id));
+  }
+
+  pendingBecause(id) {
+    const { history, version } = this.app;
+    const kind = history.kind(id);
+    if (kind === "action" && version === history.version) return "no observation came for it, or for a parallel call, up to the last event";
+    if (kind === "action") return "it waits for its observation, or for that of a parallel call";
+    if (kind !== "observation" && kind !== "error") return "it has no form as a message";
+    return history.columns.answers[id] >= 0 ? "a parallel call has no observation yet" : "it answers no action that is shown";
+  }
+
+  // A condensation or a retraction, with its figures.
+  aboutChange(change) {
+    const { app } = this;
+    const { about } = app.history;
+    const took = app.removed(change.id);
+    const facts = [];
+    const fact = (name, value) => value !== undefined && value !== null && value !== "" && facts.push([name, said(String(value))]);
+    fact("reason", change.reason || "none given");
+    if (change.kind === "retraction") fact("returns to", `version ${grouped(change.version)}`);
+    fact("sent", took.sent.map(({ events, summaries }) => eventsAndSummaries(events, summaries)).join(" → "));
+    const condensed = change.kind === "condensation" && change.outcome !== "declined";
+    if (condensed) fact("saved", change.tokens_saved === null ? "not known" : `${about}${tokenCount(change.tokens_saved)}`);
+    const recorded = [change.tokens_before, change.tokens_after].map((tokens) => (typeof tokens === "number" ? grouped(tokens) : "not recorded"));
+    if (change.tokens_before !== undefined) fact("its own count", `${recorded.join(" → ")} tokens of its prompt${change.tokens_estimated ? ", estimated" : ""}`);
+    fact("limit", [change.events_max && count(change.events_max, "event"), change.tokens_max && count(change.tokens_max, "token")].filter(Boolean).join(", "));
+    for (const name of ["condenser", "outcome", "model"]) fact(name, change[name]);
+    fact("cost", typeof change.cost === "number" ? money(change.cost) : condensed ? "not recorded" : undefined);
+    fact("time taken", typeof change.latency_s === "number" ? `${change.latency_s.toFixed(1)} s` : undefined);
+    fact("prompt hash", change.prompt_hash);
+    const ways = [el("button", { onclick: () => app.compare(change.id, change.id + 1, change.id) }, "Compare before and after")];
+    if (change.summary !== null && change.summary !== undefined) {
+      fact("its summary", this.standing(change.summary, change.id));
+      ways.push(el("button", { onclick: () => app.choose(change.summary, Math.max(app.version, change.id + 1)) }, `Summary ${idOf(change.summary)}`));
+    }
+    for (const request of change.requests ?? []) ways.push(el("button", { onclick: () => app.choose(request) }, `Request ${idOf(request)}`));
+    return [el("p", { class: "why" }, took.sentence), terms({}, facts), el("div", { class: "ways" }, ...ways)];
+  }
+
+  // Whether a summary stands at the version that is open, and until when it stood or will stand.
+  standing(summary, id) {
+    const { history, version } = this.app;
+    if (version <= id) return `comes at version ${grouped(id + 1)}`;
+    const span = history.spanAt(summary, version);
+    if (!span) return `stood until version ${grouped(history.lastSpan(summary, version)?.stop ?? 0)}`;
+    return `stands at version ${grouped(version)}${span.stop ? ` (whole history: until version ${grouped(span.stop)})` : ""}`;
+  }
+
+  // What condensing saved and cost up to the version that is open; and, where that is not the last one, over the whole
+  // history. Each has the largest View, too.
+  totals() {
+    const { history, version } = this.app;
+    const isLast = version === history.version;
+    const { made } = history.savingsAt(version);
+    const means = made ? el("span", { class: "soft" }, ` Saved: ${savingMeans(history.counted_as)}.`) : "";
+    const totals = [el("p", { class: "about" }, isLast ? "Whole history: " : `Up to version ${grouped(version)}: `, ...this.totalsAt(version), means)];
+    if (!isLast) totals.push(el("p", { class: "about soft" }, "Whole history: ", ...(this.isSame(version) ? ["the same."] : this.totalsAt(history.version))));
+    return totals;
+  }
+
+  // Whether nothing after a version changes the totals.
+  isSame(version) {
+    const { history } = this.app;
+    return history.savingsAt(version).made === history.made.length && history.largest(0, version) === history.largest();
+  }
+
+  totalsAt(version) {
+    const { history } = this.app;
+    const { made, saved, cost, priced } = history.savingsAt(version);
+    const most = history.largest(0, version);
+    const part = cost !== null && priced < made ? ` (recorded by ${grouped(priced)} of them)` : "";
+    const savings = [
+      el("b", {}, saved === null ? "tokens that are not known" : `${history.about}${tokenCount(saved)}`),
+      "; cost ", el("b", {}, cost === null ? "not recorded" : money(cost)), part,
+    ];
+    return [
+      made ? `${count(made, "condensation")} saved ` : "no condensation", ...(made ? savings : []), ". Largest View: ",
+      el("button", { class: "link", onclick: () => this.app.go(most) }, `version ${grouped(most)}`), `, ${history.about}${tokenCount(history.total[most])}.`,
+    ];
+  }
+
+  // The newest changes before the version, each in a row.
+  changes() {
+    const { app } = this;
+    const { about, taking } = app.history;
+    const before = taking.filter(({ id }) => id < app.version);
+    if (!before.length) return [];
+    const rows = before.slice(-MOST).reverse().map((change) => {
+      const took = app.removed(change.id);
+      const name = `${sentence(change.kind)} ${idOf(change.id)}`;
+      return [
+        el("td", {}, el("button", { class: "link", "aria-label": name, onclick: () => app.choose(change.id) }, idOf(change.id))),
+        el("td", { class: "n" }, took.count),
+        el("td", { class: "n" }, `${short(took.before)} → ${short(took.after)}`),
+        el("td", { class: "n" }, typeof change.tokens_saved === "number" ? `${about}${short(change.tokens_saved)}` : "–"),
+      ];
+    });
+    const head = ["at", "forgot", "tokens", "saved"].map((name, place) => el("th", { class: place ? "n" : "", scope: "col" }, name));
+    const rest = before.length > MOST ? el("p", { class: "soft" }, `The last ${grouped(MOST)} of ${grouped(before.length)}.`) : null;
+    return [table(head, rows), rest];
+  }
+
+  // The models that were called, and the attributes of the conversation.
+  facts() {
+    const { models, attributes } = this.app.history;
+    const called = models.map((model) => [
+      said(model.model),
+      `${count(model.calls, "call")}${model.condenser_calls ? `, ${grouped(model.condenser_calls)} of them of condensers` : ""}, ${usageWords(model)}, cost ${costWords(model)}`,
+    ]);
+    const named = Object.entries(attributes).map(([name, value]) => [said(name), said(asText(value))]);
+    return [called.length ? terms({ "aria-label": "Models" }, called) : null, named.length ? terms({ "aria-label": "Attributes" }, named) : null];
+  }
+}
+
+// What is left of an event whose content was erased.
+export function receipt({ at, by, reason, bytes, hash, record }) {
+  const facts = { erased: `${String(at).slice(0, 19).replace("T", " ")} UTC`, by, reason, size: `${grouped(bytes)} bytes`, commitment: hash };
+  return [
+    el("p", {}, `The ${record ? "record of its source" : "content"} was erased`),
+    terms({}, Object.entries(facts).map(([name, value]) => [name, said(String(value))])),
+  ];
+}
+
+// The tokens of calls, as far as they are recorded: "1.2k tokens in, 800 of them cached, 34 out".
+function usageWords({ prompt_tokens: prompt, cached_tokens: cached, completion_tokens: reply }) {
+  const known = (tokens) => (typeof tokens === "number" ? short(tokens) : "unknown");
+  return `${known(prompt)} tokens in, ${typeof cached === "number" && cached > 0 ? `${short(cached)} of them cached, ` : ""}${known(reply)} out`;
+}
+
+// The call of a model in which an event was made, as far as the event records it.
+export function calledWords(meta) {
+  const usage = typeof meta?.usage === "object" ? meta.usage : null;
+  const model = typeof meta?.model === "string" ? meta.model : "";
+  if (!model && !usage) return "";
+  return ["Model: ", model || "not named", usage ? `, ${usageWords(usage)}` : "", typeof meta.cost === "number" ? `, cost ${money(meta.cost)}` : ""].join("");
+}
