@@ -425,7 +425,7 @@ def test_the_page_of_a_fork_follows_the_erasure_of_its_parent(page, serve, store
         assert page.ask(f"{V}.transcript.blocks.filter((one) => one.border)") == []
         histories["kept"].fork(20, "gone")
         page.open(f"{address}&id=gone")
-        page.wait(f"{BLOCKS}.some((text) => text.includes('make test-3'))")
+        page.wait(f"{BLOCKS}.some((text) => text.includes('make test'))")
         erase(histories.store, "kept", reason="asked to", with_forks=True)
         page.wait("document.querySelector('.failure')?.innerText.includes('was erased')")
         assert "make test" not in page.ask("document.body.textContent")

@@ -32,7 +32,7 @@ export class Transcript {
     this.isWhole = false; // all texts in full
     this.isPlain = false; // no Markdown
     this.opened = new Set();
-    this.portions = new Map();
+    this.portions = new Map(); // of the first event of each that was asked for, the end
     this.texts = new Map();
     this.nodes = new Map();
     this.inner = el("div", { class: "flow" });
@@ -213,10 +213,10 @@ export class Transcript {
   }
 
   async load(start) {
-    if (this.portions.has(start)) return;
-    this.portions.set(start, true);
+    const stop = Math.min(start + PORTION, this.history.version);
+    if (this.portions.get(start) === stop) return;
+    this.portions.set(start, stop);
     try {
-      const stop = Math.min(start + PORTION, this.history.version);
       for (let at = start; at < stop; ) {
         const events = await this.app.source.events(at, stop);
         if (!events.length) break;
