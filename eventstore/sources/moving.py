@@ -85,7 +85,6 @@ def copy_source(
         GENESIS, hashes[: HASH_BYTES * existing.records]
     ):
         raise HistoryDiverged(conversation.id, 0, conversation.version)
-    start = 0 if is_alone else original.from_record
     made = {
         number: (first, events)
         for number, (first, events) in made_of(source, conversation).items()
@@ -94,26 +93,38 @@ def copy_source(
     copied = original._replace(
         root=root_key or 0,
         parent=shared,
-        from_record=start,
+        from_record=0 if is_alone else original.from_record,
         made=min(original.made, max(made, default=-1) + 1),
     )
     refused = source.recorder.query(partial(_refused_by, source, {conversation.key, original.root}))
-    head = chained(GENESIS, hashes[: HASH_BYTES * start])
-    for blocks in _pages(source, original, start):
+    head = chained(GENESIS, hashes[: HASH_BYTES * copied.from_record])
+    last = list[Block]()
+    for blocks in _pages(source, original, copied.from_record):
+        if last:
+            part = copied._replace(records=last[-1].stop, head=head, sums=b"")
+            target.recorder.transact(
+                partial(
+                    _put,
+                    target=target,
+                    conversation=conversation,
+                    part=part,
+                    blocks=last,
+                    made=made,
+                )
+            )
+        last = blocks
         head = chained(head, b"".join(block.hashes for block in blocks))
-        part = copied._replace(records=blocks[-1].stop, head=head, sums=b"")
-        put = partial(
-            _put, target=target, conversation=conversation, part=part, blocks=blocks, made=made
-        )
-        target.recorder.transact(put)
 
     def finish(transaction: Transaction) -> None:
+        # the target has all records only together with all that is stored beside them
+        _put(transaction, target, conversation, copied, last, made)
         writing, sources = _opened(transaction, target, conversation)
         whole = copied._replace(conversation=writing.key, root=copied.root or writing.key)
         sources.put(whole)
         sources.refuse(writing.key, refused)
         sources.clear_made(whole)
-        sources.put_made(whole, {number: made[number] for number in made if number >= start})
+        own_made = {number: made[number] for number in made if number >= whole.from_record}
+        sources.put_made(whole, own_made)
         for place, imported in places:
             sources.put_place(place, imported._replace(conversation=writing.key))
         writing.set_pending(whole.records - whole.made)
@@ -137,7 +148,8 @@ def _put(
     """
     writing, sources = _opened(transaction, target, conversation)
     existing = sources.find_by_key(writing.key)
-    sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
+    if blocks:
+        sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
     redacted = {number for number in part.redacted if number < part.records}
     first_new = part.from_record
     part = part._replace(
@@ -154,7 +166,7 @@ def _put(
     part = part._replace(redacted=tuple(sorted(redacted)))
     sources.put_blocks(part, blocks)
     sources.put(part)
-    new = {number: made[number] for number in made if first_new <= number < blocks[-1].stop}
+    new = {number: made[number] for number in made if first_new <= number < part.made}
     sources.put_made(part, new)
     writing.set_pending(part.records - part.made)
     writing.end()
