@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import chain
 from operator import attrgetter
-from typing import Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar
 
 from foldlog.eventstore.arguments import NUMBER_MAX, check_whole
 from foldlog.eventstore.codec import Encoded, encode
@@ -73,6 +74,8 @@ class Store:
         self._event_bytes_max = event_bytes_max
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
+        self.last_documents: OrderedDict[str, Any] = OrderedDict()
+        """The documents of conversations as appends of this store left them: for ``Documents``."""
 
     # -- writing
 

@@ -40,6 +40,9 @@ from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import Conversation, RecalledKey
 from foldlog.eventstore.store import Store, prepare_append
 
+_CACHED_MAX: Final = 16
+"""The number of conversations whose newest documents stay in memory."""
+
 
 class Deleted:
     """The type of ``DELETED``."""
@@ -103,12 +106,17 @@ class Documents:
         generation = generation or Generation()
         events = [events] if isinstance(events, Event) else list(events)
         values = _checked(changed)
+        last = self._store.last_documents.pop(conversation, None)
         while True:
-            change, guard, state = self._change(
-                conversation, values, generation, idempotency_key, None
-            )
-            batch = events if change is None else [*events, change]
+            change = None
+            if last is not None and idempotency_key is None:
+                change = _change_since(last, values)
+            if change is None:
+                change = self._change(conversation, values, generation, idempotency_key, None)
+            last = None
+            batch = events if change.event is None else [*events, change.event]
             if not batch:
+                state = change.state
                 # Nothing is appended, but the expected version and the generation count as if.
                 check_version(
                     State(conversation, 0 if state is None else state.version), expected_version
@@ -117,20 +125,28 @@ class Documents:
                     generation.key = generation.key or state.key
                 return ()
             try:
-                return self._store.append(
+                recorded = self._store.append(
                     conversation,
                     batch,
                     expected_version=expected_version,
                     idempotency_key=idempotency_key,
                     generation=generation,
                     dedupe=dedupe,
-                    guard=guard,
+                    guard=change.guard,
                     together=together,
                     also=also,
                 )
             except DocumentsChanged:  # another writer changed or redacted a document
                 if together:
                     raise
+            else:
+                if change.event is not None and recorded and idempotency_key is None:
+                    left = _values_left(change, values, generation, recorded[-1].id)
+                    cache = self._store.last_documents
+                    cache[conversation] = left
+                    if len(cache) > _CACHED_MAX:
+                        cache.popitem(last=False)
+                return recorded
 
     def prepare(
         self,
@@ -142,15 +158,15 @@ class Documents:
         """Return the append of these values, for the argument ``together`` of another append; None
         if no value changes. After a conflict, prepare it again.
         """
-        change, guard, _ = self._change(conversation, _checked(changed), generation, None, None)
-        if change is None:
+        change = self._change(conversation, _checked(changed), generation, None, None)
+        if change.event is None:
             return None
         return prepare_append(
             self._store,
             conversation,
-            change,
+            change.event,
             expected_version,
-            guard=guard,
+            guard=change.guard,
             generation=generation,
         )
 
@@ -158,8 +174,8 @@ class Documents:
         """Fork a conversation, and append new values of documents to the fork: see ``Store.fork``
         and ``append``.
         """
-        change, _, _ = self._change(conversation, _checked(changed), Generation(), None, at)
-        append = prepare_append(self._store, new_id, change or (), at)
+        change = self._change(conversation, _checked(changed), Generation(), None, at)
+        append = prepare_append(self._store, new_id, change.event or (), at)
         database = self._store.database
 
         def fork_and_append(transaction: Transaction) -> None:
@@ -191,7 +207,7 @@ class Documents:
             if key is not None and (recalled := reading.recall(key)) is not None:
                 return _Change(_repeated(reading, recalled, key, values), guard, state)
             stored = {name: read_value(reading, name, ids[name]) for name in values if name in ids}
-            return _Change(_of_values(ids, stored, values), guard, state)
+            return _Change(_of_values(ids, stored, values), guard, state, stored)
 
         return database.recorder.query(read)
 
@@ -202,11 +218,64 @@ class _Change(NamedTuple):
     ``event``  the event with the new values; None if no value changes
     ``guard``  the guard of the append: no other writer may change these documents in between
     ``state``  the conversation with which the values were compared; None if it does not exist
+    ``stored`` the values with which they were compared
     """
 
     event: DocumentChanges | None
     guard: DocumentsUnchanged
     state: Conversation | None = None
+    stored: Mapping[str, DocumentValue] = {}
+
+
+class LastValues(NamedTuple):
+    """The newest values of some documents of a conversation, as the last append of a store left
+    them. The next append need not read them: its guard finds out whether another writer has changed
+    them since.
+
+    ``key`` and ``redactions`` are those of the conversation; ``ids`` has the event of each
+    document's newest value.
+    """
+
+    key: int
+    redactions: int
+    ids: Mapping[str, int]
+    values: Mapping[str, DocumentValue]
+
+
+def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None:
+    """Return the change that gives documents these values; None if the last append does not tell it
+    or nothing changes.
+    """
+    if any(name in last.ids and name not in last.values for name in values):
+        return None
+    event = _of_values(last.ids, last.values, values)
+    if event is None:
+        return None
+    guard = DocumentsUnchanged(values, (last.key, last.redactions), last.ids)
+    return _Change(event, guard, stored=last.values)
+
+
+def _values_left(
+    change: _Change, values: Mapping[str, Any], generation: Generation, event_id: int
+) -> LastValues:
+    """Return the newest values after an append of ``values``, in which the change became this
+    event.
+    """
+    assert change.event is not None
+    assert generation.key is not None
+    newest = dict(change.stored)
+    for name, step in change.event.changed.items():
+        before = newest.pop(name, None)
+        whole = values[name]
+        differences = []
+        if before is not None and "difference" in step:
+            whole = before.whole
+            differences = [*before.differences, step["difference"]]
+        if values[name] is not DELETED:
+            newest[name] = DocumentValue(event_id, values[name], whole, differences, False)
+    redactions = 0 if change.guard.state is None else change.guard.state[1]
+    ids = replace(change.event, id=event_id).newest()
+    return LastValues(generation.key, redactions, ids, newest)
 
 
 def _checked(changed: Mapping[str, Any]) -> dict[str, Any]:

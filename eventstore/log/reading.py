@@ -65,6 +65,8 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
+        """The last changes of documents that were read: those before a version."""
+        self._changes_before = 0
         """The changes of documents that were read last. A caller that asks for the newest values
         reads this event next.
         """
@@ -295,6 +297,8 @@ class ReadTransaction:
 
         Raises ``CorruptEvent`` if it is unreadable. Cost: one event.
         """
+        if self._changes is not None and self._changes_before == version:
+            return self._changes
         rows: Sequence[Row] = ()
         for part in (self._own(), *reversed(self.past)):
             stored = self._reader.rows(part.key, part.start, min(version, part.stop), 1, _DOCUMENTS)
@@ -310,6 +314,7 @@ class ReadTransaction:
                 self.conversation, row.id, "it should change documents, and is of another kind"
             )
         self._changes = event
+        self._changes_before = version
         return event
 
     def document_changes(self, start: int) -> Iterator[DocumentChanges]:

@@ -5,6 +5,7 @@ transaction with events.
 from __future__ import annotations
 
 import random
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from foldlog.eventstore import (
     ANY_VERSION,
     ATTRIBUTES,
     DELETED,
+    CannotRedact,
     ConversationErased,
     ConversationNotFound,
     DocumentChanges,
@@ -368,3 +370,65 @@ def test_documents_go_where_events_go(store: Store, documents: Documents):
         documents.get("c1", "state")
     with pytest.raises(ConversationErased):
         documents.append("c1", (), {"state": 1})
+
+
+def test_the_next_change_of_a_document_reads_no_value(store: Store, documents: Documents):
+    documents.append("c1", said("a"), {"state": {"turn": 0, "log": ["x" * 400]}, "title": "t"})
+    reads = list[str]()
+    query = store.database.recorder.query
+
+    def noting(work: Any) -> Any:
+        reads.append("query")
+        return query(work)
+
+    store.database.recorder.query = noting  # type: ignore[method-assign]
+    try:
+        for turn in range(1, CHAIN_MAX + 9):
+            value = {"turn": turn % 2, "log": ["x" * 400]}
+            documents.append("c1", said("a"), {"state": value}, expected_version=2 * turn)
+        recorded = documents.append("c1", (), {"state": DELETED})
+        assert not reads
+    finally:
+        store.database.recorder.query = query  # type: ignore[method-assign]
+    assert isinstance(recorded[-1].event, DocumentChanges)
+    assert documents.all("c1") == {"title": "t"}
+    expected = [{"turn": turn % 2, "log": ["x" * 400]} for turn in range(CHAIN_MAX + 9)]
+    versions = [2 * turn + 2 for turn in range(CHAIN_MAX + 9)]
+    assert [documents.get("c1", "state", version=version) for version in versions] == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_documents_that_several_stores_change_in_turn_have_what_was_set_last(
+    recorder: Recorder, seed: int
+):
+    stores = [Store(recorder), Store(recorder)]
+    drawn = random.Random(seed)
+    expected: dict[str, Any] = {}
+    for number in range(60):
+        store = drawn.choice(stores)
+        name = drawn.choice("ab")
+        match drawn.randrange(12):
+            case 0 if name in expected:
+                Documents(store).append("c1", (), {name: DELETED})
+                del expected[name]
+            case 1 if expected:
+                version = store.version("c1")
+                event_id = drawn.randrange(version)
+                with suppress(CannotRedact):  # other values are differences to it
+                    redact(store, "c1", event_id, reason="asked to", by="me")
+                expected = Documents(Store(recorder)).all("c1")
+            case 2 if number:
+                erase(store, "c1", reason="asked to")
+                again = Generation(replaces_erased=True)
+                Documents(store).append("c1", (), {"a": number}, generation=again)
+                expected = {"a": number}
+            case _:
+                value = {
+                    "odd": number % 2,
+                    "text": "y" * 30 * drawn.randrange(9),
+                    "held": [name] * 9,
+                }
+                Documents(store).append("c1", said("a"), {name: value})
+                expected[name] = value
+        if expected:
+            assert Documents(Store(recorder)).all("c1") == expected
