@@ -1,12 +1,11 @@
 """Events to bytes and back. Pure.
 
 The stored form of an event is one JSON text, without its id, which is a column beside it:
-``docs/internals/STORED_BYTES.md`` defines it for a second reader.
-A stored kind is a short name of the registry below with a schema version, never a
-Python path.
+``docs/internals/STORED_BYTES.md`` defines it for a second reader. A stored kind is a short name of
+the registry below with a schema version, never a Python path.
 
-Stored bytes are never rewritten. Pure functions upgrade a body of an older schema version when it
-is read, one for each version. Unknown fields and kinds are kept: a field in ``extra``, a kind as
+Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read, by
+one pure function for each version. An unknown field is kept in ``extra``, and an unknown kind as an
 ``UnknownEvent``.
 """
 
@@ -31,7 +30,7 @@ from foldlog.eventstore.codec_json import (
     not_json,
     plain,
     put_back,
-    taken_out,
+    take_bytes_out,
     text_of,
     with_list,
     without_list,
@@ -76,8 +75,8 @@ class Encoded(NamedTuple):
     """An event as the store writes it: registered name, schema version, two flags for the columns,
     JSON text as UTF-8.
 
-    ``decoded`` is the event as a reader of ``body`` will see it, with the id that was given, for
-    the caller to change; None where another process has encoded it.
+    ``decoded`` is the event as a reader of ``body`` will see it, with the caller's id; the caller
+    may change it. It is None if another process has encoded the event.
     """
 
     kind: str
@@ -94,8 +93,7 @@ class Encoded(NamedTuple):
         )
 
 
-# Encoded(...) calls this too, and the call around it takes a tenth of ``encode``
-_new = tuple.__new__
+_new = tuple.__new__  # Encoded(...) would take a tenth of ``encode``: benchmarks/append.py
 _to_json = msgspec.json.Encoder(enc_hook=plain).encode
 _strict = msgspec.json.Decoder(KnownEvent, strict=True)
 _any = msgspec.json.Decoder()
@@ -105,24 +103,26 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with the same fields
 _LONG = 1_000
-"""The bytes of a body above which its event may be nested too deep: a level takes two brackets."""
+"""An event with a longer body (in bytes) may be nested too deep, because a level takes two
+brackets.
+"""
 _DEPTH_MAX = _LONG // 2
-"""Both JSON parsers recurse, and fail where the Python stack ends. Half of the default stack is
-left to readers.
+"""Both JSON parsers recurse, and fail at the end of the Python stack. Half of the default stack is
+left for readers.
 """
 
 
 def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded:
     """Return the stored form of ``event`` without its id, and the event as a reader will see it.
 
-    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). Raises
-    ``InvalidEvent`` where a value is not of its field's type or would be read back as another value
-    (a set, a key that is not a text), where a time has no zone or no year from 1 to 9999 in UTC, or
-    where nesting is too deep to be read again; with ``finite``, also for NaN and infinities in an
-    event without an ``origin``; without ``ours``, also for events that only the store makes. Raises
-    ``UnknownEventType`` for an object that is not a registered event. A time whose offset has
-    seconds is stored in UTC. Cost: one encoding, and a check that the stored form can be read and
-    has the same meaning, which takes about as long.
+    Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). A time whose
+    offset has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has a wrong type or
+    would be read back as another value (a set, a key that is not a text), if a time has no zone or
+    no year from 1 to 9999 in UTC, or if the event is nested too deep to be read again. With
+    ``finite``, raises it also for NaN and infinities in an event without an ``origin``; without
+    ``ours``, also for events that only the store makes. Raises ``UnknownEventType`` for an object
+    that is not a registered event. Cost: one encoding, and a check that the stored form can be read
+    back with the same meaning, which takes about as long.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -130,21 +130,21 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     kind, schema = stored
     if not ours and (kind in _OF_THE_STORE or event.redacted is not None):
         _refuse(event, kind)
-    known: KnownEvent = event  # type: ignore[assignment]  # its type is in the registry
+    known_event: KnownEvent = event  # type: ignore[assignment]  # its type is in the registry
     try:
         if event.id == NOT_RECORDED:
-            given = known
+            without_id = known_event
         else:
-            given = replace(known, id=NOT_RECORDED)
+            without_id = replace(known_event, id=NOT_RECORDED)
         try:
             if isinstance(event.timestamp, datetime):
-                given = _with_event_time(given, event.timestamp)
-            body, read_back = _round_trip(kind, schema, given, finite and event.origin is None)
+                without_id = _with_event_time(without_id, event.timestamp)
+            body, read_back = _round_trip(kind, schema, without_id, finite and event.origin is None)
         except (TypeError, ValueError) as error:  # Undecodable is a ValueError
             if event.source not in get_args(Source):
                 problem = f"its source is {short(event.source)}; use {_SOURCES}"
             else:
-                problem = _not_storable(known) or str(error)
+                problem = _not_storable(known_event) or str(error)
             raise InvalidEvent(f"this {kind} cannot be stored: {problem}") from None
     except RecursionError:
         raise InvalidEvent(
@@ -156,7 +156,7 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
             f"the timestamp {timestamp.isoformat()} of a {kind} has no time zone; give an aware"
             " time"
         )
-    if given is not event:
+    if without_id is not event:
         force_setattr(read_back, "id", event.id)
     return _new(Encoded, (kind, schema, read_back.shown, event.structural, body, read_back))
 
@@ -174,22 +174,23 @@ def _refuse(event: Event, kind: str) -> NoReturn:
 
 
 def _with_event_time(event: KnownEvent, timestamp: datetime) -> KnownEvent:
-    """Return the event with its time as it is stored. Raises ``ValueError``: see ``event_time``."""
-    time = event_time(timestamp)
-    return event if time is timestamp else replace(event, timestamp=time)
+    """Return the event with its time in the stored form. Raises ``ValueError``: see
+    ``event_time``.
+    """
+    stored_time = event_time(timestamp)
+    return event if stored_time is timestamp else replace(event, timestamp=stored_time)
 
 
 def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tuple[bytes, Event]:
     """Return the body of an event, and the event as a reader will see it.
 
-    A long event of nothing but texts, whole numbers and flags is not decoded: its text was encoded,
-    so it is text, and the types of its fields are checked without it. Most actions have a map of
-    arguments, and are not asked.
+    A long event that has only texts, whole numbers and flags is not decoded again: only the types
+    of its fields are checked. Most actions have a map of arguments, so they are always decoded.
     """
     try:
         body = b"" if event.extra else _to_json(event)
     except UnicodeEncodeError:
-        body = b""  # lone surrogates
+        body = b""  # a text has a lone surrogate
     if len(body) > _LONG:
         if type(event) is not Action and event.origin is None and not _nested(event):
             return body, msgspec.convert(asdict(event), type(event))
@@ -198,8 +199,8 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
         read_back: KnownEvent = _strict.decode(body)
         if read_back == event or not _differs(event, read_back):
             return body, read_back
-    # They differ where a tuple became a list, where msgspec wrote an infinity as null, and where it
-    # wrote another value, such as base64 for bytes.
+    # They differ if a tuple became a list, if msgspec wrote an infinity as null, or if it wrote
+    # another value, such as base64 for bytes.
     problem = _not_storable(event, finite)
     if problem is not None:
         raise ValueError(problem)
@@ -209,8 +210,8 @@ def _round_trip(kind: str, schema: int, event: KnownEvent, finite: bool) -> tupl
 
 
 def _nested(event: KnownEvent) -> list[Any]:
-    """Return the values of an event that are neither texts, whole numbers nor flags, nor empty as
-    most are, without its time.
+    """Return the values of an event, without its time, that are neither texts, whole numbers nor
+    flags, and not empty.
     """
     fields = astuple(event)
     others = (*fields[:_TIME_AT], *fields[_TIME_AT + 1 :])
@@ -223,19 +224,17 @@ def _nested(event: KnownEvent) -> list[Any]:
 
 
 def _differs(event: KnownEvent, read_back: Event) -> bool:
-    """Return whether a field was read back as another value. A list counts as equal in a field that
-    holds a tuple.
-    """
+    """Return whether a field was read back as another value. A list counts as equal to a tuple."""
     pairs = zip(astuple(event), astuple(read_back), strict=True)
     return any(
-        given != read and not (type(given) is list and tuple(given) == read)
-        for given, read in pairs
+        written != read_value and not (type(written) is list and tuple(written) == read_value)
+        for written, read_value in pairs
     )
 
 
 def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
-    """Return what in an event cannot be stored. Its fields may hold bytes; ``data`` may also be
-    bytes itself.
+    """Return the problem if a value of an event cannot be stored; otherwise None. Bytes may be
+    inside of fields; only ``data`` may be bytes itself.
     """
     values = _values(event)
     for name, value in values.items():
@@ -245,18 +244,18 @@ def _not_storable(event: KnownEvent, finite: bool = False) -> str | None:
                 " such as base64"
             )
         if name in ("content", "thought") and isinstance(value, list | tuple):
-            for place, part in enumerate(value):
+            for index, part in enumerate(value):
                 if not isinstance(part, dict):
                     return (
-                        f"its field {name}[{place}] is {short(part)}; a part is a map, such as"
+                        f"its field {name}[{index}] is {short(part)}; a part is a map, such as"
                         f" {_TEXT_PART}"
                     )
     return not_json(values, finite=finite)
 
 
 def _values(event: KnownEvent) -> dict[str, Any]:
-    """Return the fields that hold any JSON. The other fields have types of their own, which check
-    them.
+    """Return the fields that may hold any JSON. The decoder checks the types of the other
+    fields.
     """
     values = {name: getattr(event, name) for name in event.__struct_fields__ if name not in _TYPED}
     if isinstance(event.origin, Origin):
@@ -276,8 +275,8 @@ def decode(
 ) -> Event:
     """Return the event of these columns, which ``encode`` made, with its id.
 
-    ``shown`` and ``structural`` are needed only where the kind or schema version is unknown here.
-    Raises ``Undecodable`` where the bytes are not an event. Cost: one pass over the bytes; older
+    ``shown`` and ``structural`` are needed only if the kind or the schema version is unknown here.
+    Raises ``Undecodable`` if the bytes are not an event. Cost: one pass over the bytes. Older
     schema versions, unknown fields and values that JSON cannot hold take a slower path.
     """
     try:
@@ -286,15 +285,16 @@ def decode(
         return _decoded_slowly(kind, schema, body, event_id, shown, structural)
     if _STORED_AS[type(event)] != (kind, schema):
         return _decoded_slowly(kind, schema, body, event_id, shown, structural)
-    force_setattr(event, "id", event_id)  # no other code has it before it is returned
+    force_setattr(event, "id", event_id)  # no other code has seen this frozen value yet
     return event
 
 
 def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
-    """Return the events of many rows, given by columns, as ``decode`` does. Return None if one of
-    them needs more than a strict decoding. No bytecode is executed for a row.
+    """Return the events of many rows, passed as columns, as ``decode`` does. Return None if one of
+    them needs more than a strict decoding. No bytecode is executed for a single row:
+    ``benchmarks/reading.py`` shows the time.
     """
     try:
         events: list[Event] = list(map(_strict.decode, bodies))
@@ -304,16 +304,16 @@ def decode_all(
         zip(kinds, schemas, strict=True)
     ):
         return None
-    # no other code has them before they are returned
+    # No other code has seen these frozen values yet.
     deque(map(force_setattr, events, repeat("id"), ids), maxlen=0)
     return events
 
 
 def _slow_body(event: KnownEvent) -> bytes:
-    """Return the body of an event that may have extra fields of a newer version, or text, numbers
+    """Return the body of an event that may have extra fields of a newer version, or texts, numbers
     and bytes that JSON cannot hold. Extra fields are put back beside the event's own.
 
-    Raises ``ValueError`` where an extra field has the name of one of the event's own.
+    Raises ``ValueError`` if an extra field has the name of one of the event's own.
     """
     fields: dict[str, Any] = msgspec.to_builtins(event, builtin_types=(bytes,), enc_hook=plain)
     extra = fields.pop("extra", {})
@@ -324,15 +324,15 @@ def _slow_body(event: KnownEvent) -> bytes:
                 " instead"
             )
     fields.update(extra)
-    found = taken_out(fields)
+    attached = take_bytes_out(fields)
     text = text_of(fields)
-    return with_list(text, found) if found else text
+    return with_list(text, attached) if attached else text
 
 
 def _encoded_unknown(event: object) -> Encoded:
-    """Return an unknown event as its writer stored it. Raises ``UnknownEventType`` for an object
-    that is not one, and ``InvalidEvent`` where a database refuses its columns, its body is not a
-    JSON object, or its kind is known.
+    """Return an unknown event in the form in which its writer stored it. Raises
+    ``UnknownEventType`` for an object that is no event. Raises ``InvalidEvent`` if a database would
+    refuse its columns, if its body is not a JSON object, or if its kind is known.
     """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
@@ -344,11 +344,11 @@ def _encoded_unknown(event: object) -> Encoded:
         )
     kind = event.stored_kind
     schema = event.stored_schema
-    known = KINDS.get(kind)
-    if known is not None and schema <= _STORED_AS[known][1]:
+    known_type = KINDS.get(kind)
+    if known_type is not None and schema <= _STORED_AS[known_type][1]:
         raise InvalidEvent(
             f"an UnknownEvent has the kind {kind!r}, which this version of foldlog knows; build a"
-            f" {known.__name__}"
+            f" {known_type.__name__}"
         )
     if not 0 <= schema < 2**31:
         raise InvalidEvent(f"schema version {schema} is out of range; use 0 to 2³¹ - 1")
@@ -366,8 +366,8 @@ def _encoded_unknown(event: object) -> Encoded:
 
 
 def _check_depth(event: KnownEvent, body: bytes) -> None:
-    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Count
-    brackets first, also those in texts: most events have few.
+    """Raise ``RecursionError``, as encoding does, for an event that is nested too deep. Brackets
+    are counted first, also in texts, because most events have few.
     """
     if brackets(body) <= _DEPTH_MAX:
         return
@@ -399,8 +399,8 @@ def _parsed(body: bytes) -> dict[str, Any]:
 def _decoded_slowly(
     kind: str, schema: int, body: bytes, event_id: int, shown: bool, structural: bool
 ) -> Event:
-    """Decode what the strict decoder does not: other kinds and schema versions, fields that this
-    version does not know, which are kept, and values that JSON cannot hold.
+    """Decode the rows that the strict decoder refuses: unknown kinds, other schema versions,
+    unknown fields, which are kept, and values that JSON cannot hold.
     """
     type_ = KINDS.get(kind)
     upcasts = UPCASTS.get(kind, ())
@@ -420,12 +420,10 @@ def _decoded_slowly(
         fields = upcast(fields)
     if fields.get("kind") != kind:
         raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")
-    known = {
-        name: value for name, value in fields.items() if name in type_.__struct_encode_fields__
-    }
-    extra = {name: value for name, value in fields.items() if name not in known and name != "kind"}
+    own = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
+    extra = {name: value for name, value in fields.items() if name not in own and name != "kind"}
     try:
-        event: KnownEvent = msgspec.convert(known, type_)
+        event: KnownEvent = msgspec.convert(own, type_)
     except (msgspec.ValidationError, RecursionError) as error:
         raise Undecodable(str(error)) from error
     if extra:

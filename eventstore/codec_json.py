@@ -4,11 +4,10 @@ refused. Pure.
     {"$exact":"<base64 of ASCII JSON>","kind":"message","content":"a form that any tool can read"}
     {"$bytes":[{"at":["content",0,"data"],"sha256":"…","size":1234}],"kind":"message","content":[{"data":null}]}
 
-The exact form holds what JSON in UTF-8 cannot, such as a lone surrogate or an infinity. An event's
-``bytes`` are stored beside its text, and the text says where they belong. It holds their SHA-256,
-so every proof of the text, the hash chain above all, proves the bytes too. The store writes the
-first field of a body, and in every other body that is ``kind``: so a value of a user is never
-mistaken for one of these.
+The exact form holds values that JSON in UTF-8 cannot hold, such as a lone surrogate or an infinity.
+An event's ``bytes`` are stored beside its text. The text says where they belong and has their
+SHA-256, so the hash chain, which covers the text, covers the bytes too. In every other body the
+first field is ``kind``, so a value of a user is never mistaken for one of these forms.
 """
 
 from __future__ import annotations
@@ -32,19 +31,20 @@ _decoder = json.JSONDecoder()
 
 
 class Undecodable(ValueError):
-    """These bytes are not an event. The store adds their place and raises ``CorruptEvent``."""
+    """These bytes are not an event. The store raises ``CorruptEvent`` for it, with the
+    event's id.
+    """
 
 
 # -- the exact form
-# --------------------------------------------------------------------------------------------------
 
 
 def text_of(fields: dict[str, Any]) -> bytes:
-    """Return the body of these fields, which hold no bytes. Where JSON in UTF-8 cannot hold one of
-    them, its first field holds the exact fields, as ASCII JSON in base64; the others are a form
-    that any tool can read.
+    """Return the body of these fields, which hold no bytes. If JSON in UTF-8 cannot hold one of
+    them, the first field of the body has the exact fields, as ASCII JSON in base64, and the other
+    fields are a form that any tool can read.
 
-    A body that holds a field ``$exact`` of a user is stored in the exact form too.
+    If a user's field is named ``$exact``, the body is stored in the exact form too.
     """
     fields = whole_pairs(fields)
     readable = whole_pairs(
@@ -57,9 +57,9 @@ def text_of(fields: dict[str, Any]) -> bytes:
 
 
 def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
-    """Return a JSON value with one character for two halves of a surrogate pair in a row, as JSON
-    has one form of both. With ``alone`` "replace", return a value that any tool can read: without
-    half pairs and infinities.
+    """Return a JSON value in which two adjacent halves of a surrogate pair are one character,
+    because JSON writes both the same. With ``alone`` "replace", lone halves are replaced, and
+    infinities become None, so that any tool can read the value.
     """
     if isinstance(value, str):
         return value.encode("utf-16", "surrogatepass").decode("utf-16", alone)
@@ -75,8 +75,8 @@ def whole_pairs(value: Any, alone: str = "surrogatepass") -> Any:
 
 
 def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
-    """Return the fields that ``$exact`` holds. Raises ``Undecodable`` where ``text`` is not their
-    form.
+    """Return the fields in ``$exact``. Raises ``Undecodable`` if ``text`` is not the body that
+    ``text_of`` makes of them.
     """
     try:
         exact: dict[str, Any] = json.loads(base64.b64decode(fields[EXACT], validate=True))
@@ -89,14 +89,14 @@ def exact_of(fields: dict[str, Any], text: bytes) -> dict[str, Any]:
 
 
 # -- bytes beside a body
-# ----------------------------------------------------------------------------------------------
 
 
 class Attachment(NamedTuple):
-    """Bytes beside a body. A conversation keeps those with the same name and encoding only once.
+    """Bytes beside a body. A conversation stores attachments with the same name and encoding only
+    once.
 
-    For a plain body: the SHA-256 of the bytes, 0, and the bytes. For a stored body: what the row
-    codec makes of these.
+    Beside a plain body, the name is the SHA-256 of the bytes and the encoding is 0. Beside a stored
+    body, the row codec may have changed all three.
     """
 
     name: bytes
@@ -128,36 +128,39 @@ def attachments_of(body: object) -> tuple[Attachment, ...]:
 
 def size_of(body: bytes) -> int:
     """Return the size of an event in bytes, with the bytes beside its body."""
-    return len(body) + sum(len(each.body) for each in attachments_of(body))
+    return len(body) + sum(len(attachment.body) for attachment in attachments_of(body))
 
 
-def taken_out(value: Any) -> list[tuple[list[str | int], bytes]]:
-    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the places
-    and the bytes. Cost: one visit of each list and map.
+def take_bytes_out(value: Any) -> list[tuple[list[str | int], bytes]]:
+    """Replace all bytes in maps and lists by None, and tuples by lists, in place. Return the bytes,
+    each with its path. Cost: one visit of each list and map.
     """
-    found: list[tuple[list[str | int], bytes]] = []
-    waiting: list[tuple[list[str | int], Any]] = [([], value)]
-    while waiting:
-        path, container = waiting.pop()
+    attached: list[tuple[list[str | int], bytes]] = []
+    containers: list[tuple[list[str | int], Any]] = [([], value)]
+    while containers:
+        path, container = containers.pop()
         for step, item in (
             container.items() if isinstance(container, dict) else enumerate(container)
         ):
             if isinstance(item, bytes):
                 container[step] = None
-                found.append(([*path, step], item if type(item) is bytes else bytes(item)))
+                attached.append(([*path, step], item if type(item) is bytes else bytes(item)))
             elif isinstance(item, dict | list):
-                waiting.append(([*path, step], item))
+                containers.append(([*path, step], item))
             elif isinstance(item, tuple):
-                container[step] = as_list = list(item)
-                waiting.append(([*path, step], as_list))
-    return found
+                as_list = list(item)
+                container[step] = as_list
+                containers.append(([*path, step], as_list))
+    return attached
 
 
-def with_list(text: bytes, found: Sequence[tuple[list[str | int], bytes]]) -> Body:
-    """Return the body of a JSON object without these bytes, with the list that names them."""
+def with_list(text: bytes, attached: Sequence[tuple[list[str | int], bytes]]) -> Body:
+    """Return the body of a JSON object from which these bytes were taken, with the list that names
+    them.
+    """
     attachments: dict[bytes, Attachment] = {}
     listed = []
-    for path, plain in found:
+    for path, plain in attached:
         attachment = attachment_of(plain)
         attachments[attachment.name] = attachment
         listed.append({"at": path, "sha256": attachment.name.hex(), "size": len(plain)})
@@ -176,11 +179,11 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
     try:
         text = body.decode()
         listed, end = _decoder.raw_decode(text, len(BEGINS_WITH_LIST))
-        for each in listed:
+        for entry in listed:
             if (
-                len(bytes.fromhex(each["sha256"])) != 32
-                or type(each["size"]) is not int
-                or not each["at"]
+                len(bytes.fromhex(entry["sha256"])) != 32
+                or type(entry["size"]) is not int
+                or not entry["at"]
             ):
                 raise Undecodable("its list of bytes holds something else")
     except (ValueError, TypeError, KeyError, RecursionError) as error:
@@ -192,44 +195,43 @@ def without_list(body: bytes) -> tuple[list[Mapping[str, Any]], bytes]:
 
 def listed_in(body: bytes) -> set[bytes]:
     """Return the names of the attachments that a plain body needs. Raises ``Undecodable``."""
-    return {bytes.fromhex(each["sha256"]) for each in without_list(body)[0]}
+    return {bytes.fromhex(entry["sha256"]) for entry in without_list(body)[0]}
 
 
 def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: bytes) -> None:
-    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` where one, or
-    its place, is missing.
+    """Put the attachments of ``body`` back in their places. Raises ``Undecodable`` if an attachment
+    or its place is missing.
     """
-    plain = {each.name: each.body for each in attachments_of(body)}
-    for each in listed:
-        value = plain.get(bytes.fromhex(each["sha256"]))
+    plain = {attachment.name: attachment.body for attachment in attachments_of(body)}
+    for entry in listed:
+        value = plain.get(bytes.fromhex(entry["sha256"]))
         if value is None:
             raise Undecodable(
-                f"its bytes with SHA-256 {each['sha256'][:12]}… are missing, or not those that were"
-                " written"
+                f"its bytes with SHA-256 {entry['sha256'][:12]}… are missing, or are not the bytes"
+                " that were written"
             )
         try:
             container: Any = fields
-            for step in each["at"][:-1]:
+            for step in entry["at"][:-1]:
                 container = container[step]
-            if container[each["at"][-1]] is not None:
+            if container[entry["at"][-1]] is not None:
                 raise Undecodable("its list of bytes names a place that holds something else")
-            container[each["at"][-1]] = value
+            container[entry["at"][-1]] = value
         except (LookupError, TypeError) as error:
             raise Undecodable("its list of bytes names a place that does not exist") from error
 
 
-# -- values that JSON would give back as others
-# -----------------------------------------------------------------------
+# -- values that JSON would give back as other values
 
 
 def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
-    """Return the first value in these named fields that JSON would not give back as it is: its
-    path, its type and what to write instead. None where all are None, texts, numbers, flags, bytes,
-    lists, tuples, and maps with texts as names.
+    """Return a sentence on the first value in these named fields that JSON would not give back as
+    it is: its path, its type and what to write instead. Return None if all values are None, texts,
+    numbers, flags, bytes, lists, tuples, or maps with texts as keys.
 
     With ``finite``, NaN and infinities are refused too. A tuple is read back as a list. A value of
     a derived class is read back as an equal value of the plain type. Raises ``RecursionError`` for
-    what is nested too deep, or contains itself. Cost: one visit of each value.
+    a value that is nested too deep, or contains itself. Cost: one visit of each value.
     """
     for name, value in fields.items():
         problem = _problem(value, finite)
@@ -239,8 +241,8 @@ def not_json(fields: Mapping[str, Any], *, finite: bool = False) -> str | None:
 
 
 def _problem(value: Any, finite: bool) -> str | None:
-    """Return the rest of the path to what JSON cannot hold, and what it is; None where the value is
-    JSON or bytes.
+    """Return the rest of the path to a value that JSON cannot hold, and the problem; None if the
+    value is JSON or bytes.
     """
     if isinstance(value, dict):
         for name, item in value.items():
@@ -253,9 +255,9 @@ def _problem(value: Any, finite: bool) -> str | None:
                 return f".{name:.60}{problem}"
         return None
     if isinstance(value, list | tuple):
-        for place, item in enumerate(value):
+        for index, item in enumerate(value):
             if (problem := _problem(item, finite)) is not None:
-                return f"[{place}]{problem}"
+                return f"[{index}]{problem}"
         return None
     if isinstance(value, float) and finite and not math.isfinite(value):
         return f" is {value}, which JSON cannot hold; write it as text, or None"
@@ -265,8 +267,8 @@ def _problem(value: Any, finite: bool) -> str | None:
 
 
 def brackets(text: bytes) -> int:
-    """Return the number of opening brackets in JSON text, at least as many as levels. A replacement
-    searches for a byte; ``count`` looks at each.
+    """Return the number of opening brackets in JSON text, which is at least the number of
+    levels.
     """
     return 2 * len(text) - len(text.replace(b"[", b"")) - len(text.replace(b"{", b""))
 

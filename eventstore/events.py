@@ -1,7 +1,7 @@
 """The event kinds: frozen, tagged values without behaviour.
 
-A conversation is a sequence of these. Eleven kinds are enough, because a tool is data and not a
-class. A kind that this version does not know is kept whole, as an ``UnknownEvent``.
+A conversation is a sequence of events. Eleven kinds are enough, because a tool is data and not a
+class. An event of an unknown kind is kept whole, as an ``UnknownEvent``.
 
     SystemMessage        the system prompt
     Message              something said, by the user, the agent or the environment
@@ -35,8 +35,8 @@ ATTRIBUTES = "attributes"
 """
 _NAMES_SOURCE_IDS = "openhands-v0"
 VIEWS = "views"
-"""The projection of Views. Its records hold no content, and are the same after a redaction, so they
-stay.
+"""The name of the projection of Views. Its records hold no content, so a redaction does not delete
+them.
 """
 
 NOT_RECORDED = -1
@@ -51,8 +51,8 @@ Content = str | tuple[dict[str, Any], ...]
 
 
 def names_source_ids(event: Event) -> bool:
-    """Return whether a condensation or a request with this origin names ids of its source, and not
-    of the conversation, as those of OpenHands V0 do. They cannot be translated: see
+    """Return whether a condensation or a request names ids of its source instead of ids of the
+    conversation. Only imports from OpenHands V0 do. These ids cannot be translated: see
     ``projections/v0_dialect.py``.
     """
     return event.origin is not None and event.origin.format == _NAMES_SOURCE_IDS
@@ -93,7 +93,7 @@ class Origin(
 
     ``format``     the name of the format
     ``id``         the source's own id with its JSON type, or None
-    ``time``       a source time without a time zone, as text: it is never called UTC
+    ``time``       a time of the source without a time zone, as text; it must not be taken for UTC
     ``rest``       how many events of its record come before this one; None for the first
     """
 
@@ -116,11 +116,10 @@ class Redacted(
     ``at``      when, UTC
     ``by``      who did it
     ``reason``  why
-    ``hash``    the commitment to what was there, in hexadecimal: SHA-256 of 16 random bytes, which
-                were erased too, and
-                the stored body
-    ``bytes``   how many bytes the event took without a trace context, those beside its body
-                included
+    ``hash``    the commitment to the former content, in hexadecimal: SHA-256 of 16 random bytes,
+                which were erased too, and the stored body
+    ``bytes``   how many bytes the event took without a trace context, including the bytes beside
+                its body
     """
 
     at: datetime
@@ -130,8 +129,8 @@ class Redacted(
     bytes: int
 
 
-# Events hold JSON, so they are in no reference cycles. The search for cycles takes two thirds of
-# reading 10,000 events.
+# gc=False: events hold JSON, so they are in no reference cycles. With it, the search for cycles
+# would take two thirds of the time of reading 10,000 events (``benchmarks/reading.py``).
 class _Common(
     msgspec.Struct,
     frozen=True,
@@ -142,8 +141,8 @@ class _Common(
     tag_field="kind",
     gc=False,
 ):
-    """The fields that every event has. All arguments are given by name. ``_COMMON_FIELDS`` says
-    what each is.
+    """The fields that every event has. All arguments are passed by name. ``_COMMON_FIELDS``
+    describes them.
     """
 
     structural: ClassVar[bool] = False
@@ -162,7 +161,7 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
     """The system prompt.
 
     ``content``    the prompt, a text or parts
-    ``tools``      the definitions that the model is given, in OpenAI's shape where possible
+    ``tools``      the definitions of the model's tools, in OpenAI's shape if possible
     """
 
     content: Content
@@ -171,7 +170,7 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
     if TYPE_CHECKING:
         tools: Sequence[Any] = ()
     else:
-        tools: tuple[Any, ...] = ()  # what is read is frozen; who makes one has a list
+        tools: tuple[Any, ...] = ()  # readers get a tuple; callers may pass a list
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):
@@ -193,7 +192,7 @@ class Action(_Common, frozen=True, kw_only=True, tag="action"):
     """Something done with a tool: a call of the model.
 
     ``tool``         the name of the tool
-    ``arguments``    a map, or the exact text that the model wrote where that matters
+    ``arguments``    a map, or the exact text that the model wrote, if it is not a JSON object
     ``call_id``      pairs it with its observation; without one the observation's ``cause`` does
     ``response_id``  calls of one model response share it
     ``thought``      what the model said beside the call
@@ -249,8 +248,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
 
     ``changed`` has a change for each document that changed: ``{"value": …}``, or ``{"base": id,
     "difference": …}``, a difference to the value that event ``id`` gave the document, or
-    ``{"deleted": true}``. ``others`` maps every other document to the id of the event that holds
-    its newest value. Raises ``InvalidEvent`` where it is built in another form.
+    ``{"deleted": true}``. ``others`` maps every other document to the id of the event with its
+    newest value. Raises ``InvalidEvent`` if it is built in another form.
     """
 
     changed: dict[str, dict[str, Any]]
@@ -282,8 +281,8 @@ class DocumentChanges(_Common, frozen=True, kw_only=True, tag="document_changes"
                 )
 
     def newest(self) -> dict[str, int]:
-        """Return the id of the event that gave each document its newest value, as of this recorded
-        event.
+        """Return, for each document that exists after this recorded event, the id of the event with
+        its newest value.
         """
         changed = {
             name: self.id for name, change in self.changed.items() if "deleted" not in change
@@ -347,19 +346,19 @@ _NO_NUMBERS = (None, None, None)
 class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation"):
     """These events are forgotten; this summary, if any, stands for them. The log still has them.
 
-    Give either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
-    ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The form that was
-    given is stored. A reader always gets the ids as ``forgotten_event_ids``, also of a range: a
-    tuple, or a ``range`` of more than 10,000 ids. ``summary`` and ``summary_offset``, its index in
-    the View after forgetting, come together or not at all. ``metadata`` tells how the condensation
-    was made: reason, model, tokens, cost, latency.
+    Pass either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
+    ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The event is
+    stored in the form in which it was made. A reader always gets the ids as
+    ``forgotten_event_ids``, also of a range: a tuple, or a ``range`` of more than 10,000 ids.
+    ``summary`` and ``summary_offset``, its index in the View after forgetting, must be passed
+    together. ``metadata`` says how the condensation was made: reason, model, tokens, cost, latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
 
-    Raises ``InvalidEvent`` when it is built from both forms or neither. An imported condensation
-    (``origin`` set) may be empty, because such histories exist. Where its format is
-    ``openhands-v0``, it forgets ids of the source.
+    Raises ``InvalidEvent`` if it is built from both forms or neither. An imported condensation
+    (``origin`` set) may be empty, because such histories exist. If its format is ``openhands-v0``,
+    it forgets ids of the source.
     """
 
     structural: ClassVar[bool] = True
@@ -367,7 +366,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     if TYPE_CHECKING:
         forgotten_event_ids: Sequence[int] | None = None
     else:
-        # what is read is frozen; who makes one has a list
+        # Readers get a tuple; callers may pass a list.
         forgotten_event_ids: tuple[int, ...] | None = None
     forgotten_events_start_id: int | None = None
     forgotten_events_end_id: int | None = None
@@ -379,7 +378,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
     @property
     def given_ids(self) -> tuple[int, ...] | None:
-        """The ids in the form that was given and is stored; None where a range was given."""
+        """The ids as they were passed and are stored; None if a range was passed."""
         ids: tuple[int, ...] | None = _GIVEN_IDS.__get__(self)
         return ids
 
@@ -387,7 +386,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         ids: Any = self.given_ids
         if ids is not None and isinstance(ids, Iterable):
             ids = EventIds(ids)
-            _GIVEN_IDS.__set__(self, ids)  # a list is welcome, a frozen value holds a tuple
+            _GIVEN_IDS.__set__(self, ids)  # callers may pass a list; a frozen value has a tuple
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
         self._check_types(ids, start, end)
@@ -398,9 +397,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             )
         if (ids is None) == (start is None):
             raise InvalidEvent(
-                "a condensation forgets either forgotten_event_ids or a range of"
-                " forgotten_events_start_id and forgotten_events_end_id;"
-                f" {'neither' if ids is None else 'both'} given"
+                "a condensation needs either forgotten_event_ids, or both forgotten_events_start_id"
+                f" and forgotten_events_end_id; {'neither was' if ids is None else 'both were'}"
+                " given"
             )
         if (self.summary is None) != (self.summary_offset is None):
             raise InvalidEvent(
@@ -413,7 +412,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
         """Check the types of the fields that are used before the codec checks them."""
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(
-                f"a condensation's forgotten_event_ids are whole numbers, not {short(ids)}"
+                f"a condensation's forgotten_event_ids must be whole numbers, not {short(ids)}"
             )
         numbers = (start, end, self.summary_offset)
         for name, number in zip(_NUMBERS, numbers, strict=True) if numbers != _NO_NUMBERS else ():
@@ -426,7 +425,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                 f"a condensation's summary must be a text, not {short(self.summary)}"
             )
         if not isinstance(self.metadata, dict):
-            raise InvalidEvent(f"a condensation's metadata is a map, not {short(self.metadata)}")
+            raise InvalidEvent(
+                f"a condensation's metadata must be a map, not {short(self.metadata)}"
+            )
 
     def _check_it_does_something(self) -> None:
         start = self.forgotten_events_start_id
@@ -442,14 +443,14 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
                 )
             if not self.metadata.get("reason"):
                 raise InvalidEvent(
-                    'a declined condensation says why: metadata={"outcome": "declined", "reason":'
-                    ' "..."}'
+                    'a declined condensation must have a reason: metadata={"outcome": "declined",'
+                    ' "reason": "..."}'
                 )
 
     @property
     def forgotten(self) -> Forgotten:
         """Return the forgotten ids as intervals and summary ids, without -1 ("no id"). Cost: the
-        ids given.
+        ids in the event.
         """
         start = self.forgotten_events_start_id
         end = self.forgotten_events_end_id
@@ -463,7 +464,7 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
 
 
 class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
-    """Take back the events from ``version`` on, condensations too: the View is again what it was at
+    """Take back the events from ``version`` on, condensations too: the View is again as it was at
     ``version``.
 
     The log keeps these events. A later retraction to the version at which this one was appended
@@ -473,7 +474,7 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     ``version``    the version whose View it brings back
     ``reason``     why, in words
 
-    Raises ``InvalidEvent`` when it is built with a version that is not a whole number from 0.
+    Raises ``InvalidEvent`` if the version is not a whole number from 0.
     """
 
     structural: ClassVar[bool] = True
@@ -486,7 +487,7 @@ class Retraction(_Common, frozen=True, kw_only=True, tag="retraction"):
     def __post_init__(self) -> None:
         if type(self.version) is not int or self.version < 0:
             raise InvalidEvent(
-                f"a retraction's version is a whole number from 0, not {short(self.version)}"
+                f"a retraction's version must be a whole number from 0, not {short(self.version)}"
             )
 
 
@@ -495,7 +496,7 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
     this event: it is the receipt of the redaction, and followers read it.
 
     ``event_ids``  the ids of the redacted events
-    ``hashes``     for each of them the commitment to what was there, as in ``Redacted``
+    ``hashes``     for each of them the commitment to its former content, as in ``Redacted``
     ``by``         who did it
     ``reason``     why
     """
@@ -509,8 +510,9 @@ class Redaction(_Common, frozen=True, kw_only=True, tag="redaction"):
 
 
 class Entry(_Common, frozen=True, kw_only=True):
-    """Something that changed a conversation after the fact. Only followers meet such entries, and
-    only the store makes them. The id of one is the version of the conversation at that time.
+    """A change of a stored conversation, such as its erasure: an entry of the ledger. Only
+    followers read entries, and only the store makes them. The id of an entry is the version of the
+    conversation at that time.
     """
 
     source: Source = "environment"
@@ -518,9 +520,9 @@ class Entry(_Common, frozen=True, kw_only=True):
 
 
 class Erased(Entry, frozen=True, kw_only=True, tag="erased"):
-    """The conversation was erased: every event of its id at an earlier position, and every earlier
-    entry. What has the same id at a later position belongs to another conversation, which uses the
-    id again.
+    """The conversation was erased: all its events at earlier positions, and all earlier entries.
+    Events with the same conversation id at later positions belong to another conversation, which
+    uses the id again.
 
     ``reason``   why
     """
@@ -540,8 +542,8 @@ class Forked(Entry, frozen=True, kw_only=True, tag="forked"):
 
 
 class Detached(Entry, frozen=True, kw_only=True, tag="detached"):
-    """The conversation is a fork no more. The events that it shared came just before, as events of
-    its own. There is an entry for each conversation that it shared events with.
+    """The conversation is no longer a fork. The events that it shared came just before, as events
+    of its own. There is an entry for each conversation that it shared events with.
 
     ``parent``   that conversation
     ``version``  the version up to which they were shared
@@ -555,7 +557,7 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
     """Another key encrypts the conversation. Its earlier events may still be stored in their former
     form.
 
-    ``key_id``   the name of the key; None where the conversation is plain from now on
+    ``key_id``   the name of the key; None if the conversation is plain from now on
     """
 
     key_id: str | None = None
@@ -573,9 +575,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or is a copy. It does not hold what other files had at
-    positions after ``after`` and before this entry: whatever was derived from that is void. The
-    entry belongs to no conversation.
+    """The store was restored from a backup, or is a copy. It does not have the events that another
+    file had at positions after ``after`` and before this entry: whatever a follower derived from
+    these is void. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -600,9 +602,9 @@ CondensationAction.forgotten_event_ids = property(_forgotten_event_ids)  # type:
 
 
 class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_summary"):
-    """A summary that replaces forgotten events in a View. The View makes it, with the id
-    ``summary_id(c)`` for condensation ``c``. It is stored as an event only when an imported history
-    holds such events.
+    """A summary that stands in a View for forgotten events. The View makes it, with the id
+    ``summary_id(c)`` for condensation ``c``. It is stored as an event only if an imported history
+    has such events.
 
     ``content``     the summary
     ``summary_of``  the id of its condensation
@@ -617,8 +619,9 @@ class CondensationSummary(_Common, frozen=True, kw_only=True, tag="condensation_
 class UnknownEvent(_Common, frozen=True, kw_only=True, tag=False):
     """An event of a kind or schema version that this version does not know, kept whole.
 
-    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are what its writer
-    recorded: a View cannot be folded over an unknown structural event, and raises an error.
+    ``body`` is its stored JSON, unchanged. ``is_structural`` and ``shown`` are as its writer
+    recorded them. A View cannot be folded over an unknown structural event: folding raises
+    ``UnknownEventType``.
 
     ``stored_kind``, ``stored_schema``  the kind and the schema version that it was written with
     """
@@ -657,28 +660,28 @@ Event = KnownEvent | UnknownEvent
 MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
-"""The types of structural events. Code asks whether ``map(type, events)`` is disjoint from them
-before it examines single events, because that question executes no bytecode for an event.
+"""The types of structural events. Code first asks whether ``map(type, events)`` is disjoint from
+them, because this executes no bytecode for a single event.
 """
 
 _COMMON_FIELDS = """
     Fields of every event:
 
-    ``id``         place in the conversation, given by the store; -1 before, below -1 for synthetic
-                   events
-    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None where the writer does
-                   not know
+    ``id``         the index in the conversation, set by the store; -1 before that; below -1 for
+                   summaries in a View
+    ``timestamp``  when it happened, aware, from year 1 to 9999 in UTC; None if the writer does not
+                   know
     ``source``     "user", "agent" or "environment": who said or did it
     ``shown``      whether a View shows it
     ``cause``      id of the earlier event that this one answers
     ``origin``     where an imported event comes from
     ``meta``       open map: trace, correlation, writer, tenant; no model is shown it
-    ``stays_with_next``  it means nothing to a model without the agent's event after it, nor that
-                   one without it: they are forgotten and sent together, as thinking and the call
-                   that it led to, and start a tool loop
-    ``extra``      fields that a newer version wrote and this one does not know, kept whole
-    ``redacted``   that its content was erased, and by whom; None for other events. Only the store
-                   sets it
+    ``stays_with_next``  a model needs it together with the agent's event after it, such as thinking
+                   and the call that it led to: both are forgotten and sent together, and start a
+                   tool loop
+    ``extra``      fields that a newer version wrote and this version does not know
+    ``redacted``   when, why and by whom its content was erased; None for other events. Only the
+                   store sets it
     """
 for _kind in get_args(Event):
     _kind.__doc__ = f"{(_kind.__doc__ or '').rstrip()}\n{_COMMON_FIELDS}"

@@ -1,6 +1,4 @@
-"""The values that a recorder keeps and gets: rows, conversations, records, idempotency keys,
-changes.
-"""
+"""The values that a recorder stores and returns: rows, conversations, records, idempotency keys."""
 
 from __future__ import annotations
 
@@ -24,27 +22,27 @@ _REMEDY: Final = "run 'foldlog store verify', then 'foldlog store copy --damaged
 HEAD_BYTES: Final = 32
 """The size of a head, with which the proof of a row begins."""
 
-# what Row(...) calls, without the call around it: every read does this for each row
+# Makes a named tuple without the call of its own ``__new__``: every read makes a Row for each row.
 _new: Final = tuple.__new__
 
 
 _fields: Final = struct.Struct(">IIIIqI??BB")
 unpacked: Final = _fields.unpack_from
-"""Returns the fields of a ``meta``: the checksum of the body, the id, the numbers of shown and of
-structural events before it, when it was recorded, the schema, whether it is shown and structural,
-the encoding, the size of the proof.
+"""Returns the fields of a ``meta``: the checksum of the body, the id, the number of shown events
+and of structural events before it, the time of recording, the schema, whether it is shown, whether
+it is structural, the encoding, and the size of the proof.
 """
 packed: Final = _fields.pack
 _FIELDS: Final = _fields.size
 _CHECKSUM: Final = 4
 UNREADABLE: Final = bytes(_FIELDS + _CHECKSUM)
-"""The ``meta`` of a row whose own is not there, or too short. No checksum accepts it."""
+"""The ``meta`` of a row whose own ``meta`` is missing or too short. No checksum accepts it."""
 
 
 class Row(NamedTuple):
-    """One event as stored. ``meta`` holds what is known of it besides its body, in a fixed layout,
-    which ends with the checksum of ``meta``: see ``log.row`` and
-    ``docs/internals/STORED_BYTES.md``. A recorder keeps it unchanged.
+    """One event as stored. ``meta`` has all its data besides the body, in a fixed layout that ends
+    with the checksum of ``meta``: see ``log.row`` and ``docs/internals/STORED_BYTES.md``. A
+    recorder does not change it.
 
     ``recorded_at`` is in microseconds since 1970, UTC. ``encoding`` 0 is plain JSON text. ``proof``
     is the head, followed by the salt of the body, or by the commitment to a redacted body.
@@ -103,8 +101,8 @@ class Row(NamedTuple):
         return self.meta[_CHECKSUM:-_CHECKSUM]
 
     def counted(self, event_id: int, shown_before: int, structural_before: int) -> Row:
-        """Return the row with another id and other counts of events before it, and without right
-        checksums.
+        """Return the row with another id and other counts of events before it. Its checksums are no
+        longer right.
         """
         numbers = _numbers(event_id, shown_before, structural_before)
         return _new(
@@ -112,8 +110,8 @@ class Row(NamedTuple):
         )
 
     def in_form(self, encoding: int, body: bytes, proof: bytes | None = None) -> Row:
-        """Return the row with another encoding, body and proof, and without right checksums. It
-        need not be sound.
+        """Return the row with another encoding, body and proof. Its checksums are no longer right.
+        The row need not be sound.
         """
         meta = self.meta
         kind_at = _FIELDS + meta[_PROOF_SIZE_AT]
@@ -167,13 +165,13 @@ def row_of(
 
 _for_decoding: Final = struct.Struct(">16xqI3xB").unpack_from
 counts: Final = struct.Struct(">8xII12xBB").unpack_from
-"""Returns the numbers of shown and of structural events before that of a ``meta``, and whether it
-is shown and structural.
+"""Returns four numbers of a ``meta``: the shown events before it, the structural events before it,
+whether it is shown, and whether it is structural.
 """
 
 
 def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Sequence[int]]:
-    """Return the kinds of some events, the schemas, and when they were recorded."""
+    """Return the kinds, the schemas and the times of recording of rows with these ``meta``."""
     times, schemas, sizes = zip(*map(_for_decoding, metas), strict=True)
     kinds = [
         kind_name(meta[_FIELDS + size : -_CHECKSUM])
@@ -183,8 +181,8 @@ def to_decode(metas: Sequence[bytes]) -> tuple[Sequence[str], Sequence[int], Seq
 
 
 def in_columns(meta: bytes) -> tuple[str, bool, bool]:
-    """Return what a ``meta`` says that stands in columns too, for indices: the kind, and whether
-    the event is shown and structural.
+    """Return the fields of a ``meta`` that are also columns, for indices: the kind, whether the
+    event is shown, and whether it is structural.
     """
     return (
         kind_name(meta[_FIELDS + meta[_PROOF_SIZE_AT] : -_CHECKSUM]),
@@ -199,7 +197,7 @@ def encodings(rows: Iterable[Row]) -> Iterable[int]:
 
 
 Place = Callable[[], int]
-"""A position that is known when its transaction has been committed. Do not ask for it earlier."""
+"""A function that returns a position. Call it after the transaction was committed, not earlier."""
 
 
 def unplaced() -> int:
@@ -208,8 +206,9 @@ def unplaced() -> int:
 
 
 class Erasure(NamedTuple):
-    """The tombstone of an erased conversation: when, why, how many events it had, and its last
-    head. ``position`` is that of its entry in the ledger, as a read finds it.
+    """The tombstone of an erased conversation: when and why it was erased, the number of its
+    events, and its last head. ``position`` is the position of its entry in the ledger; None before
+    it is stored.
     """
 
     erased_at: int
@@ -220,9 +219,9 @@ class Erasure(NamedTuple):
 
 
 class Position(int):
-    """A place in the order of several stores. As a number it is that of the event in its own store.
-    ``parts`` has a number for each store, up to which a follower has read; ``str`` of it is their
-    text, which ``follow`` takes again.
+    """A position in several joined stores. As a number it is the event's position in its own store.
+    ``parts`` has a number for each store: the position up to which a follower has read.
+    ``str(position)`` is a text of all parts, which ``follow`` accepts.
     """
 
     parts: tuple[int, ...]
@@ -240,7 +239,7 @@ class Position(int):
 
     @classmethod
     def read(cls, text: str) -> Position:
-        """Return the position that a text is of. Raises ``InvalidArgument``."""
+        """Return the position with this text. Raises ``InvalidArgument``."""
         try:
             parts = [int(part, 16) for part in text.split(".")]
         except ValueError:
@@ -250,11 +249,11 @@ class Position(int):
         return cls.of(max(parts), parts)
 
     def moved(self, store: int, own: int) -> Position:
-        """Return the position behind one more event of a store."""
+        """Return the position after one more event of a store."""
         return Position.of(own, (*self.parts[:store], own, *self.parts[store + 1 :]))
 
     def has_reached(self, other: int) -> bool:
-        """Return whether a follower at this position has read what another position says."""
+        """Return whether a follower at this position has read the event at another position."""
         if isinstance(other, Position):
             parts = other.parts
         else:
@@ -271,8 +270,8 @@ class Position(int):
 
 
 class PlacedRow(NamedTuple):
-    """A row with its place in the whole store. ``is_entry``: it is of the ledger of this
-    conversation; those of the store have no conversation, and an empty name.
+    """A row with its position in the whole store. ``is_entry`` says that it is an entry of this
+    conversation's ledger. Entries of the store's own ledger have an empty ``conversation``.
     """
 
     position: int
@@ -283,8 +282,8 @@ class PlacedRow(NamedTuple):
 
 class Unfinished(NamedTuple):
     """An operation of several transactions that is not complete: it still runs, or it was killed.
-    ``key`` is that of the conversation with this id; an operation on the store has a negative one,
-    and no id.
+    ``key`` is the key of the conversation with this id. An operation on the whole store has a
+    negative key and an empty id.
     """
 
     key: int
@@ -294,8 +293,8 @@ class Unfinished(NamedTuple):
 
 
 class Ancestor(NamedTuple):
-    """A conversation that a part of a fork's past is stored under, and the version at which the
-    fork leaves it. ``parent`` is its own parent.
+    """A conversation under whose key a part of a fork's past is stored. ``stop`` is the version at
+    which the fork leaves it. ``parent`` is the key of its own parent.
     """
 
     key: int
@@ -306,21 +305,21 @@ class Ancestor(NamedTuple):
 
 
 class Conversation(NamedTuple):
-    """A conversation as one read found it, or one that is to begin, with the key 0. ``version``,
-    ``head`` and ``updated_at`` are those of its last event; an empty conversation has version 0, no
-    head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of its shown and
-    structural events, computed from its last row. ``visible``: it is not staged. ``mark`` is the
-    row codec's (``log.seal``).
+    """The stored row of a conversation as one read found it, or of one that will begin, with the
+    key 0. ``version``, ``head`` and ``updated_at`` come from its last event; an empty conversation
+    has version 0, no head and ``updated_at`` None. ``shown`` and ``structural`` are the numbers of
+    its shown and structural events, computed from its last row. ``visible`` says that it is not
+    staged. ``mark`` belongs to the row codec (``log.seal``).
 
     A fork has a ``parent``, whose id is ``parent_id``: events below ``parent_version`` are read
-    there. While it has no event of its own, its last event is its parent's. ``lineage`` holds its
-    ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, where
-    another conversation recorded it. A fork that has copied its past has a ``parent_version``, but
-    no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
+    there. Before it has an event of its own, its last event is its parent's. ``lineage`` has its
+    ancestors, its parent first; it is empty in lists. ``seed`` is the head before event 0, if
+    another conversation recorded event 0. A fork that has copied its past has a ``parent_version``,
+    but no parent. ``replaces`` is the key of the erased conversation whose id it uses again.
     ``pending`` counts the records of its source that have no events yet; of an archived one it is
-    the negative number of the events that its object holds. ``redactions`` counts the
-    redacted events; in a fork also the shared events that were redacted since it began. While this
-    number is unchanged, a copy of the events in memory is right.
+    the negative number of the events that its object holds. ``redactions`` counts the redacted
+    events; in a fork also the shared events that were redacted since it began. While this number is
+    unchanged, a copy of the events in memory is right.
     """
 
     key: int
@@ -353,9 +352,7 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head; of an erased conversation those that its tombstone
-        keeps.
-        """
+        """The version and the last head; if it is erased, as its tombstone has them."""
         if self.erasure is None:
             return (self.version, self.head)
         return (self.erasure.events, self.erasure.head)
@@ -375,7 +372,7 @@ class Conversation(NamedTuple):
 
 
 class Record(NamedTuple):
-    """A record that a projection keeps for one version of a conversation. ``code`` is the version
+    """A record that a projection stores for one version of a conversation. ``code`` is the version
     of the projection's code. ``encoding`` and ``checksum`` have the same meaning as in a ``Row``.
     """
 
@@ -399,10 +396,10 @@ class RecalledKey(NamedTuple):
 
 
 def as_rows(columns: Iterable[Sequence[Any]]) -> list[Row]:
-    """Return rows of their columns as a database gives them: id, ``meta``, body.
+    """Return rows from the columns that a database returned: id, ``meta``, body.
 
-    The columns of a damaged row may have wrong types. Then the row has a ``meta`` that no checksum
-    accepts, and an id that sorts.
+    The columns of a damaged row may have wrong types. Then the row gets a ``meta`` that no checksum
+    accepts, and an id that is a number.
     """
     rows = list(map(_new, repeat(Row), columns))
     try:
@@ -427,8 +424,8 @@ def _is_whole(meta: object) -> bool:
 
 
 def as_recalled(columns: Sequence[Any]) -> RecalledKey:
-    """Return the entry of an idempotency key of its columns as a database gives them: one for no
-    event, where they have another type.
+    """Return the entry of an idempotency key from the columns that a database returned. If they
+    have a wrong type, the entry has no events.
     """
     first_id, events, *rest = columns
     is_damaged = type(first_id) is not int or type(events) is not int
@@ -440,7 +437,7 @@ _SOME_BYTES: Final = BYTES | {type(None)}
 
 
 def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> None:
-    """Raise ``StoreDamaged`` for a column of another type, as only a damaged file has it."""
+    """Raise ``StoreDamaged`` for a column of another type, which only a damaged file has."""
     others = {*map(type, columns)} - kinds
     if others:
         raise StoreDamaged(
@@ -449,9 +446,9 @@ def check_types(what: str, kinds: frozenset[type], columns: Iterable[Any]) -> No
 
 
 def as_record(columns: Sequence[Any]) -> Record:
-    """Return a record of its columns as a database gives them, with the name of its projection or
-    without it. Raises ``StoreDamaged`` where its version is not a number; other columns have a
-    checksum.
+    """Return a record from the columns that a database returned; the name of its projection may be
+    missing. Raises ``StoreDamaged`` if its version is not a number. The other columns are covered
+    by a checksum.
     """
     check_types("the version of a record of a projection", NUMBERS, columns[:1])
     return _new(Record, (*columns[:5], as_text(columns[5]) if len(columns) > 5 else ""))
@@ -459,9 +456,7 @@ def as_record(columns: Sequence[Any]) -> Record:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def kind_name(kind: object) -> str:
-    """Return a kind as text. What cannot be a kind gives another text, which no checksum
-    accepts.
-    """
+    """Return a kind as text. A damaged value gives some other text, which no checksum accepts."""
     if isinstance(kind, str):
         return kind
     if isinstance(kind, bytes):
@@ -475,9 +470,9 @@ _BYTES_OF_CONVERSATION = itemgetter(3, 5, 9, 13, 16, 17)
 
 
 def as_conversation(columns: Sequence[Any]) -> Conversation:
-    """Return a conversation of its columns as a database gives them, with the id of its parent or
-    without it; ids and texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type,
-    and for a time that no clock has.
+    """Return a conversation from the columns that a database returned; the id of its parent may be
+    missing. Ids and texts are UTF-8 bytes. Raises ``StoreDamaged`` for a column of another type,
+    and for an impossible time.
     """
     what = f"the row of conversation number {columns[0]}"
     check_types(what, _SOME_NUMBERS, _NUMBERS_OF_CONVERSATION(columns))
@@ -542,9 +537,9 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
 
 
 class ListedConversation(NamedTuple):
-    """A conversation in a list: when it was active last, and its version, both as of when it was
-    listed. ``attributes`` is the record that holds its attributes, if it has any, or these;
-    ``is_record_missing``: it has attributes.
+    """A conversation in a list. ``at``, the time of its last activity, and ``version`` are from the
+    time when it was listed. ``attributes`` is the record with its attributes, the attributes
+    themselves, or None. ``is_record_missing`` says that it has attributes, and no record of them.
     """
 
     key: int
@@ -558,7 +553,7 @@ class ListedConversation(NamedTuple):
 
 
 class Outcome(Struct, Generic[T], frozen=True):
-    """The outcome of a call that another thread may have made: its value, or the error that it
+    """The outcome of a call that another thread may have made: its result, or the error that it
     raised.
     """
 
@@ -567,7 +562,7 @@ class Outcome(Struct, Generic[T], frozen=True):
 
     @staticmethod
     def of(work: Callable[[], T]) -> Outcome[T]:
-        """Return the outcome of a call, which this thread makes now."""
+        """Make a call in this thread and return its outcome."""
         try:
             return Outcome(work())
         except BaseException as error:  # noqa: BLE001 - it is raised where the call came from
@@ -588,7 +583,7 @@ def utf8(text: str) -> bytes:
 
 
 def as_text(stored: object) -> str:
-    """Return a stored text; an empty one where the column of a damaged file is of another type."""
+    """Return a stored text; an empty text if the column of a damaged file has another type."""
     if type(stored) is bytes:
         return stored.decode("utf-8", "surrogatepass")
     return ""

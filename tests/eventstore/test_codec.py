@@ -279,7 +279,7 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
             b'{"kind":"message","content":"hi","source":"user"}',
             "schema versions begin at 1",
         ),
-        ("condensation", 1, b'{"kind":"condensation"}', "neither given"),
+        ("condensation", 1, b'{"kind":"condensation"}', "neither was given"),
     ],
 )
 def test_what_is_no_event_is_named_and_never_guessed(

@@ -32,14 +32,14 @@ def test_only_the_summaries_that_a_command_names_matter():
 @pytest.mark.parametrize(
     "fields, message",
     [
-        ({}, "neither given"),
+        ({}, "neither was given"),
         (
             {
                 "forgotten_event_ids": [1],
                 "forgotten_events_start_id": 1,
                 "forgotten_events_end_id": 2,
             },
-            "both given",
+            "both were given",
         ),
         ({"forgotten_events_start_id": 1}, "only one end"),
         (
@@ -49,7 +49,7 @@ def test_only_the_summaries_that_a_command_names_matter():
         ({"forgotten_event_ids": [1], "summary": "s"}, "together or not at all"),
         ({"forgotten_event_ids": [1], "summary_offset": 1}, "together or not at all"),
         ({"forgotten_event_ids": []}, "must be declined"),
-        ({"forgotten_event_ids": [], "metadata": {"outcome": "declined"}}, "says why"),
+        ({"forgotten_event_ids": [], "metadata": {"outcome": "declined"}}, "must have a reason"),
         ({"forgotten_event_ids": 5}, "a condensation's"),
         ({"forgotten_event_ids": "12"}, "a condensation's"),
         ({"forgotten_event_ids": [1, "2"]}, "a condensation's"),
