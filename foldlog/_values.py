@@ -47,7 +47,7 @@ def texts_in(value: Any, length_min: int = 0) -> list[str]:
 
 def named_in(value: Any) -> Iterator[tuple[str, str]]:
     """Yield pairs of a name and a text: the texts and the whole numbers in a value, with the names
-    of ``values_in``. The ``type`` of a part is left out, since it is no content.
+    of ``values_in``. The ``type`` of a part is left out, since it is not content.
     """
     for name, item in values_in(value):
         if type(item) in (str, int) and not (name == "type" and str(item).isidentifier()):

@@ -276,7 +276,7 @@ class Skeleton(ABC):
         self, at: str | None, *, is_activity: bool = True, is_answer: bool = False
     ) -> None:
         """Count the time of a record. ``is_activity`` is False for records such as a compaction, in
-        which nobody did anything. ``is_answer``: a model or a tool did something.
+        which no agent or user did anything. ``is_answer``: a model or a tool did something.
         """
         state = self.state
         day = at[:10] if at else NO_DAY
