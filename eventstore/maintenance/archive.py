@@ -12,8 +12,10 @@ from foldlog.eventstore.errors import (
     StoreDamaged,
     StoreUnusable,
 )
+from foldlog.eventstore.log.database import Database
 from foldlog.eventstore.log.finding import living_forks
 from foldlog.eventstore.log.importing import ARCHIVE, ARCHIVED
+from foldlog.eventstore.log.writing import WriteTransaction
 from foldlog.eventstore.maintenance.archived import (
     Placed,
     archived_in,
@@ -75,7 +77,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     except StoreUnusable:  # then there is none
         recorder.transact(partial(go_on, left=mine, operation=None))
         raise
-    if recorder.transact(partial(_end, found=found, mine=mine, events=len(placed))):
+    end = partial(_end, database=database, found=found, mine=mine, events=len(placed))
+    if recorder.transact(end):
         return Archived(conversation, len(placed), len(data))
     delete_object(mine.state)
     recorder.transact(partial(go_on, left=mine, operation=None))
@@ -140,14 +143,19 @@ def _begin(transaction: Transaction, found: Conversation, mine: Unfinished) -> b
     return True
 
 
-def _end(transaction: Transaction, found: Conversation, mine: Unfinished, events: int) -> bool:
-    """Delete the rows that the object holds, unless something has changed since they were read."""
+def _end(
+    transaction: Transaction, database: Database, found: Conversation, mine: Unfinished, events: int
+) -> bool:
+    """Delete the rows that the object holds, and the records that can be made of them, unless
+    something has changed since they were read.
+    """
     now = transaction.conversation(found.id)
     left = [*transaction.unfinished(found.key)]
     if left == [mine._replace(operation=ARCHIVED)]:
         return True  # the transaction is run again after its commit
     if now != found or left != [mine] or living_forks(transaction, found.key):
         return False
+    WriteTransaction(transaction, found, database).forget_records()
     transaction.archive(found.key, found.version - 1, events)
     transaction.leave_unfinished(found.key, ARCHIVED, mine.state)
     return True

@@ -30,6 +30,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.eventstore.documents.listing import _FACT as LISTED
+from foldlog.eventstore.events import ATTRIBUTES, VIEWS
 from foldlog.eventstore.log.seal import WriteSettings
 from foldlog.eventstore.maintenance import archived
 from foldlog.eventstore.maintenance.archive import Archived, archive, checked
@@ -136,6 +137,9 @@ def test_what_lists_show_needs_no_object(
     for number in range(5):
         history.append(message(number))
     [done] = histories.maintenance.archive(timedelta(), to)
+    key = recorder.query(lambda reader: reader.conversation("c1")).key
+    records = recorder.query(lambda reader: reader.records(key, None, 0, 100))
+    assert {record.projection for record in records} <= {ATTRIBUTES, VIEWS}
     [name] = objects(to)
     (tmp_path / "objects" / name).unlink()
     recorder.transact(lambda transaction: transaction.set_value(LISTED, "0 0"))  # list it again
