@@ -51,19 +51,20 @@ _DOWNLOADED_TOKENIZERS = ("command-r", "llama-2", "llama-3", "replicate")
 """Parts of the names of models whose tokenizers litellm downloads from the Hugging Face Hub."""
 
 _TRANSLATED = frozenset(
-    (
-        *(
-            "anthropic",
-            "azure_ai",
-            "bedrock",
-            "databricks",
-            "gemini",
-            "litellm_proxy",
-            "vertex_ai",
-            "vertex_ai_beta",
-        ),
-        *("bedrock_converse", "sagemaker", "sagemaker_chat", "vertex_ai-anthropic_models"),
-    )
+    {
+        "anthropic",
+        "azure_ai",
+        "bedrock",
+        "databricks",
+        "gemini",
+        "litellm_proxy",
+        "vertex_ai",
+        "vertex_ai_beta",
+        "bedrock_converse",
+        "sagemaker",
+        "sagemaker_chat",
+        "vertex_ai-anthropic_models",
+    }
 )
 """Providers for which litellm translates messages with their thinking blocks; its proxy does the
 same.

@@ -30,27 +30,23 @@ else:
     Key = SecretStr  # what is read hides it; who makes one has a text
 
 SET_BY_FOLDLOG = frozenset(
-    (
-        *(
-            "model",
-            "messages",
-            "tools",
-            "tool_choice",
-            "response_format",
-            "_skip_mcp_handler",
-            "api_key",
-            "base_url",
-        ),
-        *(
-            "api_version",
-            "temperature",
-            "max_tokens",
-            "timeout",
-            "num_retries",
-            "stream",
-            "caching",
-        ),
-    )
+    {
+        "model",
+        "messages",
+        "tools",
+        "tool_choice",
+        "response_format",
+        "_skip_mcp_handler",
+        "api_key",
+        "base_url",
+        "api_version",
+        "temperature",
+        "max_tokens",
+        "timeout",
+        "num_retries",
+        "stream",
+        "caching",
+    }
 )
 """Arguments of litellm.completion that foldlog makes from the other keys, or always sets itself."""
 
@@ -66,30 +62,26 @@ RENAMED = {
 V1's dumps).
 """
 PASSED_ON = frozenset(
-    (
-        *(
-            "aws_access_key_id",
-            "aws_secret_access_key",
-            "aws_session_token",
-            "aws_region_name",
-            "aws_profile_name",
-        ),
-        *(
-            "aws_role_name",
-            "aws_session_name",
-            "aws_bedrock_runtime_endpoint",
-            "custom_llm_provider",
-            "drop_params",
-        ),
-        *(
-            "extra_headers",
-            "input_cost_per_token",
-            "output_cost_per_token",
-            "reasoning_effort",
-            "safety_settings",
-        ),
-        *("seed", "top_k", "top_p"),
-    )
+    {
+        "aws_access_key_id",
+        "aws_secret_access_key",
+        "aws_session_token",
+        "aws_region_name",
+        "aws_profile_name",
+        "aws_role_name",
+        "aws_session_name",
+        "aws_bedrock_runtime_endpoint",
+        "custom_llm_provider",
+        "drop_params",
+        "extra_headers",
+        "input_cost_per_token",
+        "output_cost_per_token",
+        "reasoning_effort",
+        "safety_settings",
+        "seed",
+        "top_k",
+        "top_p",
+    }
 )
 """Arguments of litellm.completion."""
 MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": "extra_body"}
@@ -97,37 +89,34 @@ MAPS: dict[str, str | None] = {"completion_kwargs": None, "litellm_extra_body": 
 itself the argument of this name.
 """
 WITHOUT_EFFECT = frozenset(
-    (
-        *("caching_prompt", "correct_num", "disable_stop_word", "disable_vision", "for_routing"),
-        *(
-            "log_completions",
-            "log_completions_folder",
-            "max_message_chars",
-            "modify_params",
-            "openrouter_app_name",
-        ),
-        # above: V0's too; below: V1's alone
-        *("openrouter_site_url", "retry_max_wait", "retry_multiplier"),
-        *(
-            "api_mode",
-            "capability_overrides",
-            "enable_encrypted_reasoning",
-            "extended_thinking_budget",
-        ),
-        *(
-            "force_string_serializer",
-            "inline_image_urls",
-            "is_subscription",
-            "model_canonical_name",
-        ),
-        *(
-            "prompt_cache_retention",
-            "reasoning_summary",
-            "stream",
-            "stream_idle_timeout",
-            "usage_id",
-        ),
-    )
+    {
+        "caching_prompt",
+        "correct_num",
+        "disable_stop_word",
+        "disable_vision",
+        "for_routing",
+        "log_completions",
+        "log_completions_folder",
+        "max_message_chars",
+        "modify_params",
+        "openrouter_app_name",
+        "openrouter_site_url",
+        "retry_max_wait",
+        "retry_multiplier",
+        "api_mode",
+        "capability_overrides",
+        "enable_encrypted_reasoning",
+        "extended_thinking_budget",
+        "force_string_serializer",
+        "inline_image_urls",
+        "is_subscription",
+        "model_canonical_name",
+        "prompt_cache_retention",
+        "reasoning_summary",
+        "stream",
+        "stream_idle_timeout",
+        "usage_id",
+    }
 )
 """Keys for OpenHands' own client. They do not change which model is asked, nor what it is asked."""
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from foldlog.condensers.base import AgentModel, Condensation, Overrun, Reason, Report, setting
 from foldlog.condensers.errors import OUT_OF_REACH, ModelCallFailed, NoCondensationAvailable
@@ -32,12 +32,6 @@ from foldlog.condensers.selection import (
 )
 from foldlog.eventstore import CondensationSummary, Event, summary_id
 from foldlog.projections import View
-
-TailRule = Literal["half", "fits"]
-"""How much of the tail stays if tokens are over their limit: as much as brings the prompt to half
-of the limit, or as much as fits the limit beside a summary. The first one condenses rarely, the
-second one shows more events.
-"""
 
 _PIECES_MAX = 8
 """The most pieces into which the forgotten events are divided for a model that cannot read them all
@@ -86,11 +80,6 @@ class SummarizingCondenser(RollingCondenser):
     )
     token_margin_ratio: float = setting(
         0.1, "the part of the agent's model's input that stays free", ge=0, lt=1
-    )
-    tail: TailRule = setting(  # noqa: RUF009  it returns a field
-        "half",
-        "to what length a prompt with too many tokens is cut: half of the limit, or the limit"
-        " (fits)",
     )
     minimum_progress: float = setting(
         0.1, "the smallest part of a View that a condensation may forget", gt=0, lt=1
@@ -214,8 +203,7 @@ class SummarizingCondenser(RollingCondenser):
         some length; the shortest is taken.
 
         The head may be longer than ``keep_first`` events: it includes a system prompt and the rest
-        of a unit. If a tail that fits the limit would leave too little to forget, the prompt is cut
-        to half of the limit. Raises ``NoCondensationAvailable`` if too few events of the log could
+        of a unit. Raises ``NoCondensationAvailable`` if too few events of the log could
         be forgotten.
         """
         over = self.overrun(view, agent_llm)
@@ -223,17 +211,12 @@ class SummarizingCondenser(RollingCondenser):
         tails = self._tails(view, due if over else due - {Reason.TOKENS})
         head = next_cut(view.cut_points, self._head(view))
         start = len(view) if head is None else head
-        parts = (_BESIDE_A_SUMMARY, _HALF) if self.tail == "fits" else (_HALF,)
         if over:
-            choices = [[over.tail(start, part), *tails] for part in parts]
-        else:
-            choices = [tails]
-        forgotten = 0
-        for choice in choices:
-            span = middle(view, start, min(choice)) or slice(start, start)
-            forgotten = count_logged(view[span])
-            if forgotten >= max(1, self.minimum_progress * len(view)):
-                return span
+            tails.append(over.tail(start, _HEAD_AND_TAIL))
+        span = middle(view, start, min(tails)) or slice(start, start)
+        forgotten = count_logged(view[span])
+        if forgotten >= max(1, self.minimum_progress * len(view)):
+            return span
         if forgotten:
             raise NoCondensationAvailable(
                 f"{forgotten} of {len(view)} events could be forgotten, which is less than the"
@@ -332,9 +315,8 @@ class SummarizingCondenser(RollingCondenser):
         # The sizes of the prompt to reach: if the first cannot be reached, the second is tried.
         sizes: list[float] = []
         if over is not None:
-            reserved = (tokens_with() or 0) + over.limit * (1 - _BESIDE_A_SUMMARY)
-            room = over.limit * (_ROOM if self.tail == "half" else 1)
-            sizes = [max(room, min(reserved, over.limit)), reserved]
+            reserved = (tokens_with() or 0) + over.limit * _SUMMARY
+            sizes = [max(over.limit * _ROOM, min(reserved, over.limit)), reserved]
         elif tokens_before is not None:
             sizes = [tokens_before - 1]
         full_tokens = tokens_with(summary.text)
@@ -396,8 +378,8 @@ for its head and tail, and a quarter for the summary; the rest is room to grow. 
 be shortened is shortened to it.
 """
 
-_HALF = 1 / 2
-_BESIDE_A_SUMMARY = 7 / 8
-"""The parts of a token limit that head and tail may take. ``_BESIDE_A_SUMMARY`` is for the tail
-rule ``fits``; the rest is reserved for the summary.
+_HEAD_AND_TAIL = 1 / 2
+_SUMMARY = 1 / 8
+"""The part of a token limit that head and tail may take, and the part that is reserved for the
+summary if it cannot be made shorter.
 """

@@ -42,26 +42,11 @@ _IDE = re.compile(
 _REPEATING = frozenset({"command-message", "local-command-caveat"})
 """Blocks that repeat or explain other blocks."""
 
-_LOCAL_COMMANDS = frozenset(
-    [
-        "/clear",
-        "/compact",
-        "/config",
-        "/context",
-        "/cost",
-        "/exit",
-        "/help",
-        "/ide",
-        "/login",
-        "/logout",
-        "/mcp",
-        "/model",
-        "/release-notes",
-        "/resume",
-        "/status",
-    ]
+_LOCAL_COMMAND = re.compile(
+    r"/(?:clear|compact|config|context|cost|exit|help|ide|login|logout|mcp|model|release-notes"
+    r"|resume|status)"
 )
-"""Commands that a user types for the program, not for the agent."""
+"""A command that a user types for the program, not for the agent."""
 
 
 def of_user(text: str) -> Words:
@@ -92,7 +77,7 @@ def of_user(text: str) -> Words:
         shown.append("the user interrupted the agent")
         text = _INTERRUPTED.sub("", text)
     name = command.get("command-name", "")
-    if name and name not in _LOCAL_COMMANDS:
+    if name and not _LOCAL_COMMAND.fullmatch(name):
         text = f"{name} {command.get('command-args', '')}\n{text}"
     return Words(_without_frame(text), tuple(shown))
 

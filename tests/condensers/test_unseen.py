@@ -57,7 +57,6 @@ LIMIT = 3_000
 
 CONDENSERS = (
     {"type": "digest", "max_tokens": LIMIT},
-    {"type": "digest", "max_tokens": LIMIT, "tail": "fits"},
     {"type": "digest", "max_size": 8},
     {"type": "amortized_forgetting", "max_size": 6},
     {"type": "recent_events", "max_events": 3},

@@ -82,7 +82,7 @@ class CallOutcome(NamedTuple):
     short, ``link`` a link to an issue, a comment or the
     like, ``commit`` git's line about a commit, and ``changes`` the files that only the output
     names: those that a program wrote, and the open one that SWE-agent edits. It is not ``proven``
-    where the output comes later, that of the ``process`` with this id when the agent asks for it.
+    where the output comes later.
     """
 
     failed: bool = False
@@ -94,7 +94,6 @@ class CallOutcome(NamedTuple):
     commit: str = ""
     changes: tuple[FileChange, ...] = ()
     is_proven: bool = True
-    process: str = ""
     is_applied: bool = False
     """Whether it is an edit, and the result says that it was applied."""
 
@@ -151,12 +150,10 @@ _REFUSED_SILENTLY = re.compile(
 _COMMENT = re.compile(r"\s*(?://|#(?!#)|/?\*|<!--)")
 """How a line of code begins that says less of a change than others."""
 _RUNNING = re.compile(
-    r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID)"
-    r" (\w+)"
+    r"(?:running in background with ID:|backgrounded by user with ID:|running with session ID) \w"
     r"|<status>running</status>"
 )
 """What the result says of a process that goes on."""
-_PROCESSES = ("bash_id", "task_id", "session_id", "shell_id")
 _HEADER_MAX = 200
 """The length of a result's beginning in which runtimes say how a process ended."""
 _ECHO_LEAST = 12
@@ -276,8 +273,8 @@ def outcome_of(
     does any line of an edit that was applied.
     """
     text, code = unwrapped(words_of(observation.content))
-    if running := _RUNNING.search(text[:_HEADER_MAX]):
-        return CallOutcome(is_proven=False, process=_process(running[1]) if running[1] else "")
+    if _RUNNING.search(text[:_HEADER_MAX]):
+        return CallOutcome(is_proven=False)
     repeated = first_line(command)
     if len(repeated) >= _ECHO_LEAST and text.lstrip().startswith(repeated):
         ending = command.strip().splitlines()[-1]
@@ -354,15 +351,6 @@ def _exit_code(extras: Mapping[str, Any], text: str) -> int | None:
         found = EXIT_CODE.search(text[:_HEADER_MAX]) or EXIT_CODE.search(text[-400:])
         code = int(found[1]) if found else None
     return None if code == _EXIT_UNKNOWN else code
-
-
-def process_named(arguments: Mapping[str, Any]) -> str:
-    """Return the process whose output a call asks for; empty if it asks for none."""
-    return next((_process(arguments[name]) for name in _PROCESSES if name in arguments), "")
-
-
-def _process(process_id: object) -> str:
-    return f"process {process_id}"
 
 
 def words_in_call(arguments: Mapping[str, Any]) -> Iterator[str]:

@@ -35,7 +35,6 @@ from foldlog.condensers.strategies.digest.facts import (
     listing_of,
     one_line,
     outcome_of,
-    process_named,
     said_in_refusal,
     task_list,
     task_made,
@@ -169,7 +168,7 @@ class Digest:
 
     A call is noted when its result comes, which shows what the call did. ``late`` has commands
     whose output did not come with them, by their first line, which a terminal repeats before the
-    output, or by a process; None once it came.
+    output; None once it came.
     """
 
     count: int = 0
@@ -410,10 +409,7 @@ class Digest:
         for name in self.tasks:
             if name.startswith(f"{arguments.get('taskId')}: ") and "status" in arguments:
                 self._take_tasks({**self.tasks, name: str(arguments["status"])}, event.id)
-        if process := self.late.get(process_named(arguments)):
-            self._pending[event.id] = self._pending[event.call_id or event.id] = process
-        else:
-            self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
+        self._take_deed(deed_of(event.tool, arguments), event.id, event.call_id)
 
     def _take_tasks(self, tasks: dict[str, str], event_id: int) -> None:
         for name, status in tasks.items():
@@ -489,7 +485,7 @@ class Digest:
                 self._put(Section.BUILT, STATUS, line)
         else:
             late = pending._replace(deed=deed._replace(changes=()))
-            self.late[outcome.process or first_line(deed.command)] = late
+            self.late[first_line(deed.command)] = late
             self._conclude(deed, outcome, event.id)
 
     def _count_lines(self, program: str, text: str) -> None:
