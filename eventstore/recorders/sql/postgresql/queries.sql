@@ -496,7 +496,8 @@ VALUES ($1::bigint, $2::bigint, $3::bigint, $4::bigint)
 -- name: unfinished
 SELECT u.conversation, coalesce(c.id, ''), u.operation, u.state
 FROM {schema}.unfinished u LEFT JOIN {schema}.conversations c ON c.key = u.conversation
-WHERE u.conversation = $1::bigint OR ($1::bigint IS NULL AND u.operation NOT IN ('archived'::bytea, 'restored'::bytea)) ORDER BY u.conversation
+WHERE ($1::bigint IS NULL AND u.operation NOT IN ('archived'::bytea, 'restored'::bytea))
+    OR u.conversation = $1::bigint ORDER BY u.conversation
 
 -- name: leave_unfinished
 INSERT INTO {schema}.unfinished (operation, state, conversation) VALUES ($1::bytea, $2::bytea, $3::bigint)
