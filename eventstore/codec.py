@@ -331,8 +331,8 @@ def _slow_body(event: KnownEvent) -> bytes:
 
 def _encoded_unknown(event: object) -> Encoded:
     """Return an unknown event in the form in which its writer stored it. Raises
-    ``UnknownEventType`` for an object that is no event. Raises ``InvalidEvent`` if a database would
-    refuse its columns, if its body is not a JSON object, or if its kind is known.
+    ``UnknownEventType`` for an object that is not an event, and ``InvalidEvent`` if a database
+    would refuse its columns, if its body is not a JSON object, or if its kind is known.
     """
     if not isinstance(event, UnknownEvent):
         name = type(event).__name__
