@@ -127,7 +127,8 @@ def of_lines(path: Path) -> Format | None:
         return None
     with path.open("rb") as file:
         begin = file.read(_BEGINNING)
-    records = _records_in(begin.splitlines()[:-1])
+    lines = begin.splitlines()
+    records = _records_in(lines[:-1] if len(begin) == _BEGINNING else lines)
     first = [*islice(records, _ENOUGH + 1)]
     matched = [format for format in map(_match, first) if format is not None]
     if len(matched) < _ENOUGH or len({*matched}) > 1:

@@ -408,6 +408,7 @@ def test_a_log_whose_first_lines_alone_are_of_a_format_is_not_of_it(tmp_path):
     path = lines(tmp_path / "a.jsonl", [*own, *(foreign * 20)[:20]])
     with pytest.raises(NotAHistory):
         histories_at(path)
+    assert detection.of_lines(lines(path, [*own, *(foreign * 4)[:4]])) is None
     assert detection.of_lines(lines(path, [*own, *foreign[:1], "the end"])) is not None
 
 
