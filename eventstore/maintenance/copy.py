@@ -58,10 +58,13 @@ from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversatio
 from foldlog.eventstore.recorders.base import Reader, Transaction
 from foldlog.eventstore.recorders.types import HEAD_BYTES, Conversation, RecalledKey, Record, Row
 from foldlog.eventstore.sources.moving import (
+    RedactedRecords,
     copy_source,
+    find_redacted_records,
     is_same_source,
     made_of,
     note_made,
+    redact_records,
     split_at_records,
 )
 from foldlog.eventstore.sources.tables import Made, Sources, SourcesToWrite
@@ -275,7 +278,11 @@ def copy_conversation(
                 if is_redacted(row.proof)
             )
             for chunk in chunked(row for row in redacted if row.id < there.version):
-                on_finished(target, partial(_redact_too, database=target, there=there, gone=chunk))
+                redacted_records = find_redacted_records(source, found, (row.id for row in chunk))
+                work = partial(
+                    _redact_too, database=target, there=there, gone=chunk, records=redacted_records
+                )
+                on_finished(target, work)
         rows = writer.linked(stored_rows(source, found, start))
         if there is not None and start < found.version:
             # what is damaged is found again after the events
@@ -601,9 +608,15 @@ def _is_tombstone(found: Conversation, one: Conversation | None) -> bool:
 
 
 def _redact_too(
-    transaction: Transaction, database: Database, there: Conversation, gone: Sequence[Row]
+    transaction: Transaction,
+    database: Database,
+    there: Conversation,
+    gone: Sequence[Row],
+    records: RedactedRecords | None,
 ) -> None:
-    """Redact events of the target that the source has redacted since they were copied."""
+    """Redact events of the target that the source has redacted since they were copied, and the
+    records of which they were made.
+    """
     writing = WriteTransaction(
         transaction, find_again(database, transaction, there).state, database
     )
@@ -629,5 +642,7 @@ def _redact_too(
                 )
             has_content.append((stored_event_of(there.id, row), redacted))
     if has_content:
+        if records is not None:
+            redact_records(writing, records)
         redact_rows(transaction, writing, has_content)
         _enter_redactions(writing, [event.id for event, _ in has_content])

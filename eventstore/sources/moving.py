@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from foldlog.eventstore.errors import CorruptEvent, HistoryDiverged
 from foldlog.eventstore.log.database import Database
@@ -207,6 +207,67 @@ def _opened(
     writing.begin()
     writing.list_as(0, [EVERY])
     return writing, SourcesToWrite.beside(writing)
+
+
+class RedactedRecords(NamedTuple):
+    """What is left of redacted records in the store from which they are copied, by their numbers;
+    their source there; and the hashes that it refuses.
+    """
+
+    left: dict[int, bytes]
+    source: Source
+    refused: list[bytes]
+
+
+def find_redacted_records(
+    database: Database, conversation: Conversation, event_ids: Iterable[int]
+) -> RedactedRecords | None:
+    """Return what is left of the redacted records from which some events were made. Cost: the list
+    of made events, and a block for each record.
+    """
+    wanted = frozenset(event_ids)
+
+    def read(reader: Reader) -> RedactedRecords | None:
+        sources = Sources(database, reader)
+        source = sources.find_by_key(conversation.key)
+        if source is None:
+            return None
+        redacted = sources.all_redacted(source)
+        left = {
+            number: sources.record(source, number)
+            for number, (first, count) in sources.made(source).items()
+            if number in redacted and not wanted.isdisjoint(range(first, first + count))
+        }
+        refused = _refused_by(database, {conversation.key, source.root}, reader)
+        return RedactedRecords(left, source, refused)
+
+    return database.recorder.query(read)
+
+
+def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
+    """Replace records of a copied source by what is left of them in the original. Cost: a block for
+    each record.
+    """
+    sources = SourcesToWrite.beside(writing)
+    own = sources.find_by_key(writing.key)
+    if own is None:
+        return
+    numbers = sorted(
+        number
+        for number in redacted.left.keys() - set(own.redacted)
+        if own.from_record <= number < own.records
+    )
+    if not numbers:
+        return
+    for number in numbers:
+        block = next(sources.own_blocks(own, number))
+        sources.put_blocks(own, [block.with_record(number, redacted.left[number])])
+    original = redacted.source
+    all_redacted = tuple(sorted({*own.redacted, *numbers}))
+    is_equal = own.head == original.head and {*all_redacted} >= {*original.redacted}
+    sums = original.sums if is_equal else b""
+    sources.put(own._replace(redacted=all_redacted, about=original.about, sums=sums))
+    sources.refuse(writing.key, redacted.refused)
 
 
 def made_of(source: Database, conversation: Conversation) -> Made:

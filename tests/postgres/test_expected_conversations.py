@@ -273,7 +273,13 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
         there = theirs.database.recorder.query(lambda reader: theirs.database.find(reader, "c1"))
         assert there is not None
         theirs.database.recorder.transact(
-            partial(_redact_too, database=theirs.database, there=there, gone=[row])
+            partial(
+                _redact_too,
+                database=theirs.database,
+                there=there,
+                gone=[row],
+                records=None,
+            )
         )
     seen: list[int] = []
     ours.append(

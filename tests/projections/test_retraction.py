@@ -97,8 +97,7 @@ def test_why_an_event_was_taken_back(history: History):
     assert isinstance(why.by, Retraction)
     assert (why.by.id, why.by.version, why.by.reason) == (7, 5, "the user went back")
     assert (
-        why.reason
-        == "retraction 7 took it back, at version 8: the View was again as at version 5"
+        why.reason == "retraction 7 took it back, at version 8: the View was again as at version 5"
     )
     assert history.why(-8).reason == why.reason, "its summary went with the condensation"
     assert history.why(1).fate == "shown"
