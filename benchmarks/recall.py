@@ -83,7 +83,6 @@ COLUMNS = (
     "sent",
     "repeated",
     "cost",
-    "condensations/100",
 )
 PAGE = Path(__file__).parents[1] / "docs" / "RECALL.md"
 PUBLISHED = PAGE.with_name("recall.json")
@@ -287,7 +286,6 @@ def figures(group: Mapping[str, Any]) -> list[tuple[str, ...]]:
             f"{row['tokens_sent'] / 1e6:.2f}M",
             f"{100 * row['tokens_repeated'] / max(1, row['tokens_sent']):.0f} %",
             f"{100 * row['cost'] / whole:.0f} %",
-            str(row["condensations_per_100_calls"]),
         )
         for name, row in rows.items()
     ]
