@@ -1,9 +1,9 @@
-"""The files that foldlog wrote from a store and that do not follow it: backups, exports, reports
-and comparisons; and those from which it imported what was erased.
+"""Files that may still hold an erased text: backups, exports, reports and comparisons that foldlog
+wrote, and files from which erased conversations were imported.
 
-The store keeps each of them under a name, like a read model that has reached the position at which
-it was written: what is erased or redacted later names it in ``unconfirmed``. One that is not in its
-place any more is named once, and then forgotten.
+The store notes each file under a name, like a read model that has reached the position at which the
+file was written. So a later erasure or redaction names the file in ``unconfirmed``. A file that was
+moved or deleted is named once more, and then forgotten.
 """
 
 from __future__ import annotations
@@ -20,16 +20,18 @@ from foldlog.eventstore import EventStoreError, Store, confirm
 from foldlog.eventstore.log.database import behind
 
 _ALL = 2**63
+"""A position that nothing has reached."""
 _MOVED = "not in its place any more, "
 _IDS = r'(?: of (?P<ids>\[(?:"(?:[^"\\]|\\.)*"(?:, )?)+\]))?'
 _KINDS = "audit database|backup|export|report|former file|imported file|imported folder"
 _FILE = re.compile(rf"(?:{_KINDS}){_IDS} (?P<path>/.*)", re.DOTALL)
+"""The name of a file: its kind, the ids of its conversations as JSON unless it is of the whole
+store, and its path. For example: ``export of ["chat-1"] /backup/chat.json``.
+"""
 
 
 def read_models(store: Store, position: int = _ALL) -> list[str]:
-    """Return what the store knows of that has not reached a position: read models, and files by
-    their names.
-    """
+    """Return the names of the read models and files that have not reached a position."""
     return store.database.recorder.query(lambda reader: behind(reader, position))
 
 
@@ -37,80 +39,88 @@ def read_models(store: Store, position: int = _ALL) -> list[str]:
 def noted(
     store: Store, kind: str, path: str | os.PathLike[str], conversation: str | None = None
 ) -> Iterator[None]:
-    """Note a file that the block writes, of a conversation or of the whole store, before it is
-    there: a kill leaves no file that is not known. A store that cannot be written does not know of
-    it. Forget what the file replaces, and earlier ones of the same kind that are gone.
+    """Note a file that the block writes from a conversation or the whole store. It is noted before
+    it is written, so that a kill leaves no unknown file. A read-only store cannot note it. Forget
+    the file that it replaces, and earlier files of the same kind that are gone.
     """
     position = store.database.last_position
-    of = ""
-    place = os.path.abspath(path)
-    if conversation is not None:  # and those whose events it shares
+    of_conversations = ""
+    absolute_path = os.path.abspath(path)
+    if conversation is not None:
+        # The file also holds events of the conversations from which this one was forked.
         lineage = store.query(conversation, lambda reading: reading.lineage)
         names = dict.fromkeys([conversation, *(border.parent for border in lineage)])
-        of = f" of {json.dumps([*names], ensure_ascii=False)}"
-    name = f"{kind}{of} {place}"
-    is_new = False
-    is_written = False
-    if not os.path.isfile(place) and (
-        os.path.exists(place) or not os.path.isdir(os.path.dirname(place))
-    ):
-        yield  # to a pipe, or nowhere
+        of_conversations = f" of {json.dumps([*names], ensure_ascii=False)}"
+    name = f"{kind}{of_conversations} {absolute_path}"
+    if not _will_be_a_file(absolute_path):
+        yield
         return
+    is_new = False
     with suppress(EventStoreError):
         is_new = name not in read_models(store)
-        if is_new:  # else the file that it replaces keeps its position until then
+        # If the name is noted, the old file stands under it until it is replaced.
+        if is_new:
             confirm(store, name, position)
+    is_written = False
     try:
         yield
         is_written = True
     finally:
         with suppress(EventStoreError):
-            for each in read_models(store):
-                if each == name:
-                    is_over = not is_written and (is_new or is_gone(each))
-                else:
-                    is_replaced = is_written and path_in(each) == place
-                    is_over = is_replaced or (each.startswith(f"{kind}{of} /") and is_gone(each))
-                if is_over:
-                    confirm(store, each, None)
             if is_written:
                 confirm(store, name, position)
+            elif is_new or is_gone(name):
+                confirm(store, name, None)
+            for other in read_models(store):
+                if other == name:
+                    continue
+                is_replaced = is_written and path_in(other) == absolute_path
+                is_alike = other.startswith(f"{kind}{of_conversations} /")
+                if is_replaced or (is_alike and is_gone(other)):
+                    confirm(store, other, None)
+
+
+def _will_be_a_file(path: str) -> bool:
+    """Return whether writing to ``path`` makes a file: it is no pipe, and its folder exists."""
+    if os.path.exists(path):
+        return os.path.isfile(path)
+    return os.path.isdir(os.path.dirname(path))
 
 
 def note_sources(store: Store, paths: Iterable[str], conversations: Sequence[str]) -> list[str]:
-    """Note the files from which conversations were imported, before these are erased: nothing else
-    names the files from then on. Return the names that are new.
+    """Note the files from which conversations were imported, before the conversations are erased:
+    afterwards nothing else names the files. Return the new names.
     """
-    of = json.dumps([*conversations], ensure_ascii=False)
-    names = [f"{_source_kind(path)} of {of} {path}" for path in dict.fromkeys(paths)]
+    of_conversations = json.dumps([*conversations], ensure_ascii=False)
+    names = [f"{_source_kind(path)} of {of_conversations} {path}" for path in dict.fromkeys(paths)]
     if not names:
         return []
     position = store.database.last_position
-    known = {*read_models(store)}
-    new = [name for name in names if name not in known]
-    for name in new:
+    known_names = {*read_models(store)}
+    new_names = [name for name in names if name not in known_names]
+    for name in new_names:
         confirm(store, name, position)
-    return new
+    return new_names
 
 
 def erased_sources(store: Store) -> dict[str, list[str]]:
-    """Return the files that ``note_sources`` noted and that are there, by the conversations."""
-    found: dict[str, list[str]] = {}
+    """Return the existing files that ``note_sources`` noted, by their conversations."""
+    paths: dict[str, list[str]] = {}
     for name in read_models(store):
-        match = _FILE.fullmatch(name)
+        matched = _FILE.fullmatch(name)
         if (
-            match is not None
-            and match["ids"]
+            matched is not None
+            and matched["ids"]
             and name.startswith("imported ")
             and not is_gone(name)
         ):
-            for conversation in json.loads(match["ids"]):
-                found.setdefault(conversation, []).append(match["path"])
-    return found
+            for conversation in json.loads(matched["ids"]):
+                paths.setdefault(conversation, []).append(matched["path"])
+    return paths
 
 
 def source_name(path: str) -> str:
-    """Return the name of a file or folder from which something was imported."""
+    """Return the name under which an imported file or folder is noted."""
     return f"{_source_kind(path)} {path}"
 
 
@@ -119,25 +129,27 @@ def _source_kind(path: str) -> str:
 
 
 def may_hold(name: str, conversations: Container[str] | None) -> bool:
-    """Return whether what has this name may hold one of these conversations, or any: a file tells
-    of which it is.
+    """Return whether the file or read model with this name may hold one of these conversations. The
+    name of a file can say which conversations it holds.
     """
-    found = _FILE.fullmatch(name)
-    ids = json.loads(found["ids"] or "[]") if found is not None else []
-    return conversations is None or not ids or any(each in conversations for each in ids)
+    matched = _FILE.fullmatch(name)
+    ids = json.loads(matched["ids"] or "[]") if matched is not None else []
+    return (
+        conversations is None
+        or not ids
+        or any(conversation in conversations for conversation in ids)
+    )
 
 
 def stores_in(names: Iterable[str]) -> Iterator[str]:
-    """Yield the paths of the backups and former files that are stores, of those with these
-    names.
-    """
+    """Yield the paths of the backups and former files among these names that are stores."""
     for name in names:
         if name.startswith(("backup", "former file")) and is_database(Path(path_in(name))):
             yield path_in(name)
 
 
 def told(store: Store, name: str) -> str:
-    """Return a name for a person. One of a file that is gone says so, and is forgotten."""
+    """Return a name for a person. If the file is gone, the text says so, and it is forgotten."""
     if not is_gone(name):
         return name
     with suppress(EventStoreError):
@@ -146,20 +158,18 @@ def told(store: Store, name: str) -> str:
 
 
 def path_in(name: str) -> str:
-    """Return the path in the name of a file; an empty text for another name."""
-    found = _FILE.fullmatch(name)
-    return "" if found is None else found["path"]
+    """Return the path in the name of a file; an empty text for a read model."""
+    matched = _FILE.fullmatch(name)
+    return "" if matched is None else matched["path"]
 
 
 def is_gone(name: str) -> bool:
-    """Return whether a name is that of a file that does not follow the store, and is not there any
-    more.
-    """
+    """Return whether this is the name of a copy that does not exist any more."""
     return is_a_copy(name) and not os.path.exists(path_in(name))
 
 
 def is_a_copy(name: str) -> bool:
-    """Return whether a name is that of a file that does not follow the store, so that it can only
-    be deleted.
+    """Return whether this is the name of a copy: a file that never follows the store, so that it
+    can only be deleted.
     """
     return not name.startswith("audit") and bool(path_in(name.removeprefix(_MOVED)))

@@ -1,4 +1,4 @@
-"""Which conversation a tool is asked about, and what its file has since the last import."""
+"""Find the conversation that a tool is asked about, and import what its file has got since."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _IS_NAME = re.compile(r"[\w-]{1,200}", re.ASCII)
 
 
 class Unclear(EventStoreError):
-    """It is not clear which conversation is meant: one of ``choices``, or of all where it is
-    None.
+    """It is not clear which conversation is meant. It is one of ``choices``; None stands for all
+    conversations.
     """
 
     def __init__(self, problem: str, choices: Collection[str] | None) -> None:
@@ -35,9 +35,11 @@ class Unclear(EventStoreError):
 
 
 class Asked(NamedTuple):
-    """A conversation that is asked about. ``problem`` says why this may be an older state of it;
-    ``missing`` is a compaction that its program has not written yet. ``agents`` are sub-agents at
-    work, of which one may be who asks.
+    """A conversation that a tool is asked about.
+
+    ``problem``   why its stored state may be old; empty if it is not
+    ``missing``   a compaction that its program has not written yet
+    ``agents``    sub-agents at work; one of them may be the one that asks
     """
 
     conversation: str
@@ -47,9 +49,9 @@ class Asked(NamedTuple):
 
 
 class Asking:
-    """Finds the conversation that a program means: a given id, or that of the session that started
-    this server. It is never guessed: programs that name no session are given a list of those of the
-    ``folder``.
+    """Finds the conversation that a program means: the one with a given id, or the session that
+    started this server. It never guesses: a program that names no session gets a list of the
+    conversations of the ``folder``.
     """
 
     def __init__(
@@ -67,47 +69,46 @@ class Asking:
         self._is_secret = is_secret
         self._folder = folder and os.path.realpath(folder)
 
-    def asked(self, given: str) -> Asked:
+    def find(self, conversation: str) -> Asked:
         """Return the conversation, after its file was imported again. Raises ``Unclear``."""
-        name = self._named(given) if given else self._of_session()
+        name = self._by_id(conversation) if conversation else self._of_session()
         problem = "the store is open for reading only"
         if self._may_import:
             name, problem = refreshed(self._store, name, self._is_secret)
-        return Asked(
-            name, problem, compacting(self._store, name), () if given else self._agents_of(name)
-        )
+        agents = () if conversation else self._agents_of(name)
+        return Asked(name, problem, compacting(self._store, name), agents)
 
     def _agents_of(self, session: str) -> list[str]:
-        """Return the sub-agents whose transcripts were written after that of their session: one of
-        them may be who asks, since they have its server.
+        """Return the sub-agents whose transcripts were written after the transcript of their
+        session. One of them may be the one that asks, since they use the same server.
         """
-        found: list[Path] = []
+        transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
             agents = path.with_suffix("").glob("subagents/*.jsonl")
-            found += [
+            transcripts += [
                 agent
                 for agent in agents
                 if path.is_file() and _written_at(agent) >= _written_at(path)
             ]
-        return self._import(found) if found else []
+        return self._import(transcripts) if transcripts else []
 
-    def _named(self, given: str) -> str:
-        names = [*islice(ids_meant(self._store, given), _CHOICES)]
-        # /clear began it, and no hook told yet
+    def _by_id(self, given_id: str) -> str:
+        names = [*islice(ids_meant(self._store, given_id), _CHOICES)]
+        # /clear may have begun it, before a hook has imported it.
         if not names and self._may_import and self._environ.get(_SESSION):
-            self._import(self._transcripts(given))
-            names = [*ids_meant(self._store, given)]
+            self._import(self._transcripts(given_id))
+            names = [*ids_meant(self._store, given_id)]
         if len(names) != 1:
-            raise Unclear(f"the id {given[:80]!r} is not that of one conversation", names)
+            raise Unclear(f"the id {given_id[:80]!r} is not that of one conversation", names)
         return names[0]
 
     def _of_session(self) -> str:
-        """Return the conversation of the session of Claude Code that started this server, after an
+        """Return the conversation of the Claude Code session that started this server, after an
         import of its file.
 
-        ``/clear`` and ``/resume`` begin another session, and the server is not told: it goes on in
-        another file of the same folder. So the session is known only while its file is the one that
-        was written last.
+        ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
+        server does not learn of it. So the session is known only while its file is the one that was
+        written last.
         """
         session = self._environ.get(_SESSION)
         if not session:
@@ -117,18 +118,17 @@ class Asking:
         file = max(files, key=_written_at, default=None)
         if file is None:
             raise self._unclear(f"session {session} has no transcript yet")
-        others = (
+        other_files = (
             path
             for path in file.parent.glob("*.jsonl")
             if path != file and not path.name.startswith("agent-")
         )
-        later = [path for path in others if _written_at(path) >= _written_at(file)]
-        if later:
+        later_files = [path for path in other_files if _written_at(path) >= _written_at(file)]
+        if later_files:
             problem = f"another session was written after {session}, and may be the one that asks"
-            raise self._unclear(
-                problem, self._import([file, *nlargest(_CHOICES - 1, later, key=_written_at)])
-            )
-        return next(iter(self._import([file])), None) or self._named(session)
+            newest = nlargest(_CHOICES - 1, later_files, key=_written_at)
+            raise self._unclear(problem, self._import([file, *newest]))
+        return next(iter(self._import([file])), None) or self._by_id(session)
 
     def _transcripts(self, session: str) -> list[Path]:
         """Return the transcripts of a session of Claude Code."""
@@ -138,8 +138,10 @@ class Asking:
         return []
 
     def _import(self, files: Sequence[Path]) -> list[str]:
-        """Import transcripts, and return the conversations that they are."""
-        outcomes = Import(self._store, files, is_secret=self._is_secret) if self._may_import else ()
+        """Import transcripts, and return the conversations that they became."""
+        if not self._may_import:
+            return []
+        outcomes = Import(self._store, files, is_secret=self._is_secret)
         return [outcome.conversation for outcome in outcomes if not isinstance(outcome, Failed)]
 
     def _unclear(self, problem: str, choices: Collection[str] = ()) -> Unclear:

@@ -1,5 +1,5 @@
-"""Which transcripts of a program are not in the store, which it will delete, and whether its hooks
-fire.
+"""The status of a program: which of its transcripts are not in the store, which of them it will
+delete soon, and whether its hooks fire.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _SOON_DAYS = 7
 
 
 def look_at(store: Store, program: Program, hooks: Path) -> ProgramDocument:
-    """Return what is known of a program. ``hooks`` is the folder in which its hooks note that they
+    """Return the status of a program. ``hooks`` is the folder in which its hooks note that they
     fired. Cost: the status of its files.
     """
-    importing = Import(store, [])
+    importing = Import(store, [])  # only asked which files are in the store
     problem = None
     days: float | None = program.days
     try:
