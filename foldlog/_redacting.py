@@ -1,5 +1,5 @@
-"""Redact events, and all that repeats their content; find what holds a text, or is old, in a whole
-store.
+"""Redact events and everything that repeats their content. Find the events of a store that hold a
+text, or that are old.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ NOT_SEARCHED = (
     " compressed or in a picture; text that is divided between fields or events, has markup in it"
     " or is spelled in another way; idempotency keys and the names of workers and followers"
 )
-"""What no search for a text looks into."""
+"""Places in which no search for a text looks."""
 
 _TOGETHER = 1_000
 """Events that are redacted in one transaction."""
@@ -82,27 +82,27 @@ _IN_SOURCE = (
     "the source of conversation {!r} holds the text beside its records; run the same command again"
 )
 _IN_PATH = (
-    "the store keeps that conversation {!r} was imported from {}, which holds the text; rename"
-    " that, and import or erase it again"
+    "the store has the path from which conversation {!r} was imported, {}, and the path holds the"
+    " text; rename the file, and import or erase it again"
 )
 
 
 class Problem(NamedTuple):
-    """Where something stays, or could not be searched, and why."""
+    """A conversation that still holds the text, or that could not be searched, and the problem."""
 
     conversation: str | None
     problem: str
 
 
 class Chosen(NamedTuple):
-    """What is redacted.
+    """The events to redact.
 
-    ``named``    the events of each conversation that go, with those that were redacted already
-    ``goes``     those that have content still
-    ``quotes``   those of them that only may quote another
-    ``shown``    the same events by the conversations that show them
+    ``named``    the events by their conversations, also events that are redacted already
+    ``goes``     the events among them that still have content
+    ``quotes``   the conversation and id of each event that only may quote another
+    ``shown``    the events by the conversations that show them
     ``beside``   the conversations whose sources hold the text beside their records
-    ``unread``   names of what could not be looked into
+    ``unread``   names of companions and events that could not be read
     """
 
     named: dict[str, list[Event]]
@@ -114,15 +114,16 @@ class Chosen(NamedTuple):
 
 
 class RedactionReport(NamedTuple):
-    """What ``redact_matching`` did, or with ``dry_run`` would do.
+    """The result of ``redact_matching``, or with ``dry_run`` what it would do.
 
-    ``events``        the ids of the events that go, or went, by their conversations
-    ``beside``        the conversations whose sources held the text beside their records: that went
-                      as a whole
+    ``events``        the ids of the redacted events, by their conversations
+    ``beside``        the conversations whose sources held the text beside their records; everything
+                      beside the records was removed
     ``receipts``      the receipts
-    ``stay``          where the store still holds the text, and why; what could not be searched
-    ``unconfirmed``   read models and files that may hold it, as far as the store knows
-    ``searched``, ``not_searched``  what was searched for the text, and what was not
+    ``stay``          places where the store still holds the text, and conversations that could not
+                      be searched
+    ``unconfirmed``   read models and files that may hold the text, as far as the store knows
+    ``searched``, ``not_searched``  the places that were searched, and those that were not
     """
 
     events: Mapping[str, tuple[int, ...]]
@@ -135,10 +136,11 @@ class RedactionReport(NamedTuple):
 
 
 class Redacting:
-    """Finds what holds a text, or is older than ``before``, in some conversations, and redacts it.
+    """Finds the events of some conversations that hold a text or are older than ``before``, and
+    redacts them.
 
-    ``problems`` has the conversations that cannot be searched. ``everywhere``: all conversations
-    are searched.
+    ``problems`` are the conversations that cannot be searched. ``everywhere`` says that ``rows``
+    are all conversations of the store.
     """
 
     def __init__(
@@ -155,29 +157,38 @@ class Redacting:
         self.holds = holds
         self.everywhere = everywhere
         self.store_of = cache(lambda name: bound_store(store, name)[1])
-        """Another conversation that gets the id of one of these is not redacted."""
+        """Returns a store that is bound to the present conversation with an id, so that no other
+        conversation is redacted that gets the id later.
+        """
         self.problems: dict[str, str] = {}
         self._before = before
 
     def choose(
         self, named: Mapping[str, Sequence[Event]] | None = None, *, with_summaries: bool = False
     ) -> Chosen:
-        """Return what is to be redacted: these events, or those that are found."""
+        """Return the events to redact: the ``named`` ones, or else those that a search finds."""
         unread: list[str] = []
-        own = with_copies(
-            self.store, with_records(self.store, self._found() if named is None else named), unread
-        )
-        asked = {(name, event.id) for name, events in own.items() for event in events}
+        found = self._find_events() if named is None else named
+        holding = with_copies(self.store, with_records(self.store, found), unread)
+        holding_ids = {(name, event.id) for name, events in holding.items() for event in events}
+        all_events = holding
         if with_summaries:
-            all_of = all_that_goes(self.store, own, unread, with_summaries=True)
-        else:
-            all_of = own
-        goes = {
-            name: its for name, events in all_of.items() if (its := [*filter(has_content, events)])
-        }
-        going = {(name, event.id) for name, events in goes.items() for event in events}
-        beside = self._beside() if named is None else []
-        return Chosen(all_of, goes, going - asked, shown_by(self.store, all_of), beside, unread)
+            all_events = all_that_goes(self.store, holding, unread, with_summaries=True)
+        goes = dict[str, list[Event]]()
+        for name, events in all_events.items():
+            with_content = [event for event in events if has_content(event)]
+            if with_content:
+                goes[name] = with_content
+        going_ids = {(name, event.id) for name, events in goes.items() for event in events}
+        beside = self._find_texts_beside() if named is None else []
+        return Chosen(
+            all_events,
+            goes,
+            going_ids - holding_ids,
+            shown_by(self.store, all_events),
+            beside,
+            unread,
+        )
 
     def redact(
         self,
@@ -189,31 +200,34 @@ class Redacting:
         asked: Mapping[str, Sequence[int]] = {},
         on_events: Callable[[int], object] = lambda count: None,
     ) -> tuple[list[RedactionReceipt], list[Problem]]:
-        """Redact what was chosen, of conversations that were ``asked`` for the events with these
-        ids. Return the receipts, and what stays. Raises ``CannotRedact`` if the only event cannot
-        be redacted.
+        """Redact the chosen events; in the conversations in ``asked``, the events with these ids.
+        Return the receipts, and the events that stay. Raises ``CannotRedact`` if the only event
+        cannot be redacted.
 
-        Found events are redacted from the last one on: a document may be stored as a difference to
-        an earlier one. Those of companions are the first: the content of the others finds them.
+        Found events are redacted from the last one to the first, since a document may be stored as
+        a difference to an earlier one. Events of companions come first, since the content of the
+        other events is needed to find them.
         """
         receipts = list[RedactionReceipt]()
         stay = list[Problem]()
         for_content = self._before is None or self.holds is not None
-        how = partial(
+        redact_ids = partial(
             redacted, reason=reason, by=by, with_summaries=with_summaries, for_content=for_content
         )
         if self.holds is not None:
-            for name, gone in chosen.shown.items():
-                keep_documents(self.store_of(name), name, {event.id for event in gone}, self.holds)
-        left = [*_batches({**_ids_of(chosen), **asked})]
-        is_single = sum(len(ids) for _, ids in left) == 1
-        while left:
-            name, ids = left.pop(0)
+            for name, shown_events in chosen.shown.items():
+                keep_documents(
+                    self.store_of(name), name, {event.id for event in shown_events}, self.holds
+                )
+        batches = [*_batches({**_ids_of(chosen), **asked})]
+        is_single = sum(len(ids) for _, ids in batches) == 1
+        while batches:
+            name, ids = batches.pop(0)
             try:
-                receipts.append(how(self.store_of(name), name, ids))
+                receipts.append(redact_ids(self.store_of(name), name, ids))
             except (CannotRedact, InvalidArgument) as error:
                 if len(ids) > 1:
-                    left[:0] = [(name, [event_id]) for event_id in ids]
+                    batches[:0] = [(name, [event_id]) for event_id in ids]
                     continue
                 if is_single:
                     raise
@@ -224,21 +238,21 @@ class Redacting:
         return receipts, stay
 
     def look_again(self) -> list[Problem]:
-        """Return where the store still holds the text: in what a redaction leaves, in ids,
-        tombstones and the names of imported files.
+        """Return where the store still holds the text: parts of events that a redaction keeps, ids,
+        tombstones, and the paths of imported files.
         """
         assert self.holds is not None
         rows = [*self.store.iter_conversations()] if self.everywhere else self.rows
         stay = [
             Problem(name, _IN_EVENT.format(name, event.id))
-            for name, events in self._found(again=True).items()
+            for name, events in self._find_events(redacted_too=True).items()
             for event in events
         ]
         for row in rows:
             if self.holds(row.id) or self.holds(row.erased_reason or ""):
-                what = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
-                stay.append(Problem(row.id, what.format(row.id)))
-        stay += [Problem(name, _IN_SOURCE.format(name)) for name in self._beside()]
+                text = _IN_ID if row.erased_at is None else _IN_TOMBSTONE
+                stay.append(Problem(row.id, text.format(row.id)))
+        stay += [Problem(name, _IN_SOURCE.format(name)) for name in self._find_texts_beside()]
         for name, paths in self.sources().items():
             stay += [
                 Problem(name, _IN_PATH.format(name, path)) for path in paths if self.holds(path)
@@ -246,70 +260,72 @@ class Redacting:
         return stay
 
     def sources(self) -> dict[str, list[str]]:
-        """Return the files from which these conversations were imported, those that are erased
-        too.
-        """
+        """Return the files from which these conversations were imported, also erased ones."""
         names = [
             row.id for row in (self.store.iter_conversations() if self.everywhere else self.rows)
         ]
-        found = source_files(self.store, names)
+        imported = source_files(self.store, names)
         noted = erased_sources(self.store)
-        every = {
-            name: list(dict.fromkeys((*found.get(name, ()), *noted.get(name, ()))))
+        paths_by_name = {
+            name: list(dict.fromkeys((*imported.get(name, ()), *noted.get(name, ()))))
             for name in names
         }
-        return {name: paths for name, paths in every.items() if paths}
+        return {name: paths for name, paths in paths_by_name.items() if paths}
 
     def files(self) -> tuple[str, ...]:
         """Return the files that may hold the text, as far as the store knows: backups, exports,
-        reports, former files, and those from which these conversations were imported. None where no
-        text is searched for.
+        reports, former files, and imported files. Empty if no text is searched for.
         """
         if self.holds is None:
             return ()
         names = None if self.everywhere else {row.id for row in self.rows}
-        known = [
+        copies = [
             name for name in read_models(self.store) if is_a_copy(name) and may_hold(name, names)
         ]
         return holders(
-            self.store, known, names, [path for paths in self.sources().values() for path in paths]
+            self.store, copies, names, [path for paths in self.sources().values() for path in paths]
         )
 
-    def _found(self, *, again: bool = False) -> dict[str, list[Event]]:
-        """Return the events to redact, ``again`` those that were, too. Of a fork, those that it
-        shares are found in the conversation that they belong to, unless that one is not searched.
+    def _find_events(self, *, redacted_too: bool = False) -> dict[str, list[Event]]:
+        """Return the events to redact; with ``redacted_too`` also events that were redacted. Events
+        that a fork shares are found in the conversation that they belong to, unless that one is not
+        searched.
         """
-        found: dict[str, list[Event]] = {}
-        searched = {row.id for row in self.rows}
-        # a fork may build on shared values
+        events_by_name: dict[str, list[Event]] = {}
+        searched_ids = {row.id for row in self.rows}
+        # Forks come first: their documents may be differences to values that they share.
         for row in sorted(self.rows, key=lambda row: row.created_at, reverse=True):
-            start = row.parent_version or 0 if row.parent in searched else 0
+            start = row.parent_version or 0 if row.parent in searched_ids else 0
             try:
                 events = events_with(
-                    self.store_of(row.id), row.id, self.holds, self._before, start, redacted=again
+                    self.store_of(row.id),
+                    row.id,
+                    self.holds,
+                    self._before,
+                    start,
+                    redacted=redacted_too,
                 )
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
             if events:
-                found[row.id] = events
-        return found
+                events_by_name[row.id] = events
+        return events_by_name
 
-    def _beside(self) -> list[str]:
+    def _find_texts_beside(self) -> list[str]:
         """Return the conversations whose sources hold the text beside their records."""
-        found = dict[str, None]()
-        for row in self.rows if self.holds is not None else ():
+        names = dict[str, None]()
+        if self.holds is None:
+            return []
+        for row in self.rows:
             try:
-                if self.holds:
-                    name = source_with(self.store_of(row.id), row.id, self.holds)
-                else:
-                    name = None
+                name = source_with(self.store_of(row.id), row.id, self.holds)
             except EventStoreError as error:
                 self.problems[row.id] = str(error)
                 continue
             if name is not None:
-                found[name] = None
-        return [*found]
+                names[name] = None
+        return [*names]
 
 
 def _ids_of(chosen: Chosen) -> dict[str, list[int]]:
@@ -327,7 +343,7 @@ def _batches(ids_of: Mapping[str, Sequence[int]]) -> Iterator[tuple[str, list[in
 def redact_matching(
     redacting: Redacting, *, reason: str, by: str | None, with_summaries: bool, dry_run: bool
 ) -> RedactionReport:
-    """Find what is to go, redact it unless ``dry_run``, and look again."""
+    """Find the events to redact, redact them unless ``dry_run``, and look again."""
     chosen = redacting.choose(with_summaries=with_summaries)
     ids = {name: tuple(event.id for event in events) for name, events in chosen.goes.items()}
     receipts = list[RedactionReceipt]()
@@ -336,7 +352,8 @@ def redact_matching(
         receipts, stay = redacting.redact(
             chosen, reason=reason, by=by, with_summaries=with_summaries
         )
-        stay += redacting.look_again() if redacting.holds is not None else []
+        if redacting.holds is not None:
+            stay += redacting.look_again()
     stay += [Problem(name, problem) for name, problem in redacting.problems.items()]
     unconfirmed = unconfirmed_by(chosen, receipts, () if dry_run else redacting.files())
     return RedactionReport(ids, tuple(chosen.beside), tuple(receipts), tuple(stay), unconfirmed)
@@ -345,7 +362,7 @@ def redact_matching(
 def unconfirmed_by(
     chosen: Chosen, receipts: Iterable[RedactionReceipt], files: Iterable[str]
 ) -> tuple[str, ...]:
-    """Return what may still hold what is redacted, each once."""
+    """Return the names of everything that may still hold the redacted content, each once."""
     of_receipts = (name for receipt in receipts for name in receipt.unconfirmed)
     return tuple(dict.fromkeys([*chosen.unread, *of_receipts, *files]))
 
@@ -364,16 +381,16 @@ def redacted(
     with_summaries: bool,
     for_content: bool = True,
 ) -> RedactionReceipt:
-    """Redact events, with all that may repeat their content: see ``History.redact``. Where they do
-    not go ``for_content``, but for their age, records without an id and a time stay welcome in
-    other histories.
+    """Redact events and everything that may repeat their content: see ``History.redact``. If they
+    are redacted for their age and not ``for_content``, other histories may still import equal
+    records that have neither an id nor a time.
     """
     by = check_text("by", _user() if by is None else by)
     reason = check_reason(reason, "receipt")
     unread: list[str] = []
-    named = {conversation: asked_for(store, conversation, event_ids)}
-    asked = {event.id for event in named[conversation]}
-    common = set[tuple[str, int]]()
+    events_by_name = {conversation: asked_for(store, conversation, event_ids)}
+    asked_ids = {event.id for event in events_by_name[conversation]}
+    unlisted = set[tuple[str, int]]()
     redact_with = partial(
         redact.redact,
         store,
@@ -382,38 +399,40 @@ def redacted(
         reason=reason,
         by=by,
         complete=False,
-        also=redact_records(store, common),
+        also=redact_records(store, unlisted),
     )
     receipt: RedactionReceipt | None = None
-    chosen: set[tuple[str, int]] = set()
-    while True:  # until others have appended nothing that has to go too
-        named = all_that_goes(store, named, unread, with_summaries=with_summaries)
-        others = {name: [each.id for each in its] for name, its in named.items()}
-        now = {(name, each) for name, its in others.items() for each in its}
-        if receipt is not None and now <= chosen:
+    redacted_ids: set[tuple[str, int]] = set()
+    # Others may append an event that has to go too, until nothing new is found.
+    while True:
+        events_by_name = all_that_goes(store, events_by_name, unread, with_summaries=with_summaries)
+        ids_by_name = {
+            name: [event.id for event in events] for name, events in events_by_name.items()
+        }
+        present_ids = {(name, event_id) for name, ids in ids_by_name.items() for event_id in ids}
+        if receipt is not None and present_ids <= redacted_ids:
             break
-        chosen |= now
+        redacted_ids |= present_ids
         if not for_content:
-            common |= {
-                (name, each.id)
-                for name, its in named.items()
-                for each in its
-                if not _is_named(each)
+            unlisted |= {
+                (name, event.id)
+                for name, events in events_by_name.items()
+                for event in events
+                if not _is_named(event)
             }
         touched = {conversation}
-        for name, its in others.items():
-            with suppress(ConversationErased):  # since it was found
-                touched |= {name, *(store.forks_sharing(name, min(its)) if its else ())}
+        for name, ids in ids_by_name.items():
+            with suppress(ConversationErased):  # it was erased after it was found
+                touched |= {name, *(store.forks_sharing(name, min(ids)) if ids else ())}
         sources = source_files(store, sorted(touched))
-        others[conversation] = [
-            *event_ids,
-            *(each for each in others.get(conversation, ()) if each not in asked),
+        further_ids = [
+            event_id for event_id in ids_by_name.get(conversation, ()) if event_id not in asked_ids
         ]
-        after = redact_with(others=others)
-        if receipt and after.position is None:
-            receipt = after._replace(position=receipt.position)
-        else:
-            receipt = after
+        ids_by_name[conversation] = [*event_ids, *further_ids]
+        newest = redact_with(others=ids_by_name)
+        if receipt and newest.position is None:
+            newest = newest._replace(position=receipt.position)
+        receipt = newest
     files = chain.from_iterable(sources.values())
     unconfirmed = holders(store, (*dict.fromkeys(unread), *receipt.unconfirmed), touched, files)
     lost = documents_lost(store, conversation, receipt.event_ids)
@@ -421,8 +440,8 @@ def redacted(
 
 
 def _is_named(event: Event) -> bool:
-    """Return whether the record of an event has an id or a time: no other history has it by
-    chance.
+    """Return whether the record of an event has an id or a time. Then no other history has an equal
+    record by chance.
     """
     origin = event.origin
     return origin is not None and (
@@ -431,15 +450,17 @@ def _is_named(event: Event) -> bool:
 
 
 def asked_for(store: Store, conversation: str, event_ids: Iterable[int]) -> list[Event]:
-    """Return the events of these ids that are there, each once; for the id of a summary its
+    """Return the existing events with these ids, each once. The id of a summary stands for its
     condensation.
     """
-    wanted = dict.fromkeys(summary_of(each) if each < NOT_RECORDED else each for each in event_ids)
+    wanted_ids = dict.fromkeys(
+        summary_of(event_id) if event_id < NOT_RECORDED else event_id for event_id in event_ids
+    )
     return [
         event
-        for each in wanted
-        if each >= 0
-        for event in store.events(conversation, each, each + 1)
+        for event_id in wanted_ids
+        if event_id >= 0
+        for event in store.events(conversation, event_id, event_id + 1)
     ]
 
 
@@ -450,104 +471,114 @@ def documents_lost(store: Store, conversation: str, event_ids: Sequence[int]) ->
 
 
 def all_that_goes(
-    store: Store, named: Mapping[str, Sequence[Event]], unread: list[str], *, with_summaries: bool
+    store: Store,
+    events_by_name: Mapping[str, Sequence[Event]],
+    unread: list[str],
+    *,
+    with_summaries: bool,
 ) -> dict[str, list[Event]]:
-    """Return these events of conversations and all events whose content goes with theirs: those of
-    the same records of a source and copies of them (``with_copies``), and with summaries the
-    condensations that may quote them, in forks too, and copies of these.
+    """Return these events and all events that have to be redacted with them: the events of the same
+    source records, and copies of them (``with_copies``). With summaries, also the condensations
+    that may quote them, in forks too, and copies of these.
     """
-    goes = with_copies(store, with_records(store, named), unread)
+    goes = with_copies(store, with_records(store, events_by_name), unread)
     if not with_summaries:
         return goes
     for name, events in shown_by(store, goes).items():
         begins = store.conversation(name).parent_version or 0
-        known = {each.id for each in goes.get(name, ())}
+        known_ids = {event.id for event in goes.get(name, ())}
         quotes = store.query(name, partial(redact.quotes_in, redacted=events))
-        own = [each for each in quotes if each.id >= begins and each.id not in known]
-        if own:
-            goes.setdefault(name, []).extend(own)
+        new_quotes = [event for event in quotes if event.id >= begins and event.id not in known_ids]
+        if new_quotes:
+            goes.setdefault(name, []).extend(new_quotes)
     return with_copies(store, with_records(store, goes), unread)
 
 
-def with_records(store: Store, named: Mapping[str, Sequence[Event]]) -> dict[str, list[Event]]:
-    """Return these events, and those that came of the same records: see ``events_of_records``."""
-    ids = events_of_records(
-        store, {name: [each.id for each in events] for name, events in named.items()}
+def with_records(
+    store: Store, events_by_name: Mapping[str, Sequence[Event]]
+) -> dict[str, list[Event]]:
+    """Return these events, and the events of the same records: see ``events_of_records``."""
+    all_ids = events_of_records(
+        store, {name: [event.id for event in events] for name, events in events_by_name.items()}
     )
-    found = {name: {each.id: each for each in events} for name, events in named.items()}
-    for name, its in ids.items():
-        there = found.setdefault(name, {})
-        for missing in sorted(its - there.keys()):
-            there |= {
-                each.id: each
-                for each in store.events(name, missing, missing + 1)
-                if can_be_redacted(each)
-            }
-    return {name: [*events.values()] for name, events in found.items()}
+    result = {
+        name: {event.id: event for event in events} for name, events in events_by_name.items()
+    }
+    for name, ids in all_ids.items():
+        by_id = result.setdefault(name, {})
+        for event_id in sorted(ids - by_id.keys()):
+            for event in store.events(name, event_id, event_id + 1):
+                if can_be_redacted(event):
+                    by_id[event.id] = event
+    return {name: [*by_id.values()] for name, by_id in result.items()}
 
 
 def with_copies(
-    store: Store, named: Mapping[str, Sequence[Event]], unread: list[str]
+    store: Store, events_by_name: Mapping[str, Sequence[Event]], unread: list[str]
 ) -> dict[str, list[Event]]:
-    """Return these events of conversations, and those of companions that repeat their content. Of
-    these, one that cannot be read is named in ``unread``. Cost: the events of a conversation that
-    has companions; those of companions.
+    """Return these events, and the events of companions that repeat their content. A companion's
+    event that cannot be read is named in ``unread``. Cost: the events of conversations that have
+    companions, and the events of the companions.
     """
-    found = {name: [*events] for name, events in named.items()}
-    for name, events in named.items():
+    result = {name: [*events] for name, events in events_by_name.items()}
+    for name, events in events_by_name.items():
         row = store.conversation(name)
-        own = [
+        own_events = [
             event
             for event in events
             if event.id >= (row.parent_version or 0) and can_be_redacted(event)
         ]
-        for beside, copies in _copies_beside(store, row, own, unread):
-            found[beside] = [
-                *{each.id: each for each in (*found.get(beside, ()), *copies)}.values()
+        for companion, copies in _copies_beside(store, row, own_events, unread):
+            result[companion] = [
+                *{event.id: event for event in (*result.get(companion, ()), *copies)}.values()
             ]
-    return found
+    return result
 
 
 def _copies_beside(
-    store: Store, row: ConversationRow, gone: Sequence[Event], unread: list[str]
+    store: Store, row: ConversationRow, redacted_events: Sequence[Event], unread: list[str]
 ) -> Iterator[tuple[str, list[Event]]]:
-    """Yield each companion that shows these events of a conversation, with its events that repeat
-    their content.
+    """Yield each companion of a conversation that has events with the content of these ones, with
+    its events.
     """
-    ids = {each.id for each in gone}
-    sharing = store.forks_sharing(row.id, min(ids)) if gone else ()
-    found = companions(store, row.id, *forked_from(store, row.id), *sharing) if gone else ()
-    if beside := [each for each in found if each.erased_at is None]:
-        own = _readable(store, row, row.parent_version or 0, [])
-        texts = texts_of(gone, (each for each in own if each.id not in ids))
-        yield from (
-            (each.id, copies_of(texts, _readable(store, each, 0, unread))) for each in beside
-        )
+    if not redacted_events:
+        return
+    ids = {event.id for event in redacted_events}
+    sharing = store.forks_sharing(row.id, min(ids))
+    rows = companions(store, row.id, *forked_from(store, row.id), *sharing)
+    living = [companion for companion in rows if companion.erased_at is None]
+    if not living:
+        return
+    own_events = _readable(store, row, row.parent_version or 0, [])
+    # A text that a remaining event has too is no sign of a copy.
+    texts = texts_of(redacted_events, (event for event in own_events if event.id not in ids))
+    for companion in living:
+        yield companion.id, copies_of(texts, _readable(store, companion, 0, unread))
 
 
 def _readable(store: Store, row: ConversationRow, start: int, unread: list[str]) -> Iterator[Event]:
-    """Yield the events from ``start`` on that can be read. The others are named in ``unread``."""
+    """Yield the readable events from ``start`` on. The others are named in ``unread``."""
     return (each.event for each in sound(store, row.id, start, row.version, unread))
 
 
 def _user() -> str:
-    """Return the name of the user that this process runs as; its number where it has no name."""
+    """Return the name of the user who runs this process, or the number of a user without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):
         return f"user {os.getuid()}" if hasattr(os, "getuid") else ""
 
 
-def shown_by(store: Store, named: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
-    """Return which of these events of conversations each conversation shows: its own, and those
-    that it shares as a fork. Cost: a look-up for each event.
+def shown_by(store: Store, events_by_name: Mapping[str, Iterable[Event]]) -> dict[str, list[Event]]:
+    """Return these events by the conversations that show them: their own one, and the forks that
+    share them. Cost: a look-up for each event.
     """
     shown: dict[str, list[Event]] = {}
-    for name, events in named.items():
+    for name, events in events_by_name.items():
         begins = store.conversation(name).parent_version or 0
         for event in (event for event in events if event.id >= begins):
-            for each in (name, *store.forks_sharing(name, event.id)):
-                shown.setdefault(each, []).append(event)
+            for shower in (name, *store.forks_sharing(name, event.id)):
+                shown.setdefault(shower, []).append(event)
     return shown
 
 
@@ -557,23 +588,22 @@ def holders(
     conversations: Container[str] | None = None,
     sources: Iterable[str] = (),
 ) -> tuple[str, ...]:
-    """Return what may still hold what was erased of these conversations, or of any one: of
-    ``unconfirmed`` the read models and the files that foldlog wrote of them, the former files that
-    restores kept, and the files and folders ``sources``.
+    """Return the names of everything that may still hold erased content of these conversations, by
+    default of any conversation: read models and files among ``unconfirmed``, the former files that
+    restores kept, and the existing files and folders among ``sources``.
     """
-    known = [
+    names = [
         name
         for name in unconfirmed
         if may_hold(name, conversations) and path_in(name) != store.path
     ]
-    noted_sources = {name: path_in(name) for name in known if name.startswith("imported ")}
-    # a backup knows itself
-    there = [told(store, name) for name in known if name not in noted_sources]
+    noted_sources = {name: path_in(name) for name in names if name.startswith("imported ")}
+    # The store's own path is left out above: a backup that is open knows itself.
+    named = [told(store, name) for name in names if name not in noted_sources]
     for name in filter(is_gone, noted_sources):
         told(store, name)
-    if store.path is None:
-        former = []
-    else:
+    former = []
+    if store.path is not None:
         former = sorted(glob.glob(f"{glob.escape(store.path)}.replaced-*"))
     paths = filter(os.path.exists, dict.fromkeys((*noted_sources.values(), *sources)))
-    return (*there, *(f"former file {path}" for path in former), *map(source_name, paths))
+    return (*named, *(f"former file {path}" for path in former), *map(source_name, paths))

@@ -680,7 +680,7 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
     clean = foldlog(*given, "--db", "new.db")
     assert (clean.status, clean.document["found"]) == (1, [])
     (path,) = (one["problem"] for one in clean.document["stay"])  # the copy knows its source
-    assert path.startswith("the store keeps that conversation 'n' was imported from ")
+    assert path.startswith("the store has the path from which conversation 'n' was imported, ")
 
 
 def test_each_summary_that_may_quote_what_is_redacted_is_named_once(foldlog, tmp_path):
