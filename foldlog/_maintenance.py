@@ -84,9 +84,12 @@ class _Histories(Protocol):
 
 
 class Expired(NamedTuple):
-    """What ``Maintenance.expire`` did: the tombstones of what it erased, or with ``dry_run`` the
-    conversations that would go; why others that are old stay; whether bytes of what was erased are
-    still in the store's file.
+    """The result of ``Maintenance.expire``.
+
+    ``conversations``  the tombstones of the erased conversations, or with ``dry_run`` the
+                       conversations that would be erased
+    ``stay``           the reasons why other old conversations stay
+    ``bytes_pending``  whether bytes of erased conversations are still in the store's file
     """
 
     conversations: tuple[ConversationRow, ...]
@@ -95,12 +98,12 @@ class Expired(NamedTuple):
 
 
 class Maintenance:
-    """The maintenance of one store. Each method runs when it is called. ``stays`` returns why a
-    conversation is not erased for its age.
+    """The maintenance of one store. Each method runs when it is called. ``stays`` returns the
+    reason why an old conversation is not erased, or None.
 
-    ``on_result`` is called with each result as soon as it is there, in the thread of the caller:
-    show progress with it, or keep the results that an error would lose. An error that it raises
-    ends the call; what is done by then stays done.
+    ``on_result`` is called with each result at once, in the thread of the caller. Use it to show
+    progress, or to keep the results that an error would lose. An error that it raises ends the
+    call; the work that is done by then stays done.
     """
 
     def __init__(
@@ -127,7 +130,9 @@ class Maintenance:
         ``maintenance.verify.verify``.
         """
         verdicts = verify.verify(self._store, conversation, published, start=start)
-        return _all_results((archive.checked(self._store, each) for each in verdicts), on_result)
+        return _all_results(
+            (archive.checked(self._store, verdict) for verdict in verdicts), on_result
+        )
 
     def rekey(
         self,
@@ -135,12 +140,12 @@ class Maintenance:
         decrypt: bool = False,
         on_result: Callable[[Rekeyed], object] = lambda rekeyed: None,
     ) -> tuple[Rekeyed, ...]:
-        """Encrypt and compress the stored events of all histories, or of those named and their
-        companions, again with the settings of this store. Return the outcome for each. See
+        """Encrypt and compress the stored events again with the settings of this store: of all
+        histories, or of the named ones and their companions. Return the outcome for each. See
         ``maintenance.rekey.rekey``.
 
-        With keys, the last result names the files and tables outside of the store that hold its
-        texts as plain text (``plain``).
+        With keys, the last result names the files and tables outside the store that hold its texts
+        unencrypted (``plain``).
         """
         names = and_companions(self._store, conversations)
         rekeyed = rekey.rekey(self._store, *names, decrypt=decrypt)
@@ -153,14 +158,14 @@ class Maintenance:
     ) -> BackedUp:
         """Copy the store to a new file and verify the copy. See ``maintenance.backup.back_up``.
 
-        As long as the file is there, receipts of later erasures name it in ``unconfirmed``.
+        As long as the file exists, receipts of later erasures name it in ``unconfirmed``.
         """
         with noted(self._store, "backup", path):
             return backup.back_up(self._store, path, on_progress)
 
     def vacuum(self, on_progress: Callable[[int, int], object] = lambda done, of: None) -> Vacuumed:
-        """Reclaim disk space, and remove the bytes of what was erased and the remains of
-        interrupted operations. Cost: the whole store, rewritten. See ``maintenance.backup.vacuum``.
+        """Reclaim disk space, and remove the bytes of erased events and the remains of interrupted
+        operations. Cost: the whole store is rewritten. See ``maintenance.backup.vacuum``.
         """
         return backup.vacuum(self._store, on_progress)
 
@@ -194,11 +199,11 @@ class Maintenance:
 
     def _ago(self, span: timedelta) -> datetime:
         """Return the moment this long ago. Raises ``InvalidArgument``."""
-        given: object = span
-        if not isinstance(given, timedelta) or given < timedelta():
+        value: object = span
+        if not isinstance(value, timedelta) or value < timedelta():
             raise InvalidArgument(
-                "older_than is a timedelta that is not negative, such as timedelta(days=90), not"
-                f" {span!r}"
+                "older_than must be a timedelta that is not negative, such as timedelta(days=90),"
+                f" not {span!r}"
             )
         return from_microseconds(self._store.database.now()) - span
 
@@ -211,36 +216,38 @@ class Maintenance:
         dry_run: bool = False,
         detach_forks: bool = False,
     ) -> Expired:
-        """Erase the conversations whose last event is older than this, with ``where`` only those
-        that have these attributes, and vacuum the store once. With ``dry_run`` erase nothing, and
-        return what would go.
+        """Erase the conversations whose last event is older than this, and vacuum the store once.
+        With ``where``, erase only conversations that have these attributes. With ``dry_run`` erase
+        nothing, and return the conversations that would be erased.
 
-        A conversation stays, and ``stay`` says why, that has a younger fork (``detach_forks`` gives
-        the fork a copy of the shared events), a new event, or a worker with its lease: a later call
-        erases it. Where a reader keeps the vacuum waiting, ``bytes_pending`` is true: call
-        ``vacuum`` later. Raises what ``Histories.erase`` and ``Histories.list`` raise. Durability:
-        each is erased when its turn is over. Cost: the list of conversations, the events of those
-        erased, and one vacuum.
+        A conversation stays if it has a younger fork, a new event, or a worker with its lease;
+        ``stay`` of the result says why. A later call erases it. ``detach_forks`` gives younger
+        forks a copy of the shared events. If a reader prevents the vacuum, ``bytes_pending`` is
+        true: call ``vacuum`` later. Raises what ``Histories.erase`` and ``Histories.list`` raise.
+        Durability: each conversation is erased when its turn is over. Cost: the list of
+        conversations, the events of the erased ones, and one vacuum.
         """
         rows = conversations_with(self._store, where, self._ago(older_than))
         expected = {row.id: row for row in rows}
-        how: dict[str, Any] = {
+        options: dict[str, Any] = {
             "expected": expected,
             "stays": self._stays,
             "dry_run": dry_run,
             "complete": False,
         }
         stay: list[str] = []
-        went = finish_erasing(
-            iter_erased(self._store, rows, reason=reason, detach_forks=detach_forks, **how),
+        erased_rows = finish_erasing(
+            iter_erased(self._store, rows, reason=reason, detach_forks=detach_forks, **options),
             stay.append,
         )
-        if went and not dry_run:
+        if erased_rows and not dry_run:
             with suppress(StoreUnavailable):  # a reader that was opened before needs the bytes
                 self.vacuum()
-        is_pending = bool(went) and self._store.database.bytes_pending
+        is_pending = bool(erased_rows) and self._store.database.bytes_pending
         return Expired(
-            tuple(row._replace(bytes_pending=is_pending) for row in went), tuple(stay), is_pending
+            tuple(row._replace(bytes_pending=is_pending) for row in erased_rows),
+            tuple(stay),
+            is_pending,
         )
 
     def redact_matching(
@@ -254,16 +261,16 @@ class Maintenance:
         with_summaries: bool = False,
         dry_run: bool = False,
     ) -> RedactionReport:
-        """Redact the events that hold a text, in any case, with or without accents, and what
-        sources hold of it beside their records: of all conversations, or of those with the
-        attributes ``where``; with ``older_than`` only events that were recorded longer ago. With
-        ``dry_run`` redact nothing, and return what would go.
+        """Redact the events that hold a text, in any case, with or without accents, and the text
+        that sources hold beside their records. The default are all conversations; ``where`` chooses
+        conversations with these attributes, ``older_than`` events that were recorded longer ago.
+        With ``dry_run`` redact nothing, and return the events that would be redacted.
 
-        The result says where the store still holds the text, what was searched, and what was not:
-        other files, and text that is encoded, as in base64, are not. See ``History.redact`` for
-        what goes with an event, and for ``with_summaries``. The bytes stay in a SQLite file until
-        ``vacuum``. Raises ``InvalidArgument`` for an empty text, and for a reason or a name that
-        holds it: the receipt keeps these.
+        The result says where the store still holds the text, which places were searched, and which
+        were not, such as other files and encoded text. See ``History.redact`` for the events that
+        are redacted with an event, and for ``with_summaries``. The bytes stay in a SQLite file
+        until ``vacuum``. Raises ``InvalidArgument`` for an empty text, and if the reason or ``by``
+        holds the text, since the receipt keeps them.
 
         Durability: each receipt is on disk when this returns. Cost: all events and records of these
         conversations, twice.
@@ -291,19 +298,19 @@ class Maintenance:
         damaged: str | os.PathLike[str] | None = None,
         on_result: Callable[[Moved], object] = lambda moved: None,
     ) -> tuple[Moved, ...]:
-        """Copy every history of another store, or those named and their companions, into this one.
-        Return the outcome for each: one with a ``problem`` was not copied, or not whole. See
-        ``maintenance.copy.copy_store``.
+        """Copy every history of another store, or the named ones and their companions, into this
+        store. Return the outcome for each. A history with a ``problem`` was not copied, or only in
+        part. See ``maintenance.copy.copy_store``.
 
-        ``damaged`` names a file. Then a damaged history is copied up to its first damaged event,
-        and each later event that can be read is a line of JSON in that file, which only its owner
-        can read.
+        ``damaged`` is the path of a file. With it, a damaged history is copied up to its first
+        damaged event, and each later readable event becomes a line of JSON in this file. Only the
+        owner of the file can read it.
         """
         store = _store_of(source)
         names = and_companions(store, conversations)
         moved = copy.copy_store(store, self._store, *names, jobs=jobs, damaged=damaged is not None)
         if damaged is not None:
-            moved = _with_the_rest(store, self._store, moved, Path(damaged))
+            moved = _write_the_rest(store, self._store, moved, Path(damaged))
         return _all_results(moved, on_result)
 
     def differences_from(
@@ -312,8 +319,9 @@ class Maintenance:
         *conversations: str,
         on_result: Callable[[UnequalConversation], object] = lambda unequal: None,
     ) -> tuple[UnequalConversation, ...]:
-        """Return the histories of another store, of all or of those named and their companions,
-        that have another head here. See ``maintenance.copy.compare_stores``.
+        """Return the histories of another store that have another head here. If histories are
+        named, only these and their companions are compared. See
+        ``maintenance.copy.compare_stores``.
         """
         store = _store_of(source)
         unequal = copy.compare_stores(store, self._store, *and_companions(store, conversations))
@@ -323,54 +331,58 @@ class Maintenance:
 def _all_results(
     results: Generator[_T, None, None], on_result: Callable[[_T], object]
 ) -> tuple[_T, ...]:
-    """Do the work of an iterator to its end, and call ``on_result`` with each result."""
-    done: list[_T] = []
-    # closed at once where on_result raises: a copy has threads and a file
+    """Read an iterator to its end, call ``on_result`` with each result, and return all results."""
+    collected: list[_T] = []
+    # The iterator is closed at once if on_result raises: a copy has threads and an open file.
     with closing(results):
         for result in results:
             on_result(result)
-            done.append(result)
-    return tuple(done)
+            collected.append(result)
+    return tuple(collected)
 
 
 def _with_plain_text(store: Store, results: Iterable[Rekeyed]) -> Generator[Rekeyed, None, None]:
-    """Yield the outcomes of a rekey, the last with the names of what holds texts as plain text."""
+    """Yield the outcomes of a rekey; the last one with the names of everything that holds texts
+    unencrypted.
+    """
     for result in results:
         is_last = result.bytes_pending is not None
         yield result._replace(plain=in_plain_text(store)) if is_last else result
 
 
-def _with_the_rest(
+def _write_the_rest(
     store: Store, new: Store, moved: Iterable[Moved], path: Path
 ) -> Generator[Moved, None, None]:
-    """Yield the outcomes, and write the readable events that could not be copied to a file, which
-    the new store notes: a damaged one may not be able to.
+    """Yield the outcomes, and write the readable events that could not be copied to a file. The new
+    store notes the file, since the damaged one may not be able to.
     """
     with noted(new, "export", path), whole_file(path) as file:
         for outcome in moved:
             if outcome.damaged is None:
                 yield outcome
                 continue
-            number = 0
+            count = 0
             problem = outcome.problem
             try:
-                for each in _readable_from(store, outcome.conversation, outcome.damaged):
-                    number += 1
+                for logged in _readable_from(store, outcome.conversation, outcome.damaged):
+                    count += 1
                     line = {
                         "conversation": outcome.conversation,
-                        **event_document(each.event, each.recorded_at),
+                        **event_document(logged.event, logged.recorded_at),
                     }
                     file.write(f"{json.dumps(line)}\n".encode())
             except (CorruptEvent, StoreDamaged) as error:
                 problem = f"{problem}; of the later events not all can be read: {error}"
-            rest = f"{number:,} later event{'s' if number != 1 else ''} in {path}"
+            rest = f"{count:,} later event{'s' if count != 1 else ''} in {path}"
             yield outcome._replace(
                 problem=f"copied up to event {outcome.damaged}, {rest}: {problem}"
             )
 
 
 def _readable_from(store: Store, conversation: str, start: int) -> Iterator[Logged]:
-    """Yield the events that can be read. Those of a fork can, where those that it shares cannot."""
+    """Yield the readable events. A fork and the conversation that it shares events with are read
+    one after the other, so that damage in one does not end the reading of both.
+    """
     row = store.conversation(conversation)
     begins = max(start, row.parent_version or 0)
     for first, stop in ((start, begins), (begins, row.version)):
@@ -381,21 +393,22 @@ def finish_erasing(
     work: Iterable[tuple[ConversationRow, EventStoreError | None]],
     on_stay: Callable[[str], object] | None = None,
 ) -> tuple[ConversationRow, ...]:
-    """Erase what ``iter_erased`` yields, to its end. Return the rows of what went. Call ``on_stay``
-    with the reason why another one stays, or raise the error of the last in the end.
+    """Read ``iter_erased`` to its end, and return the rows of the erased conversations. For a
+    conversation that stays, call ``on_stay`` with the reason; without ``on_stay``, raise the last
+    error in the end.
     """
-    went: list[ConversationRow] = []
-    stays: EventStoreError | None = None
+    erased: list[ConversationRow] = []
+    last_error: EventStoreError | None = None
     for row, error in work:
         if error is None:
-            went.append(row)
+            erased.append(row)
         elif on_stay is not None:
             on_stay(str(error))
         else:
-            stays = error
-    if stays is not None:
-        raise stays
-    return tuple(went)
+            last_error = error
+    if last_error is not None:
+        raise last_error
+    return tuple(erased)
 
 
 def conversations_with(
@@ -405,68 +418,74 @@ def conversations_with(
     *,
     and_shared: bool = False,
 ) -> list[ConversationRow]:
-    """Return the conversations that have these attributes, with their companions: those in which,
-    and in whose companions, no event was recorded, and no record imported, since ``before``. What
-    several conversations share is left out as long as one of these is; it needs the attributes too,
+    """Return the conversations that have these attributes, with their companions. With ``before``,
+    only conversations in which, and in whose companions, no event was recorded and no record
+    imported since then.
+
+    A companion may belong to all conversations below a path, such as ``app/user``. Such a shared
+    companion is left out if any of these conversations is. It also needs the attributes itself,
     unless ``and_shared``.
     """
-    named = ids_with(store, attributes) if attributes else None
+    ids = ids_with(store, attributes) if attributes else None
     rows = [row for row in store.iter_conversations() if row.erased_at is None]
-    young = set[str]()
+    young_ids = set[str]()
     if before is not None:
         imports = imported_at(store)
-        last = {row.id: max(row.updated_at, imports.get(row.id, row.updated_at)) for row in rows}
-        young = {
-            name
-            for row in rows
-            if last[row.id] >= before
-            for name in (row.id, companion_of(row.id))
-        }
-    found = {row.id for row in rows if row.id not in young and (named is None or row.id in named)}
-    stay = {row.id for row in rows if row.id not in found and not companion_of(row.id)}
-    in_use, begun = (
-        {start for name in names for start in accumulate(name.split("/"), "{}/{}".format)} - {""}
-        for names in (stay, found)
-    )
-    wholes = {row.id: companion_of(row.id) for row in rows}
+        for row in rows:
+            if max(row.updated_at, imports.get(row.id, row.updated_at)) >= before:
+                young_ids |= {row.id, companion_of(row.id)}
+    chosen_ids = {
+        row.id for row in rows if row.id not in young_ids and (ids is None or row.id in ids)
+    }
+    staying_ids = {row.id for row in rows if row.id not in chosen_ids and not companion_of(row.id)}
+    used_paths = _paths_of(staying_ids)
+    owners = {row.id: companion_of(row.id) for row in rows}
     if and_shared:
-        found |= {name for name, whole in wholes.items() if whole in begun}
+        chosen_paths = _paths_of(chosen_ids)
+        chosen_ids |= {name for name, owner in owners.items() if owner in chosen_paths}
     return [
         row
         for row in rows
-        if wholes[row.id] in found or (row.id in found and wholes[row.id] not in in_use)
+        if owners[row.id] in chosen_ids
+        or (row.id in chosen_ids and owners[row.id] not in used_paths)
     ]
+
+
+def _paths_of(ids: Iterable[str]) -> set[str]:
+    """Return these ids and all paths above them: of ``a/b/c`` also ``a/b`` and ``a``."""
+    paths = {path for name in ids for path in accumulate(name.split("/"), "{}/{}".format)}
+    return paths - {""}
 
 
 def ids_with(store: Store, attributes: Mapping[str, Any]) -> set[str]:
     """Return the ids of the conversations that have all of these attributes."""
-    found = set[str]()
+    ids = set[str]()
     after = None
     while True:
         page = recent_conversations(
             store.database, attributes, limit=_PAGE, after=after, age_max_s=0
         )
-        found |= {one.id for one in page.conversations}
+        ids |= {row.id for row in page.conversations}
         if (after := page.after) is None:
-            return found
+            return ids
 
 
 def and_forks(
-    store: Store, rows: Iterable[ConversationRow], but: Container[str] = frozenset()
+    store: Store, rows: Iterable[ConversationRow], except_ids: Container[str] = frozenset()
 ) -> list[ConversationRow]:
-    """Return conversations, each once, and their forks ``but`` these. Cost: a look-up for each, and
-    for each fork.
+    """Return conversations and their forks, each once, without the forks ``except_ids``. Cost: a
+    look-up for each conversation and each fork.
     """
-    found = {row.id: row for row in rows}
-    for name in [row.id for row in found.values() if row.erased_at is None]:
-        with suppress(ConversationErased):  # since it was listed
+    rows_by_id = {row.id: row for row in rows}
+    for name in [row.id for row in rows_by_id.values() if row.erased_at is None]:
+        with suppress(ConversationErased):  # it was erased after it was listed
             forks = store.forks_sharing(name, NOT_RECORDED)
-            found |= {
+            rows_by_id |= {
                 fork: store.conversation(fork)
                 for fork in forks
-                if fork not in found and fork not in but
+                if fork not in rows_by_id and fork not in except_ids
             }
-    return [*found.values()]
+    return [*rows_by_id.values()]
 
 
 def erase_conversations(
@@ -479,8 +498,8 @@ def erase_conversations(
     expected: Mapping[str, ConversationRow] | None = None,
     complete: bool = True,
 ) -> tuple[ConversationRow, ...]:
-    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. Raises
-    the error of the last one that stays, after the others were erased.
+    """Erase conversations with their companions. Return the tombstones; see ``iter_erased``. If
+    conversations stay, raises the error of the last one after the others were erased.
     """
     work = iter_erased(
         store,
@@ -506,82 +525,94 @@ def iter_erased(
     complete: bool = True,
     dry_run: bool = False,
 ) -> Iterator[tuple[ConversationRow, EventStoreError | None]]:
-    """Erase conversations as they are read from this iterator, forks before the conversations whose
-    events they share, companions after theirs. Yield the tombstone of each, and ``with_forks``
-    those of their forks; for one that stays, its row and why. One that has a newer event than its
-    row in ``expected`` stays, and one of which ``stays`` returns why. With ``dry_run``, erase
-    nothing, and yield rows in the place of tombstones.
+    """Erase conversations while this iterator is read: forks before the conversations whose events
+    they share, companions after their conversations. Yield the tombstone of each and None; with
+    ``with_forks`` also the tombstones of forks. For a conversation that stays, yield its row and
+    the error: it has a newer event than its row in ``expected``, or ``stays`` returns an error for
+    it. With ``dry_run``, erase nothing, and yield rows instead of tombstones.
     """
     if with_forks and detach_forks:
         raise InvalidArgument(
             "with_forks and detach_forks: forks are either erased or kept; give one of the two"
         )
-    known = {row.id: row for row in rows}
-    gone = set[str]()
-    alone = (row for row in known.values() if companion_of(row.id) not in known)
-    left = sorted(alone, key=lambda row: (_depth(row, known), row.created_at))
+    rows_by_id = {row.id: row for row in rows}
+    erased_ids = set[str]()
+    top_rows = (row for row in rows_by_id.values() if companion_of(row.id) not in rows_by_id)
+    remaining = sorted(top_rows, key=lambda row: (_depth(row, rows_by_id), row.created_at))
     erase_one = partial(
         erase.erase, store, reason=reason, with_forks=with_forks, detach_forks=detach_forks
     )
-    while left:
-        row = left.pop()
-        if row.id in gone:
+    while remaining:
+        row = remaining.pop()
+        if row.id in erased_ids:
             continue
-        if (reason_to_stay := stays(row.id)) is not None:
+        reason_to_stay = stays(row.id)
+        if reason_to_stay is not None:
             yield row, reason_to_stay
             continue
-        forks = and_forks(store, [row], gone)[:0:-1]
-        sources = source_files(store, [each.id for each in (row, *forks)])
+        forks = and_forks(store, [row], erased_ids)[1:]
+        forks.reverse()  # a fork of a fork first
+        sources = source_files(store, [member.id for member in (row, *forks)])
         origins = forked_from(store, row.id)
-        its = [*forks, row] if with_forks else [row]
-        noted_now: list[str] = []
+        erased_rows = [*forks, row] if with_forks else [row]
+        noted_names: list[str] = []
         try:
             if not dry_run:
                 paths = chain.from_iterable(sources.values())
-                noted_now = note_sources(store, paths, [each.id for each in (row, *forks)])
+                noted_names = note_sources(store, paths, [member.id for member in (row, *forks)])
                 tombstone = erase_one(row.id, complete=False, expected=(expected or {}).get(row.id))
-                its = [store.conversation(each.id) for each in its[:-1]]
-                # others were detached
-                its = [*(each for each in its if each.erased_at is not None), tombstone]
+                fork_rows = [store.conversation(member.id) for member in erased_rows[:-1]]
+                # Forks without a tombstone were detached before.
+                erased_rows = [fork for fork in fork_rows if fork.erased_at is not None]
+                erased_rows.append(tombstone)
             elif forks and not (with_forks or detach_forks):
                 raise ConversationHasForks(
                     row.id, tuple(fork.id for fork in forks if fork.parent == row.id)
                 )
         except (ConversationHasForks, VersionConflict) as error:
-            for name in noted_now:
+            for name in noted_names:
                 confirm(store, name, None)
             yield row, error
             continue
-        gone |= {each.id for each in its}
-        beside = companions(store, *(each.id for each in its))
-        left += [each for each in beside if row.erased_at is not None or each.erased_at is None]
-        kept = [
-            f"companion {each.id}" for each in companions(store, *origins) if each.erased_at is None
+        erased_ids |= {member.id for member in erased_rows}
+        # Erased companions are erased again only to finish an interrupted erasure.
+        remaining += [
+            companion
+            for companion in companions(store, *(member.id for member in erased_rows))
+            if row.erased_at is not None or companion.erased_at is None
+        ]
+        companion_names = [
+            f"companion {companion.id}"
+            for companion in companions(store, *origins)
+            if companion.erased_at is None
         ]
         agents = [f"sub-agent {name}" for name in sub_agents(store, row.id)]
-        its[-1] = its[-1]._replace(unconfirmed=(*kept, *agents, *its[-1].unconfirmed))
-        for each in its:
-            names = each.unconfirmed
+        last_row = erased_rows[-1]
+        erased_rows[-1] = last_row._replace(
+            unconfirmed=(*companion_names, *agents, *last_row.unconfirmed)
+        )
+        for member in erased_rows:
+            names = member.unconfirmed
             if not dry_run:
-                names = holders(store, names, {each.id}, sources.get(each.id, ()))
-            yield each._replace(unconfirmed=names), None
-    if complete and gone and not dry_run:
+                names = holders(store, names, {member.id}, sources.get(member.id, ()))
+            yield member._replace(unconfirmed=names), None
+    if complete and erased_ids and not dry_run:
         _clear(store)
 
 
-def _depth(row: ConversationRow, known: dict[str, ConversationRow]) -> int:
-    """Return how many of the conversations that a fork was begun from are known, one above the
-    other.
+def _depth(row: ConversationRow, rows: dict[str, ConversationRow]) -> int:
+    """Return how many of the conversations from which a fork was begun, one from the other, are
+    among ``rows``.
     """
     depth = 0
-    while row.parent in known:
-        row = known[row.parent]
+    while row.parent in rows:
+        row = rows[row.parent]
         depth = depth + 1
     return depth
 
 
 def cleared(store: Store) -> bool:
-    """Clear the tables of a server, once for all that is gone. Return whether bytes are pending."""
+    """Vacuum the tables of a server once for all erasures. Return whether bytes are pending."""
     _clear(store)
     return store.database.bytes_pending
 
@@ -591,12 +622,12 @@ def _clear(store: Store) -> None:
 
 
 def note_files(store: Store, restored_from: str, former: str | None) -> None:
-    """Note in a restored store the backup that it is, and the files that the former file knew: they
-    may hold what is erased from now on.
+    """Note in a restored store the backup that it was restored from, and the files that the former
+    store knew: they may hold conversations that are erased from now on.
     """
     names = {f"backup {os.path.abspath(restored_from)}"}
     if former is not None:
-        # else it is damaged
+        # A damaged former store cannot be opened: then its files are not known.
         with suppress(EventStoreError), open_store(f"{as_url(former)}?mode=ro") as earlier:
             names |= {name for name in read_models(earlier) if is_a_copy(name)}
     for name in names:
@@ -604,9 +635,9 @@ def note_files(store: Store, restored_from: str, former: str | None) -> None:
 
 
 def in_plain_text(store: Store) -> tuple[str, ...]:
-    """Return what may still hold events of a store with keys as plain text: what ``holders`` names,
-    but the stores in which nothing is plain. Cost: a look-up for each of them, and for each
-    conversation of those stores.
+    """Return the names of everything that may hold events of an encrypted store as plain text: the
+    names of ``holders``, without stores in which everything is encrypted. Cost: a look-up for each
+    name, and for each conversation of these stores.
     """
     names = holders(store, read_models(store))
     keys = store.database.settings.keys
@@ -615,8 +646,8 @@ def in_plain_text(store: Store) -> tuple[str, ...]:
 
 
 def _is_plain(path: str, keys: KeyRing | None) -> bool:
-    """Return whether events of a store are not encrypted, as far as these keys tell, or it cannot
-    be looked into.
+    """Return whether a store has unencrypted events, as far as these keys tell, or cannot be
+    opened.
     """
     try:
         with open_store(f"{as_url(path)}?mode=ro", keys=keys) as store:
@@ -626,15 +657,15 @@ def _is_plain(path: str, keys: KeyRing | None) -> bool:
 
 
 def holds_plain_events(store: Store) -> bool:
-    """Return whether events of a store are not encrypted, as far as its keys tell. Cost: a look-up
-    a conversation.
+    """Return whether a store has unencrypted events, as far as its keys tell. Cost: a look-up for
+    each conversation.
     """
-    for found in rekey.named_or_all(store.database, ()):
-        with suppress(KeyUnavailable):  # so it is encrypted
+    for conversation in rekey.named_or_all(store.database, ()):
+        with suppress(KeyUnavailable):  # then the conversation is encrypted
             if (
-                found.erasure is None
-                and found.version
-                and not store.database.codec_of(found).is_strict
+                conversation.erasure is None
+                and conversation.version
+                and not store.database.codec_of(conversation).is_strict
             ):
                 return True
     return False
@@ -644,5 +675,5 @@ def _store_of(source: Store | _Histories) -> Store:
     """Return the store to copy from or to compare with. Raises ``TypeError``."""
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
-        raise TypeError(f"source is what foldlog.open(URL) returns, not {source!r:.60}")
+        raise TypeError(f"source must be the result of foldlog.open(URL), not {source!r:.60}")
     return store

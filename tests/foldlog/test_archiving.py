@@ -114,7 +114,7 @@ def test_a_span_or_a_moment(tmp_path):
         histories["old"].append([said("1"), said("2")])
         archive = histories.maintenance.archive
         assert archive(timedelta(days=1), "memory:///") == ()
-        with pytest.raises(ValueError, match="older_than is a timedelta"):
+        with pytest.raises(ValueError, match="older_than must be a timedelta"):
             archive(timedelta(days=-1), "memory:///")
         [done] = archive(
             histories.store.conversation("old").updated_at + timedelta(1), "memory:///"

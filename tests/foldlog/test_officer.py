@@ -659,7 +659,7 @@ def test_ids_tombstones_and_imported_files_that_hold_the_text_are_named_with_wha
             "the id of conversation 'nadia-1' holds the text; erase it, and import its source under"
         )
         assert path.endswith(
-            "/nadia-1.jsonl, which holds the text; rename that, and import or erase it again"
+            "/nadia-1.jsonl, and the path holds the text; rename the file, and import or erase it again"
         )
         assert ran.document["holders"] == [f"imported file {Path('nadia-1.jsonl').absolute()}"]
     assert foldlog("store", "redact", "nadia-1", 0, "--reason", "r", "--yes", "--json").document[
@@ -837,7 +837,7 @@ def test_a_file_is_named_of_the_conversation_that_was_erased_until_it_is_moved(f
         for one in foldlog("store", "redact", "--matching", "again/m", *given).document["stay"]
     ]
     assert told[0].endswith(
-        "again/m.jsonl, which holds the text; rename that, and import or erase it again"
+        "again/m.jsonl, and the path holds the text; rename the file, and import or erase it again"
     )
     Path("again").rename("moved")
     assert foldlog("store", "erase", "k", *given).document["holders"] == []
