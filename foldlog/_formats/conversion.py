@@ -23,6 +23,7 @@ from foldlog.eventstore import (
     InvalidEvent,
     Message,
     Retraction,
+    Source,
     Store,
     SystemMessage,
 )
@@ -34,20 +35,20 @@ ANY_HISTORY = "openai-chat"
 _NATIVE = "openhands-v1"
 """The format for a history that was not imported."""
 _PLAIN: dict[str, Any] = {"cause": None, "origin": None, "redacted": None, "meta": {}, "extra": {}}
-"""The fields of an event that a model is sent nothing of."""
+"""The fields of an event that no model is sent."""
 
 
 class OtherFormat(UnknownFormat):
-    """The history was imported from another format. Export it in that one, or as ``openai-chat``,
-    or its View.
+    """The history was imported from another format. Export it in that format, or as
+    ``openai-chat``, or export its View.
     """
 
     def __init__(self, format: str, origin: str) -> None:
-        known = " or ".join(
-            repr(each) for each in dict.fromkeys((origin, ANY_HISTORY)) if each in formats()
+        choices = " or ".join(
+            repr(name) for name in dict.fromkeys((origin, ANY_HISTORY)) if name in formats()
         )
         instead = (
-            f"export it as {known}, or what a model is sent now in any format (--view, or"
+            f"export it as {choices}, or what a model is sent now in any format (--view, or"
             " view=True)"
         )
         ValueError.__init__(self, f"this history was imported from {origin!r}; {instead}")
@@ -55,18 +56,19 @@ class OtherFormat(UnknownFormat):
 
 
 class NotWritten(UnknownFormat):
-    """foldlog writes no history in this format. Choose one that it writes; an import is exported as
-    it came.
+    """foldlog writes no history in this format. Choose another format. An import is exported as it
+    came.
     """
 
     def __init__(self, format: str) -> None:
+        choices = ", ".join(writable_formats())
         ValueError.__init__(
-            self, f"foldlog writes no history as {format!r}; choose one of {', '.join(written())}"
+            self, f"foldlog writes no history as {format!r}; choose one of {choices}"
         )
         self.format = format
 
 
-def written() -> list[str]:
+def writable_formats() -> list[str]:
     """Return the names of the formats in which a history can be written."""
     return [name for name, format in formats().items() if format.lacks is not None]
 
@@ -81,13 +83,14 @@ def check_written(format: str) -> Format:
     return chosen
 
 
-def check_told(name: str, told: object) -> None:
-    """Raise ``TypeError`` for an argument that is to be called with each finding or note, and
-    cannot be called.
+def check_callable(name: str, function: object) -> None:
+    """Raise ``TypeError`` if an argument that should receive each finding or note cannot be
+    called.
     """
-    if told is not None and not callable(told):
+    if function is not None and not callable(function):
         raise TypeError(
-            f"{name} is a function that is called with each of them, such as print, not {told!r}"
+            f"{name} must be a function, such as print, which is called with each of them, not"
+            f" {function!r}"
         )
 
 
@@ -102,30 +105,30 @@ def decode(
 
     With ``as_history``, OpenHands V0 records are the agent's history: all of them are shown except
     condensations and requests. Otherwise they are a stream, and records outside the agent's history
-    are kept and not shown. If a log of V1 or Claude Code branches, the active branch is shown.
+    are returned but not shown. If a log of V1 or Claude Code branches, the active branch is shown.
 
-    A record that is not an event goes to ``findings`` and is left out; without ``findings`` it
-    raises ``InvalidEvent``. Problems of other records go to ``findings`` too. Raises
-    ``UnknownFormat``. Cost: one pass over the records.
+    A record that is not an event is left out, and ``findings`` is called with the problem; without
+    ``findings`` it raises ``InvalidEvent``. ``findings`` also gets problems of other records.
+    Raises ``UnknownFormat``. Cost: one pass over the records.
     """
-    check_told("findings", findings)
+    check_callable("findings", findings)
     chosen = format_named(format)
     options = Options(as_history=as_history)
-    return _decoded(records, chosen, options.findings, chosen.reader(options), findings)
+    return _decode_all(records, chosen, options.findings, chosen.reader(options), findings)
 
 
-def _decoded(
+def _decode_all(
     records: Iterable[Any],
     format: Format,
-    found: list[str],
+    problems: list[str],
     decoder: RecordDecoder,
     findings: Callable[[ImportFinding], None] | None,
 ) -> Iterator[Event]:
-    for place, record in enumerate(records):
+    for index, record in enumerate(records):
         try:
             events = decoder.events(record)
         except NotAnEvent as error:
-            finding = ImportFinding(f"record {place}", str(error))
+            finding = ImportFinding(f"record {index}", str(error))
             if findings is None:
                 raise InvalidEvent(
                     f"{finding}; correct the record, or collect findings with findings="
@@ -135,9 +138,9 @@ def _decoded(
             number(events, format.name)
             yield from events
             if findings is not None:
-                for problem in found:
-                    findings(ImportFinding(f"record {place}", problem))
-            found.clear()
+                for problem in problems:
+                    findings(ImportFinding(f"record {index}", problem))
+            problems.clear()
 
 
 def encode(
@@ -146,15 +149,15 @@ def encode(
     """Return the records of a whole history, from its event 0 on, as the format writes them:
     ``openai-chat``, ``anthropic-messages``, ``openhands-v1``, ``otlp-genai`` or ``atif``.
 
-    Retracted events are written too: ``history.export`` leaves these out, and returns the records
-    of an import as they came. Any history can be written as ``openai-chat``, without its
-    bookkeeping. ``notes`` gets what the format has no place for.
+    Retracted events are written too; ``history.export`` leaves them out, and returns the records of
+    an import as they came. Any history can be written as ``openai-chat``, without its bookkeeping.
+    ``notes`` is called with a text for each kind of event that the format cannot hold.
 
-    Raises ``UnknownFormat``, also where foldlog does not write the format, or the history was
-    imported from another one; ``ValueError`` where the events do not begin at 0 or one is missing,
+    Raises ``UnknownFormat``, also if foldlog does not write the format, or if the history was
+    imported from another one; ``ValueError`` if the events do not begin at 0 or one is missing,
     because a record may refer to an earlier one.
     """
-    check_told("notes", notes)
+    check_callable("notes", notes)
     check_written(format)
     events = list(events)
     return encode_standing(events, len(events), (), format, notes)
@@ -168,41 +171,45 @@ def encode_standing(
     notes: Callable[[str], None] | None,
     stored: StoredRecords = NO_RECORDS,
 ) -> Iterator[Any]:
-    """Return the records of a whole history up to ``version`` as it stands there: without events
-    that ``retractions`` took back. Those that the source made are its own way to branch: their
-    records are written. Raises what ``encode`` raises.
+    """Return the records of a whole history up to ``version``, without events that ``retractions``
+    took back. Retractions that the source itself made are its branches, and its records for them
+    are written. Raises what ``encode`` raises.
     """
-    made = [each for each in retractions if not is_of(each, format)]
-    kept = intervals_kept(made, version) if made else None
-    events, ahead = tee(events)
-    standing = (event for event in ahead if kept is None or contains(kept, event.id))
+    retractions_here = [retraction for retraction in retractions if not is_of(retraction, format)]
+    kept_intervals = intervals_kept(retractions_here, version) if retractions_here else None
+    events, look_ahead = tee(events)
+    standing = (
+        event
+        for event in look_ahead
+        if kept_intervals is None or contains(kept_intervals, event.id)
+    )
     first = next((event for event in standing if not isinstance(event, DocumentChanges)), None)
     if first is not None:
         check_origin(first, format)
         if first.origin is None or first.origin.format != format:
             check_written(format)
-    del ahead, standing
-    return _records(events, format_named(format), notes, kept, stored)
+    del look_ahead, standing
+    return _records(events, format_named(format), notes, kept_intervals, stored)
 
 
 def encode_view(view: View, format: str, notes: Callable[[str], None] | None) -> Iterator[Any]:
-    """Return what a model is sent of a View as records of a format: the messages of its dialect, or
-    else those that its writer makes. Raises ``UnknownFormat``, also for a format that foldlog does
-    not write.
+    """Return the View as it is sent to a model, as records of a format: the messages of its
+    dialect, or without a dialect the records of its writer. Raises ``UnknownFormat``, also for a
+    format that foldlog does not write.
     """
     chosen = check_written(format)
     if chosen.dialect is None:
         return _records(_events_sent(view), chosen, notes, None, NO_RECORDS)
     if notes is not None:
-        counted = ExportNotes(chosen)
+        counts = ExportNotes(chosen)
         for event in _events_sent(view):
-            counted.write(in_json(event))
-        _tell(counted, "what a model is sent", notes)
+            counts.write(in_json(event))
+        _tell(counts, "what a model is sent", notes)
     return iter(_messages(chosen.dialect, view))
 
 
 def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
-    """Return the messages of a View, those of OpenAI's chat with the thinking before them."""
+    """Return the messages of a View. Messages of OpenAI's chat get the thinking before them."""
     if dialect == "openai":
         thinking = {
             turn.positions: turn.thinking for turn in turns(view.events, view.fit_positions)
@@ -212,98 +219,111 @@ def _messages(dialect: Dialect, view: View) -> list[dict[str, Any]]:
             for message, positions in view.rendered(dialect)
         ]
     prompt = view.system_prompt  # Anthropic's messages have no role of a system
-    before = [{"role": "user", "content": prompt}] if prompt else []
-    return [*before, *(message for message, _ in view.rendered(dialect))]
+    opening = [{"role": "user", "content": prompt}] if prompt else []
+    return [*opening, *(message for message, _ in view.rendered(dialect))]
 
 
 def _events_sent(view: View) -> list[Event]:
-    """Return what a model is sent of a View, as the events of a history that was not imported."""
-    sent: list[Event] = []
+    """Return the events of a history that would send a model the same as this View does. They are
+    like the events of a history that was not imported.
+    """
+    events: list[Event] = []
     for turn in turns(view.events, view.fit_positions):
-        shown: list[Any] = [view.events[position] for position in turn.positions]
-        used = {
-            key: each.meta[key] for each in shown for key in ("usage", "cost") if key in each.meta
+        shown_events: list[Any] = [view.events[position] for position in turn.positions]
+        usage = {
+            key: event.meta[key]
+            for event in shown_events
+            for key in ("usage", "cost")
+            if key in event.meta
         }
-        said = map(words_of, shown)
+        texts = map(words_of, shown_events)
         thoughts = iter(turn.thinking)
-        begin = len(sent)
+        first_id = len(events)
         for call in turn.calls:
-            is_last = call is turn.calls[-1]  # it takes what was said and thought after it
-            told: dict[str, Any] = {
-                "id": len(sent),
+            is_last = call is turn.calls[-1]  # it also takes texts and thinking after it
+            fields: dict[str, Any] = {
+                "id": len(events),
                 "call_id": call.id,
-                "response_id": f"reply-{begin}",
+                "response_id": f"reply-{first_id}",
             }
-            told["thought"] = joined(said if is_last else islice(said, len(call.positions)))
-            told["thinking"] = tuple(thoughts if is_last else islice(thoughts, len(call.thinking)))
-            form = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
-            form |= used if call is turn.calls[0] else {}
-            sent.append(replace(call.action, **{**_PLAIN, **told, "meta": form}))
-        for cause, call in enumerate(turn.calls, begin):
-            told = {"id": len(sent), "call_id": call.id, "cause": cause, "extras": {}}
-            sent.append(replace(call.observation, **{**_PLAIN, **told}))
+            fields["thought"] = joined(texts if is_last else islice(texts, len(call.positions)))
+            fields["thinking"] = tuple(
+                thoughts if is_last else islice(thoughts, len(call.thinking))
+            )
+            meta = {key: value for key, value in call.action.meta.items() if key == "custom_tool"}
+            if call is turn.calls[0]:
+                meta |= usage
+            events.append(replace(call.action, **{**_PLAIN, **fields, "meta": meta}))
+        for cause, call in enumerate(turn.calls, first_id):
+            fields = {"id": len(events), "call_id": call.id, "cause": cause, "extras": {}}
+            events.append(replace(call.observation, **{**_PLAIN, **fields}))
         if turn.parts and not turn.calls:
-            told = {"id": begin, "timestamp": shown[0].timestamp, "content": joined(said)}
+            fields = {
+                "id": first_id,
+                "timestamp": shown_events[0].timestamp,
+                "content": joined(texts),
+            }
             if turn.role == "system":
-                sent.append(SystemMessage(**told, tools=shown[0].tools))
+                events.append(SystemMessage(**fields, tools=shown_events[0].tools))
             elif turn.role == "assistant":
-                sent.append(Message(**told, source="agent", thinking=turn.thinking, meta=used))
+                events.append(Message(**fields, source="agent", thinking=turn.thinking, meta=usage))
             else:
-                sent.append(
-                    Message(**told, source="user" if shown[0].source == "user" else "environment")
-                )
-    return sent
+                source: Source = "user" if shown_events[0].source == "user" else "environment"
+                events.append(Message(**fields, source=source))
+    return events
 
 
 def _records(
     events: Iterable[Event],
     format: Format,
     notes: Callable[[str], None] | None,
-    kept: Intervals | None,
+    kept_intervals: Intervals | None,
     stored: StoredRecords,
 ) -> Iterator[Any]:
-    """Yield the records of a history, of the events in ``kept``; None stands for all."""
-    counted = None if notes is None else ExportNotes(format)
+    """Yield the records of the events of a history that are in ``kept_intervals``; None stands for
+    all events.
+    """
+    counts = None if notes is None else ExportNotes(format)
     retracted = 0
     encoder = Encoder(
         format if format.lacks is not None else dataclasses.replace(format, encoder=None),
-        counted,
+        counts,
         stored,
     )
-    for expected, event in enumerate(events):
-        if event.id != expected:
+    for expected_id, event in enumerate(events):
+        if event.id != expected_id:
             raise InvalidEvent(
-                f"expected event {expected}, found event {event.id}; an export needs the whole"
+                f"expected event {expected_id}, found event {event.id}; an export needs the whole"
                 " history"
             )
-        if kept is not None and not contains(kept, event.id):
+        if kept_intervals is not None and not contains(kept_intervals, event.id):
             yield from encoder.part(event)
             retracted += not isinstance(event, Retraction)
             continue
         check_origin(event, format.name)
         yield from encoder.records(event)
     yield from encoder.end()
-    if notes is None or counted is None:
+    if notes is None or counts is None:
         return
     if retracted:
         notes(
             f"left out: {several(retracted, 'event')} taken back by retractions; 'foldlog log ID'"
             " shows them"
         )
-    _tell(counted, format.name, notes)
+    _tell(counts, format.name, notes)
 
 
-def _tell(counted: ExportNotes, format: str, notes: Callable[[str], None]) -> None:
-    hidden, lost = counted.end()
+def _tell(counts: ExportNotes, format: str, notes: Callable[[str], None]) -> None:
+    hidden, without_place = counts.end()
     if hidden:
         notes(f"left out: {hidden}, which no model was shown; 'foldlog log ID' shows them")
-    if lost:
-        notes(f"left out: {lost}; {format} has no place for it")
+    if without_place:
+        notes(f"left out: {without_place}; {format} has no place for it")
 
 
 def format_of_history(store: Store, conversation: str) -> str:
-    """Return the format in which a history is exported. The first event decides that was imported,
-    or that is shown: documents come before an adapter's first record.
+    """Return the format in which a history is exported by default. The first event that was
+    imported or is shown decides: an adapter may write documents before its first record.
     """
     events = store.events(conversation)
     first = next((event for event in events if event.origin is not None or event.shown), None)

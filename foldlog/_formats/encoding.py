@@ -1,4 +1,6 @@
-"""Events back to records: those that are stored as they were, others as the format writes them."""
+"""Turn events back into records: stored records as they were, other events as the format writes
+them.
+"""
 
 from __future__ import annotations
 
@@ -32,15 +34,15 @@ from foldlog.projections.units import WaitingCalls
 
 
 class StoredRecords(Protocol):
-    """The records of one history that are stored apart from its events."""
+    """The stored records of one history."""
 
     def count(self, event: Event) -> int:
-        """Return how many events the record became that begins with this event; 0 where none
-        begins.
+        """Return how many events were made of the record that begins with this event; 0 if no
+        record begins with it.
         """
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record that became these events; None where it is redacted, or not stored."""
+        """Return the record of these events; None if it is redacted or not stored."""
 
 
 class _NoRecords:
@@ -52,15 +54,15 @@ class _NoRecords:
 
 
 NO_RECORDS: StoredRecords = _NoRecords()
-"""Of a history that is not stored, or that no source told."""
+"""For a history that is not stored, or that was not imported."""
 
 
 class Encoder:
     """Turns the events of one history back into records, one event after the other.
 
-    A record that is ``stored`` is returned as it was; a writer of the format makes those of other
-    events. Begin with any event that begins a record. ``notes`` count what it leaves out of other
-    events. Raises ``UnknownFormat``.
+    A ``stored`` record is returned as it was; the writer of the format makes records of other
+    events. Begin with any event that begins a record. ``notes`` count the other events that are
+    left out. Raises ``UnknownFormat``.
     """
 
     def __init__(
@@ -75,22 +77,23 @@ class Encoder:
         self._parts = chosen.parts
         self._writer = chosen.writer()
         self._group: list[Event] = []
-        """The events of a record of which later ones are missing."""
+        """The first events of a record whose later events have not come yet."""
         self._missing = 0
+        """How many events of this record have not come yet."""
         self._head: Sequence[Any] | None = None
-        """What the first record comes after; empty once it was written."""
+        """The records that come before the first one; empty once they are written."""
         self._notes = notes
         self._first: int | None = None
-        """The id of the first event: results of calls before it are written."""
+        """The id of the first event. A result whose call is before it is written all the same."""
         self._waiting = WaitingCalls()
-        """The calls that wait for results, each with the id of its event, which is inverted where
-        no model called.
+        """The calls that wait for results, each with the id of its event. The id is inverted
+        (``~``) if the user, and not a model, made the call.
         """
         self._passed: list[tuple[Sequence[Event], Any]] = []
         """Stored records that the writer has not followed yet: it must, once it writes one."""
 
     def pass_by(self, events: Sequence[Event], record: Any) -> None:
-        """Take notice of all events of a record, and of the record, which is stored as it was."""
+        """Note all events of a stored record, and the record, which the caller writes itself."""
         self._passed.append((events, record))
 
     def _follow_passed(self) -> None:
@@ -103,42 +106,42 @@ class Encoder:
 
     def _follow(self, events: Sequence[Event], record: Any) -> None:
         self._head = ()
-        # what follows the log follows its end, not the end of a copy
+        # A later record follows the end of the log, not the end of a repetition in it.
         if not is_repeated(events[-1]):
             self._writer.follow(events, record)
 
     def records(self, event: Event) -> list[Any]:
-        """Return the records that are complete with ``event``. Bytes become data URLs or base64 in
-        them. Raises ``InvalidEvent``.
+        """Return the records that are complete with ``event``. Bytes in them become data URLs or
+        base64. Raises ``InvalidEvent``.
         """
         self._follow_passed()
         is_ours = is_of(event, self._name)
         sent = self._as_sent(event)
-        goes_on = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
-        given_up = self.part() if self._group and not goes_on else []
+        belongs_to_group = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
+        unfinished = self.part() if self._group and not belongs_to_group else []
         if is_ours and not self._group:
             self._missing = self._stored.count(event)
         if not self._missing and is_ours and is_step_aside(event):
             self._writer.follow([event], None)
-            return given_up
+            return unfinished
         if not self._missing:
             if is_ours:
-                return [*given_up, *self._written(event), *self._ended()]
+                return [*unfinished, *self._write(event), *self._end_open_record()]
             if sent is None and self._notes is not None:
                 self._notes.leave_out(event, hidden=True)
-            return [*given_up, *(() if sent is None else self._written(sent))]
+            return [*unfinished, *(() if sent is None else self._write(sent))]
         self._group.append(event)
         self._missing -= 1
         if self._missing:
-            return given_up
+            return unfinished
         events = self._group
         self._group = []
         record = self._stored.record(events)
         if record is None:
-            return [*given_up, *self._remains(events)]
-        complete = self._ended()
+            return [*unfinished, *self._write_remains(events)]
+        complete = self._end_open_record()
         self._follow(events, record)
-        return [*given_up, *complete, record]
+        return [*unfinished, *complete, record]
 
     @property
     def _numbered(self) -> int:
@@ -146,38 +149,36 @@ class Encoder:
         return sum(not is_step_aside(event) for event in self._group)
 
     def _as_sent(self, event: Event) -> Event | None:
-        """Return an event as a model is sent it: what the user did, and its results, are words, and
-        a result names its call. None stands for an event that no model is sent, such as a second
-        result of a call.
+        """Return an event as it is sent to a model: calls of the user and their results become
+        messages, and a result names its call. None for an event that no model is sent, such as a
+        second result of a call.
         """
         self._first = event.id if self._first is None else self._first
         match event:
             case SystemMessage() | Message() | Action() | Observation() if not event.shown:
                 return None
             case Annotation(shown=True, origin=None):
-                return _words(event, "environment", words_of(event))
+                return _as_message(event, "environment", words_of(event))
             case Action(source=source):
-                if self._waiting.waiting:
-                    self._waiting = self._waiting
-                else:
+                if not self._waiting.waiting:
                     self._waiting = WaitingCalls()
                 self._waiting.add(event, event.id if source == "agent" else ~event.id)
                 if source == "agent":
                     return event
-                return _words(event, source, event.thought)
+                return _as_message(event, source, event.thought)
             case Observation():
                 cause = self._waiting.take(event)
                 if cause is None:
                     return None if (event.cause or 0) >= self._first else event
                 if cause >= 0:
                     return replace(event, cause=cause)
-                return _words(event, "environment", event.content)
+                return _as_message(event, "environment", event.content)
         return event
 
     def end(self) -> list[Any]:
         """Return the records that are complete only at the end of the history.
 
-        Raises ``InvalidEvent`` where later events of a record are missing.
+        Raises ``InvalidEvent`` if later events of a record are missing.
         """
         if self._group:
             first = self._group[0]
@@ -187,14 +188,14 @@ class Encoder:
                 f" of them are here; export the history up to event {first.id}, or the whole"
                 " record, or name another format with --format"
             )
-        return self._ended()
+        return self._end_open_record()
 
-    def _ended(self) -> list[Any]:
-        return self._made(self._writer.end())
+    def _end_open_record(self) -> list[Any]:
+        return self._with_head(self._writer.end())
 
     def part(self, without: Event | None = None) -> list[Any]:
-        """Return records for the events of a record of which a later event is redacted or
-        retracted: ``without``.
+        """Return records for the events so far of a record that has a later event ``without``
+        content: it is redacted or retracted.
         """
         group = self._group
         self._group = []
@@ -202,72 +203,70 @@ class Encoder:
         if without is not None:
             self._writer.follow([without], None)
         return [
-            *(record for event in group for record in self._written(event)),
-            *(self._ended() if group else ()),
+            *(record for event in group for record in self._write(event)),
+            *(self._end_open_record() if group else ()),
         ]
 
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
-        """Return the records for events that a model is sent of one record, which has the events
-        ``stored`` in the log: the record, if these are the same. A part of it is as the log has it,
-        or written of the changed event.
+        """Return the records for the events of one record as they are sent to a model. ``stored``
+        are its events in the log. If both are the same, it is the stored record. Otherwise its
+        parts are the stored ones for unchanged events, and written anew for changed ones.
         """
         self._follow_passed()
         if [*events] == [*stored]:
             return [*(record for event in events for record in self.records(event)), *self.end()]
+        record = None
         if self._parts and is_of(stored[0], self._name):
             record = self._stored.record(stored)
-        else:
-            record = None
         if record is None:
-            return self._remains(events)
-        shown = list[Any]()
+            return self._write_remains(events)
+        shown_parts = list[Any]()
         for event in events:
-            place = event.id - stored[0].id
-            if event == stored[place]:
-                made = [record]
-            else:
-                made = self._remains([event])
-            parts = [part for each in made for part in _parts_in(each, self._parts) or ()]
-            shown += parts[place : place + 1] if event == stored[place] else parts
-        return [_with_parts(record, self._parts, shown)] if shown else []
+            index = event.id - stored[0].id
+            if event == stored[index]:
+                stored_parts = _parts_in(record, self._parts) or []
+                shown_parts += stored_parts[index : index + 1]
+                continue
+            for made_record in self._write_remains([event]):
+                shown_parts += _parts_in(made_record, self._parts) or []
+        return [_with_parts(record, self._parts, shown_parts)] if shown_parts else []
 
-    def _remains(self, events: Sequence[Event]) -> list[Any]:
-        """Return what is written of a redacted record of several events: one record, where the
-        format says how.
+    def _write_remains(self, events: Sequence[Event]) -> list[Any]:
+        """Return the records for the events that are left of a redacted record. It is one record,
+        if the format has ``parts``.
         """
-        before = self._ended()
-        made = list[Any]()
-        for event in events:  # the first one written has the id of the record
-            if not self._parts:
-                origin = event.origin
-            elif made:
-                origin = None
-            else:
-                origin = events[0].origin
-            made += self._written(replace(event, origin=origin))
-        made += self._ended()
-        held = [_parts_in(record, self._parts) for record in made if self._parts]
-        if len(held) < 2 or None in held:
-            return [*before, *made]
-        made[0] = _with_parts(
-            made[0], self._parts, [part for parts in held for part in parts or ()]
+        earlier_records = self._end_open_record()
+        records = list[Any]()
+        for event in events:
+            origin = event.origin
+            if self._parts:
+                # Only the first record that is written gets the id of the redacted one.
+                origin = None if records else events[0].origin
+            records += self._write(replace(event, origin=origin))
+        records += self._end_open_record()
+        parts_of_records = [_parts_in(record, self._parts) for record in records if self._parts]
+        if len(parts_of_records) < 2 or None in parts_of_records:
+            return [*earlier_records, *records]
+        records[0] = _with_parts(
+            records[0], self._parts, [part for parts in parts_of_records for part in parts or ()]
         )
-        self._writer.follow((), made[0])
-        return [*before, made[0]]
+        self._writer.follow((), records[0])
+        return [*earlier_records, records[0]]
 
-    def _written(self, event: Event) -> list[Any]:
+    def _write(self, event: Event) -> list[Any]:
         event = in_json(event)
         if self._head is None:
             self._head = self._writer.head(event)
-        else:
-            self._head = self._head
         records = self._writer.records(event)
         if self._notes is not None:
-            self._notes.leave_out(event) if records is None else self._notes.write(event)
-        return self._made(records) if records else []
+            if records is None:
+                self._notes.leave_out(event)
+            else:
+                self._notes.write(event)
+        return self._with_head(records) if records else []
 
-    def _made(self, records: Sequence[Any]) -> list[Any]:
-        """Return records that the writer made, after those that a history begins with."""
+    def _with_head(self, records: Sequence[Any]) -> list[Any]:
+        """Return the records of the writer, after the head of the history if it is not written."""
         if not records:
             return []
         head = self._head or ()
@@ -275,17 +274,17 @@ class Encoder:
         return [*head, *records]
 
 
-def _words(event: Event, source: Source, content: Content) -> Message | None:
-    said = Message(
+def _as_message(event: Event, source: Source, content: Content) -> Message | None:
+    message = Message(
         id=event.id, timestamp=event.timestamp, origin=event.origin, source=source, content=content
     )
-    return said if content else None
+    return message if content else None
 
 
 def _parts_in(record: Any, path: Sequence[str]) -> list[Any] | None:
-    """Return the parts at a place in a record; None where there are none. A text is one."""
-    held = within(record, *path)
-    return [{"type": "text", "text": held}] if isinstance(held, str) else held
+    """Return the parts at a place in a record; None if there are none. A text is one part."""
+    value = within(record, *path)
+    return [{"type": "text", "text": value}] if isinstance(value, str) else value
 
 
 def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
@@ -296,26 +295,27 @@ def _with_parts(record: Any, path: Sequence[str], parts: list[Any]) -> Any:
 
 
 def in_json(event: Event) -> Event:
-    """Return an event as the JSON of any program holds it."""
+    """Return an event in a form that any program can read as JSON."""
+    # Looking at the representation is quicker than at every value: most events have neither.
     text = repr(event)
     if "b'" in text or 'b"' in text:  # perhaps bytes
         event = _without_bytes(event)
-    # half a surrogate pair: many programs cannot read it
+    # Many programs cannot read half a surrogate pair.
     return _sendable(event) if "\\ud" in text else event
 
 
 def _sendable(event: Event) -> Event:
-    """Return an event with its texts as they can be sent: half a surrogate pair becomes a question
-    mark.
-    """
-    held = (each if isinstance(each, dict) else [each] for _, each in values_in(event))
-    sent = {text: sendable(text) for texts in held for text in texts if isinstance(text, str)}
-    return _changed(event, replaced(asdict(event), sent, names=True))
+    """Return an event whose texts can be sent: half a surrogate pair becomes a question mark."""
+    containers = (value if isinstance(value, dict) else [value] for _, value in values_in(event))
+    replacements = {
+        text: sendable(text) for texts in containers for text in texts if isinstance(text, str)
+    }
+    return _replace_changed(event, replaced(asdict(event), replacements, names=True))
 
 
-def _changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with these fields. A condensation refuses to be told twice what it forgets:
-    only what differs.
+def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
+    """Return an event with these fields. Only fields that differ are set, since a condensation
+    refuses to get two forms of what it forgets.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}
@@ -323,30 +323,31 @@ def _changed(event: Event, fields: dict[str, Any]) -> Event:
 
 
 def _without_bytes(event: Event) -> Event:
-    """Return an event that JSON can hold: the bytes of an image or a file as a data URL, other
-    bytes in base64.
+    """Return an event without bytes: the bytes of an image or a file become a data URL, other bytes
+    base64.
     """
-    held = {
+    containers = {
         name: value
         for name, value in asdict(event).items()
         if isinstance(value, dict | list | tuple)
     }
-    if isinstance(held.get("content"), tuple):
-        held["content"] = tuple(map(_with_url, held["content"]))
-    made = {name: to_builtins(value) for name, value in held.items()}
-    return _changed(
+    if isinstance(containers.get("content"), tuple):
+        containers["content"] = tuple(map(_with_url, containers["content"]))
+    built = {name: to_builtins(value) for name, value in containers.items()}
+    return _replace_changed(
         event,
-        {name: tuple(made[name]) if type(held[name]) is tuple else made[name] for name in made},
+        {
+            name: tuple(built[name]) if type(containers[name]) is tuple else built[name]
+            for name in built
+        },
     )
 
 
 def _with_url(part: dict[str, Any]) -> dict[str, Any]:
-    """Return the part. If it is an image or a file of bytes, return it with a data URL, as formats
-    have it.
-    """
+    """Return the part; the bytes of an image or a file become a data URL, as in the formats."""
     for name, key in ("image_url", "url"), ("file", "file_data"):
-        held = part.get(name)
-        data = held.get(key) if isinstance(held, dict) else held
+        file = part.get(name)
+        data = file.get(key) if isinstance(file, dict) else file
         if isinstance(data, bytes):
-            return {**part, name: {**(held if isinstance(held, dict) else {}), key: data_url(data)}}
+            return {**part, name: {**(file if isinstance(file, dict) else {}), key: data_url(data)}}
     return part

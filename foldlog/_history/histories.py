@@ -294,13 +294,13 @@ class Histories:
         would come back. Durability: on disk when it returns. Cost: the bytes.
         """
         from foldlog._archive.importing import Failed, Import
-        from foldlog._formats.conversion import check_told
+        from foldlog._formats.conversion import check_callable
 
         format = check_text("format", format)
         prefix = check_text("prefix", prefix)
         if not isinstance(path, str | os.PathLike):
             raise TypeError(f"import_ takes the path of a file or a folder, not {path!r}")
-        check_told("findings", findings)
+        check_callable("findings", findings)
         if conversation is not None:
             check_text("conversation", conversation)
         report = findings or (

@@ -192,14 +192,14 @@ class History:
         """
         from foldlog._formats.conversion import (
             ANY_HISTORY,
-            check_told,
+            check_callable,
             encode_standing,
             encode_view,
             format_of_history,
         )
         from foldlog._formats.record import INCOMPLETE
 
-        check_told("notes", notes)
+        check_callable("notes", notes)
         if notes is not None and (lacks := self.attributes().get(INCOMPLETE)):
             notes(
                 f"incomplete: {lacks}; the export does not say so, and an import of it will not be"

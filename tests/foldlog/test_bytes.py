@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 import foldlog as api
-from foldlog._formats.conversion import encode, written
+from foldlog._formats.conversion import encode, writable_formats
 from foldlog.eventstore import Action, Annotation, Message, Observation
 from foldlog.projections import View
 
@@ -127,7 +127,7 @@ def test_an_export_has_images_as_urls():
         assert base64.b64encode(PNG).decode() in records
 
 
-@pytest.mark.parametrize("format", written())
+@pytest.mark.parametrize("format", writable_formats())
 def test_an_export_is_json(format: str):
     pdf = {"type": "file", "file": {"filename": "a.pdf", "file_data": b"%PDF-1.4"}}
     events = [

@@ -16,7 +16,7 @@ from foldlog import (
     NoCondensationAvailable,
     Observation,
 )
-from foldlog._formats.conversion import written
+from foldlog._formats.conversion import writable_formats
 from foldlog.errors import InvalidEvent, NoSuchEvent, NoSuchVersion
 from foldlog.eventstore import Origin
 from foldlog.formats import decode, encode
@@ -274,7 +274,7 @@ def test_the_view_is_exported_as_the_messages_that_a_model_is_sent():
         sent = history.prepare().to_messages("openai")
         assert "<MASKED>" in str(sent)
         assert list(history.export(view=True)) == sent
-        for name in written():
+        for name in writable_formats():
             *_, last = map(json.dumps, history.export(name, view=True))
             assert "All five things are done" in last, name
         assert list(histories["nobody"].export(view=True)) == []

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from foldlog._archive import makes_events
 from foldlog._archive.importing import Failed, Import
-from foldlog._formats.conversion import written
+from foldlog._formats.conversion import writable_formats
 from foldlog.condensers import condenser_from_config, load_condenser
 from foldlog.condensers.errors import InvalidCondenser
 from foldlog.eventstore import (
@@ -131,7 +131,7 @@ def records(at: random.Random) -> str:
     if not events or found:
         return "findings" if found else "nothing"
     origin = events[0].origin
-    if origin is not None and origin.format in written():
+    if origin is not None and origin.format in writable_formats():
         for record in encode(events, origin.format):
             json.dumps(record)
     return "imported"
