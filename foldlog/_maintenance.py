@@ -675,5 +675,5 @@ def _store_of(source: Store | _Histories) -> Store:
     """Return the store to copy from or to compare with. Raises ``TypeError``."""
     store = source if isinstance(source, Store) else getattr(source, "store", None)
     if not isinstance(store, Store):
-        raise TypeError(f"source must be the result of foldlog.open(URL), not {source!r:.60}")
+        raise TypeError(f"source must be what foldlog.open(URL) returns, not {source!r:.60}")
     return store

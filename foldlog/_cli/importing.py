@@ -1,4 +1,4 @@
-"""Import paths, once or again and again, and say what was imported."""
+"""Import paths, once or repeatedly (``--watch``), and report what was imported."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ _LEFT_OUT = "of no known format"
 _NOT_OPENED = "with names that no history has in a folder (import one by its name)"
 _LEFT_OUT_NAMED = 5
 _LOOK_EVERY_S = 1.0
-"""How often ``--watch`` looks at the files: at some thousands it takes ten milliseconds. Systems
-can tell of changes, but not of those on disks of other machines or in a container, where many
-agents work.
+"""How often ``--watch`` looks at the files. For some thousand files it takes ten milliseconds. The
+notifications of operating systems do not work for disks of other machines and in containers, where
+many agents run.
 """
 
 
 class ImportOptions(NamedTuple):
-    """What the options of a command line say about an import."""
+    """The options of the command line for an import."""
 
     format: str
     prefix: str
@@ -46,7 +46,7 @@ class ImportOptions(NamedTuple):
 
 
 class Importing:
-    """The import of some paths into a store, once or again and again, with what is told of it."""
+    """The import of some paths into a store, once or repeatedly, and its report."""
 
     def __init__(
         self, store: Store, paths: Sequence[Path], options: ImportOptions, stdin: str
@@ -56,7 +56,7 @@ class Importing:
         self._options = options
         self._stdin = stdin
         self._imported: list[ImportedDocument] = []
-        self._told = set[str]()
+        self._reported = set[str]()
         is_secret = None
         if options.redact_secrets:
             from foldlog._secrets import secret_finder
@@ -77,55 +77,62 @@ class Importing:
             raise Refused(str(error)) from error
 
     def run(self, *, again: bool = False) -> None:
-        """Import all sources, and tell of each; ``again`` only of what is new."""
+        """Import all sources, and report each; with ``again`` only sources with new records."""
         self._imported = []
         with terminal.working("importing", "sources") as update:
-            for one in self._import:
-                document = self._document(one)
+            for outcome in self._import:
+                document = self._document(outcome)
                 self._imported.append(document)
                 if self._options.use and not document.refused:
                     make_events(self._store, document.conversation)
-                self._tell(document, again=again)
+                self._report(document, again=again)
                 update(advance=1)
         findings = self._import.findings
-        if self._imported or len(findings) > 1:  # else it is why nothing was imported
-            self._warn([self._named(each) for each in findings], "these paths")
+        # A single finding without any import is the reason why nothing was imported: an error.
+        if self._imported or len(findings) > 1:
+            self._warn([self._without_stdin(finding) for finding in findings], "these paths")
 
     def sum_up(self, db: str) -> None:
-        """Tell what was imported in all. Raises ``Refused`` if there was nothing."""
+        """Report the sum of all imports. Raises ``Refused`` if there was nothing to import."""
         left_out = ((_LEFT_OUT, self._import.left_out), (_NOT_OPENED, self._import.not_opened))
         for what, paths in left_out:
             if paths:
-                named = map(self._named, paths)
-                rest = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
-                first = ", ".join(islice(named, _LEFT_OUT_NAMED))
-                terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{rest}")
-        remarks = dict.fromkeys(one.note for one in self._imported if one.note and one.added)
+                file_names = map(self._without_stdin, paths)
+                ellipsis = ", …" if len(paths) > _LEFT_OUT_NAMED else ""
+                first = ", ".join(islice(file_names, _LEFT_OUT_NAMED))
+                terminal.note(f"left out {count(len(paths), 'file')} {what}: {first}{ellipsis}")
+        remarks = dict.fromkeys(
+            document.note for document in self._imported if document.note and document.added
+        )
         for note in remarks:
             terminal.note(note)
         if not self._imported:
-            raise Refused(self._named(self._import.nothing()))
-        elsewhere = [self._named(each) for each in self._import.findings]
+            raise Refused(self._without_stdin(self._import.nothing()))
+        findings_elsewhere = [self._without_stdin(finding) for finding in self._import.findings]
         if self._options.as_json:
             document = ImportDocument(
-                db=db, imported=tuple(self._imported), findings=tuple(elsewhere)
+                db=db, imported=tuple(self._imported), findings=tuple(findings_elsewhere)
             )
             return terminal.emit(document)
         notes = len(remarks) + sum(bool(paths) for _, paths in left_out)
-        findings = sum(one.findings_count for one in self._imported) + len(elsewhere)
+        findings = sum(document.findings_count for document in self._imported) + len(
+            findings_elsewhere
+        )
         numbers = ((findings, "finding"), (notes, "note"))
-        told = " and ".join(count(number, what) for number, what in numbers if number)
-        added = [one for one in self._imported if one.added] or [
-            one for one in self._imported if not one.refused
+        remarks_text = " and ".join(count(number, what) for number, what in numbers if number)
+        with_records = [document for document in self._imported if document.added] or [
+            document for document in self._imported if not document.refused
         ]
-        there = count(len({one.conversation for one in added}), "conversation")
-        records = count(sum(one.added for one in added), "record")
-        end = f"; {told}, named above." if told else "."
-        terminal.say(f"{records} of {there} added to {store_name(db)}{end}", wraps=True)
+        conversations = count(
+            len({document.conversation for document in with_records}), "conversation"
+        )
+        records = count(sum(document.added for document in with_records), "record")
+        end = f"; {remarks_text}, named above." if remarks_text else "."
+        terminal.say(f"{records} of {conversations} added to {store_name(db)}{end}", wraps=True)
 
     def states(self) -> dict[str, bytes]:
-        """Return what differs when a file at these paths, or below them, was changed, removed or
-        added.
+        """Return the states of the files at and below these paths. They differ after a file was
+        changed, removed or added.
         """
         return {
             file: state
@@ -135,91 +142,93 @@ class Importing:
         }
 
     def wait(self, before: dict[str, bytes]) -> dict[str, bytes]:
-        """Wait until files are not as they were before. Return how they are then."""
-        while (now := self.states()) == before:
+        """Wait until the states of the files are not those ``before``. Return the new states."""
+        while (present := self.states()) == before:
             time.sleep(_LOOK_EVERY_S)
-        return now
+        return present
 
-    def _document(self, one: Imported | Failed) -> ImportedDocument:
-        if isinstance(one, Failed):
+    def _document(self, outcome: Imported | Failed) -> ImportedDocument:
+        if isinstance(outcome, Failed):
             return ImportedDocument(
-                path=self._named(one.path),
-                conversation=one.conversation,
-                format=one.format,
-                added=one.added,
+                path=self._without_stdin(outcome.path),
+                conversation=outcome.conversation,
+                format=outcome.format,
+                added=outcome.added,
                 records=0,
                 forked_at=None,
                 older=False,
                 waits=False,
                 refused=True,
-                findings=(self._named(f"{one.path}: {_problem(one.error)}"),),
+                findings=(self._without_stdin(f"{outcome.path}: {_problem(outcome.error)}"),),
                 findings_count=1,
                 note="",
             )
         return ImportedDocument(
-            path=self._named(one.path),
-            conversation=one.conversation,
-            format=one.format,
-            added=one.added,
-            records=one.records,
-            forked_at=one.forked_at,
-            older=one.is_older,
-            waits=one.waits,
+            path=self._without_stdin(outcome.path),
+            conversation=outcome.conversation,
+            format=outcome.format,
+            added=outcome.added,
+            records=outcome.records,
+            forked_at=outcome.forked_at,
+            older=outcome.is_older,
+            waits=outcome.waits,
             refused=False,
-            findings=tuple(map(self._named, one.findings)),
-            findings_count=one.findings_count,
-            note=one.note,
+            findings=tuple(map(self._without_stdin, outcome.findings)),
+            findings_count=outcome.findings_count,
+            note=outcome.note,
         )
 
-    def _tell(self, one: ImportedDocument, *, again: bool) -> None:
-        if one.refused or self._options.strict:
+    def _report(self, document: ImportedDocument, *, again: bool) -> None:
+        if document.refused or self._options.strict:
             tell = terminal.warn
         else:
             tell = terminal.note
-        self._warn(one.findings, one.path, one.findings_count, tell)
-        if self._options.as_json or (again and not one.added):
+        self._warn(document.findings, document.path, document.findings_count, tell)
+        if self._options.as_json or (again and not document.added):
             return
-        if one.refused:
-            there = f"{count(one.added, 'record')} so far: import it again to go on there"
-            what = there if one.added else "not imported"
+        if document.refused:
+            so_far = f"{count(document.added, 'record')} so far: import it again to go on there"
+            what = so_far if document.added else "not imported"
             style = "red"
-        elif one.forked_at is not None:
-            what = f"{count(one.added, 'record')}, a fork at record {one.forked_at:,}"
+        elif document.forked_at is not None:
+            what = f"{count(document.added, 'record')}, a fork at record {document.forked_at:,}"
             style = "green"
-        elif one.added == 0:
-            older = " (older than what was imported)" if one.older else ""
-            what = f"nothing new{older}, {count(one.records, 'record')} as before"
+        elif document.added == 0:
+            older = " (older than what was imported)" if document.older else ""
+            what = f"nothing new{older}, {count(document.records, 'record')} as before"
             style = "dim"
-        elif one.added < one.records:
-            what = f"{count(one.added, 'new record')}, {one.records:,} in all"
+        elif document.added < document.records:
+            what = f"{count(document.added, 'new record')}, {document.records:,} in all"
             style = "green"
         else:
-            what = count(one.records, "record")
+            what = count(document.records, "record")
             style = "green"
-        if one.waits:
+        if document.waits:
             what += "; its last line is not whole yet, and the next import takes it"
         lines = terminal.PrintedLines()
         lines.write(
-            (terminal.typed_id(one.conversation), "bold"), (f" ({one.format}): ", ""), (what, style)
+            (terminal.typed_id(document.conversation), "bold"),
+            (f" ({document.format}): ", ""),
+            (what, style),
         )
 
     def _warn(
         self,
         findings: Sequence[str],
         where: str,
-        number: int | None = None,
+        total: int | None = None,
         tell: Callable[[str], object] = terminal.warn,
     ) -> None:
-        """Tell findings that were not told before."""
-        new = [each for each in findings if each not in self._told]
-        self._told.update(new)
+        """Print findings that were not printed before."""
+        new = [finding for finding in findings if finding not in self._reported]
+        self._reported.update(new)
         for finding in new[:_FINDINGS_SHOWN]:
             tell(finding)
-        more = max(len(new), (number or 0) if new else 0) - _FINDINGS_SHOWN
-        if more > 0:
-            tell(f"{more:,} more in {where}; --json has them")
+        hidden = max(len(new), (total or 0) if new else 0) - _FINDINGS_SHOWN
+        if hidden > 0:
+            tell(f"{hidden:,} more in {where}; --json has them")
 
-    def _named(self, message: object) -> str:
+    def _without_stdin(self, message: object) -> str:
         return str(message).replace(self._stdin, "")
 
 
