@@ -123,14 +123,18 @@ def events_with(
         if event.origin is not None:
             formats.add(event.origin.format)
     if formats and not redacted:
-        # Events that a fork shares are redacted in the conversation that they belong to.
-        begins = store.conversation(conversation).parent_version or 0
-        for first, record in Records(store, conversation).all():
-            if first >= begins and first not in matching and _holds_any(holds, record):
-                for event in store.events(conversation, first, first + 1):
-                    if has_content(event):
-                        matching[event.id] = event
+        for event in _events_of_records_with(store, conversation, holds):
+            matching[event.id] = event
     return [matching[event_id] for event_id in sorted(matching)]
+
+
+def _events_of_records_with(store: Store, conversation: str, holds: Holds) -> Iterator[Event]:
+    """Yield the first event of each source record that holds a match."""
+    # Events that a fork shares are redacted in the conversation that they belong to.
+    begins = store.conversation(conversation).parent_version or 0
+    for first, record in Records(store, conversation).all():
+        if first >= begins and _holds_any(holds, record):
+            yield from filter(has_content, store.events(conversation, first, first + 1))
 
 
 def source_with(store: Store, conversation: str, holds: Holds) -> str | None:

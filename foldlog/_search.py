@@ -1,8 +1,7 @@
-"""Search without an index: read the stored records and events, and look at those that may have the
-words.
+"""Search without an index: read the stored records and events.
 
-A record or an event is looked at as bytes first; it is parsed only where it has all words. So
-nothing of an event is kept for a search, and nothing has to be erased elsewhere.
+Each is first searched as bytes, and parsed only if the bytes contain all words. Since there is no
+index, an erasure has nothing to remove from one.
 """
 
 from __future__ import annotations
@@ -40,25 +39,25 @@ from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 _ASCII = re.compile(rb"[!-\[\]-~]+")
-"""What stands in JSON as it is: not what may be escaped."""
+"""Characters that JSON never escapes."""
 _BEFORE = 60
 _SNIPPET = 200
-"""Characters of a snippet: before the first word that was found, and in all."""
+"""The number of characters of a snippet before the first word that matched, and in all."""
 _PAGE: Final = 1_000
 _ANSWERED_WITHIN: Final = 200
-"""A call is looked for among this many events before its result."""
+"""The call of a result is searched among this many events before it."""
 MayBeIn: TypeAlias = Callable[[bytes], bool]
-"""Says whether bytes in lower case may have what is looked for."""
+"""Says whether bytes in lower case may contain the words; if not, they need not be parsed."""
 
 
 class Hit(NamedTuple):
-    """An event that was found.
+    """An event that matches.
 
     ``kind``        its label: user, agent, action, observation, error, …
-    ``timestamp``   when it happened, without a zone where its source names none; None where the
-                    event does not say
-    ``snippet``     the part of its text where the words are, on one line
-    ``highlights``  where in the snippet they are: pairs of start and end
+    ``timestamp``   when it happened, without a zone if its source names none; None if the event
+                    has no time
+    ``snippet``     the part of its text around the words, on one line
+    ``highlights``  the positions of the words in the snippet: pairs of start and end
     """
 
     conversation: str
@@ -71,8 +70,11 @@ class Hit(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """The outcome of a search: the first hits in its order, and of how many conversations how many
-    were ``read``. ``unread`` names what could not be read.
+    """The result of a search.
+
+    ``hits``           the first hits in the order of the search
+    ``read``           how many of the ``conversations`` were read
+    ``unread``         the problems of conversations and events that could not be read
     """
 
     hits: tuple[Hit, ...]
@@ -95,18 +97,19 @@ def search(
     limit: int | None = 20,
     seconds: float | None = None,
 ) -> Searched:
-    """Return ``limit`` events that have all the words: of the conversations that were active last
-    first (see ``activity_of``), in each the last event first. See ``Histories.search``.
+    """Return ``limit`` events that contain all the words. The conversation that was active last
+    comes first (see ``activity_of``), and in each the last event. See ``Histories.search``.
 
-    With ``among``, only in conversations with these ids; with ``tool``, only its calls and results;
-    with ``program``, only in conversations that it wrote (see ``written_by``). With ``seconds``, it
-    ends after this time, and says how much it read.
+    ``among``    only conversations with these ids
+    ``tool``     only calls and results of this tool
+    ``program``  only conversations that this program wrote: see ``written_by``
+    ``seconds``  end after this time; the result says how many conversations were read
     """
-    from foldlog._figures.activity import written_by  # which loads condensers: no help needs them
+    from foldlog._figures.activity import written_by  # loads condensers, which no help needs
 
-    wanted = _Wanted(words, kinds, tool, since, until)
+    criteria = _Criteria(words, kinds, tool, since, until)
     most = None if limit is None else check_whole("limit", limit, 0)
-    until_s = None if seconds is None else time.monotonic() + seconds
+    deadline = None if seconds is None else time.monotonic() + seconds
     hits = list[Hit]()
     unread = list[str]()
     places = [
@@ -115,26 +118,27 @@ def search(
         if among is None or row.id in among
     ]
     is_of_program = None if program is None else written_by(store, program)
-    read = failed = 0
+    read_count = 0
+    failed_count = 0
     for row, stop in places:
-        if (most is not None and len(hits) >= most) or (
-            until_s is not None and time.monotonic() > until_s
-        ):
+        if most is not None and len(hits) >= most:
             break
-        read += 1
-        found = list[Hit]()
+        if deadline is not None and time.monotonic() > deadline:
+            break
+        read_count += 1
+        hits_here = list[Hit]()
         try:
             if is_of_program is None or is_of_program(row):
-                found += _Conversation(store, row, stop, unread).hits(wanted)
+                hits_here += _Conversation(store, row, stop, unread).hits(criteria)
         except ConversationErased:
             continue
         except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
             unread.append(f"{row.id}: {error}")
-            failed += 1
-            if failed == len(places):  # nothing could be read
+            failed_count += 1
+            if failed_count == len(places):  # no conversation could be read
                 raise
-        hits += sorted(found, key=lambda hit: -hit.id)
-    return Searched(tuple(hits[:most]), read, len(places), tuple(unread))
+        hits += sorted(hits_here, key=lambda hit: -hit.id)
+    return Searched(tuple(hits[:most]), read_count, len(places), tuple(unread))
 
 
 def events_with(
@@ -144,22 +148,23 @@ def events_with(
     unread: list[str],
     text: Callable[[Event], str] = text_of,
 ) -> list[Event]:
-    """Return the events of one conversation with the words in their ``text``, oldest first. What
-    cannot be read is added to ``unread``. Raises ``ConversationNotFound`` and
+    """Return the events of one conversation whose ``text`` contains the words, oldest first. Add to
+    ``unread`` the problems of events that cannot be read. Raises ``ConversationNotFound`` and
     ``ConversationErased``. Cost: its stored bytes.
     """
     candidates = candidates_in(store, conversation, words.may_be_in, unread)
-    found = {
+    matching = {
         event.id: event for event in candidates if words.stand_in(" ".join(text(event).split()))
     }
-    return [found[event_id] for event_id in sorted(found)]
+    return [matching[event_id] for event_id in sorted(matching)]
 
 
 def candidates_in(
     store: Store, conversation: str, may_be_in: MayBeIn, unread: list[str]
 ) -> Iterator[Event]:
-    """Yield the events of one conversation in whose stored bytes, in lower case, something may be,
-    in no order; without redacted ones. Raises what ``events_with`` raises. Cost: its stored bytes.
+    """Yield the events of one conversation, in no order, for whose stored bytes in lower case
+    ``may_be_in`` is true. Redacted events are left out. Raises what ``events_with`` raises. Cost:
+    its stored bytes.
     """
     for row, stop in _places(store, conversation, unread):
         for _, event in _Conversation(store, row, stop, unread).candidates(may_be_in):
@@ -170,14 +175,15 @@ def candidates_in(
 def _places(
     store: Store, conversation: str | None, unread: list[str]
 ) -> list[tuple[ConversationRow, int | None]]:
-    """Return the conversations to search, those that were active last first, each up to a version:
-    None stands for its end.
+    """Return the conversations to search, the one that was active last first, each up to a version;
+    None stands for its end. A single conversation comes with the conversations whose events it
+    shares.
     """
     if conversation is None:
         rows = [row for row in _rows(store, unread) if row.erased_at is None]
         if archived := sum(row.archived > 0 for row in rows):
-            held = gist.count(archived, "conversation")
-            unread.append(f"{held} in an archive; a search in one of them restores it")
+            count_text = gist.count(archived, "conversation")
+            unread.append(f"{count_text} in an archive; a search in one of them restores it")
             rows = [row for row in rows if not row.archived]
         return [(row, None) for row in _last_active_first(store, rows, unread)]
     row = store.conversation(conversation, pending=True)
@@ -192,10 +198,10 @@ def _places(
 def _last_active_first(
     store: Store, rows: list[ConversationRow], unread: list[str]
 ) -> list[ConversationRow]:
-    """Return conversations in the order of a search; where the figures are damaged, in the order in
+    """Return conversations in the order of a search; if the figures are damaged, in the order in
     which they were stored.
     """
-    from foldlog._figures.activity import activity_of  # which loads condensers: no help needs them
+    from foldlog._figures.activity import activity_of  # loads condensers, which no help needs
 
     try:
         return sorted(rows, key=activity_of(store), reverse=True)
@@ -205,32 +211,32 @@ def _last_active_first(
 
 
 def _rows(store: Store, unread: list[str]) -> list[ConversationRow]:
-    """Return all conversations; where the file is damaged, those that can be found."""
+    """Return all conversations; if the file is damaged, the conversations that can be found."""
     try:
         return [*store.iter_conversations()]
     except StoreDamaged:
         from foldlog.eventstore.maintenance.verify import Unlisted, readable_conversations
 
         rows = []
-        for found in readable_conversations(store.database.recorder):
-            if isinstance(found, Unlisted):
-                unread.append(f"{found.id}: {found.problem}" if found.id else found.problem)
+        for listed in readable_conversations(store.database.recorder):
+            if isinstance(listed, Unlisted):
+                unread.append(f"{listed.id}: {listed.problem}" if listed.id else listed.problem)
                 continue
             try:
-                rows.append(store.conversation(found.id, pending=True))
+                rows.append(store.conversation(listed.id, pending=True))
             except StoreDamaged as error:
-                unread.append(f"{found.id}: {error}")
+                unread.append(f"{listed.id}: {error}")
         if not rows:
             raise
         return rows
 
 
 class SearchTerms:
-    """Words to look for. A word is found at the beginning of words; ``"several words"`` in quotes
-    follow one another.
+    """The words of a search. A word is found at the beginning of words; ``"several words"`` in
+    quotes must follow one another.
 
-    With ``every``, a text must have all of them, else any. Raises ``InvalidArgument`` where there
-    is no word, unless that stands for every text.
+    With ``every``, a text must contain all of them, otherwise any of them. Raises
+    ``InvalidArgument`` if there is no word, unless ``may_be_none``: then every text matches.
     """
 
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
@@ -251,22 +257,22 @@ class SearchTerms:
         self._needles = [[*_needles(term)] for term in terms]
 
     def may_be_in(self, data: bytes) -> bool:
-        """Return whether bytes in lower case have what every way to write the words has."""
+        """Return whether JSON in lower case may contain the words, however they are escaped."""
         return self._every(all(needle in data for needle in needles) for needles in self._needles)
 
     def places_in(self, text: str) -> list[int]:
-        """Return where each of the words that the text has stands first."""
-        found = (pattern.search(text) for pattern in self.patterns)
-        return [match.start() for match in found if match is not None]
+        """Return the first position of each word that the text contains."""
+        matches = (pattern.search(text) for pattern in self.patterns)
+        return [match.start() for match in matches if match is not None]
 
     def stand_in(self, text: str) -> bool:
-        """Return whether a text has the words."""
+        """Return whether a text contains the words."""
         return self._every(pattern.search(text) for pattern in self.patterns)
 
 
-class _Wanted:
-    """What an event must have: all the words, and what was chosen beside them; ``tool`` is not
-    looked at here.
+class _Criteria:
+    """The conditions that an event must meet: the words, kinds and times. ``tool`` is checked by
+    the caller, since it may need other events.
     """
 
     def __init__(
@@ -285,7 +291,7 @@ class _Wanted:
         self._until = None if until is None else check_time("until", until)
 
     def hit(self, conversation: str, event: Event, recorded_at: datetime) -> Hit | None:
-        """Return an event as a hit, if it has all that is wanted."""
+        """Return an event as a hit, if it meets the conditions."""
         if not has_content(event) or (self._kinds and label(event) not in self._kinds):
             return None
         at = happened_at(event, recorded_at)
@@ -297,34 +303,38 @@ class _Wanted:
         if not self.words.stand_in(text):
             return None
         snippet, highlights = self._snippet(text)
-        told = told_at(event, recorded_at)
-        return Hit(conversation, event.id, label(event), told, recorded_at, snippet, highlights)
+        told_time = told_at(event, recorded_at)
+        return Hit(
+            conversation, event.id, label(event), told_time, recorded_at, snippet, highlights
+        )
 
     def _snippet(self, text: str) -> tuple[str, tuple[tuple[int, int], ...]]:
-        """Return the part of a text around the first word that was found, and where the words are
-        in it.
+        """Return the part of a text around the first word that matches, and the positions of the
+        words in it.
         """
         start = max(0, min(self.words.places_in(text), default=0) - _BEFORE)
         start = text.rfind(" ", 0, start) + 1 if start else 0
         part = text[start : start + _SNIPPET]
         lead = "…" if start else ""
         spans = (
-            found.span() for pattern in self.words.patterns for found in pattern.finditer(part)
+            matched.span() for pattern in self.words.patterns for matched in pattern.finditer(part)
         )
         shifted = sorted((begin + len(lead), end + len(lead)) for begin, end in spans)
-        return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(_apart(shifted))
+        return f"{lead}{part}{'…' if start + _SNIPPET < len(text) else ''}", tuple(
+            _without_overlaps(shifted)
+        )
 
 
 def _needles(term: str) -> Iterator[bytes]:
-    """Yield for each word of a term the longest part that every way to write it in JSON has."""
+    """Yield the longest part of each word of a term that JSON never escapes."""
     for word in term.split():
         parts = _ASCII.findall(word.lower().encode())
         if parts:
             yield max(parts, key=len)
 
 
-def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield spans that do not overlap."""
+def _without_overlaps(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Yield the spans that do not overlap an earlier one."""
     end = 0
     for start, stop in spans:
         if start >= end:
@@ -333,7 +343,7 @@ def _apart(spans: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 class _Conversation:
-    """One conversation, up to a version."""
+    """Searches one conversation, up to a version."""
 
     def __init__(
         self, store: Store, row: ConversationRow, stop: int | None, unread: list[str]
@@ -345,45 +355,47 @@ class _Conversation:
 
         def read(reader: Reader) -> tuple[Source | None, Made, int]:
             sources = Sources(store.database, reader)
-            found = store.database.find(reader, row.id, pending=True)
-            if found is None:
-                source = None
-            else:
-                source = sources.find_by_key(found.key, has_texts=False)
+            conversation_row = store.database.find(reader, row.id, pending=True)
+            if conversation_row is None:
+                return None, {}, 0
+            source = sources.find_by_key(conversation_row.key, has_texts=False)
             made = {} if source is None else sources.made(source)
-            return source, made, 0 if found is None else found.version
+            return source, made, conversation_row.version
 
-        self._source, self._made, version = store.database.recorder.query(read)
+        self._source, self._events_of_records, version = store.database.recorder.query(read)
         self._version = version if stop is None else min(stop, version)
 
-    def hits(self, wanted: _Wanted) -> Iterator[Hit]:
-        """Yield the events that have all that is wanted, in no order."""
-        for recorded_at, event in self.candidates(wanted.words.may_be_in):
-            hit = wanted.hit(self._row.id, event, recorded_at)
-            if hit is not None and wanted.tool in (None, self._tool_of(event)):
+    def hits(self, criteria: _Criteria) -> Iterator[Hit]:
+        """Yield the events that meet the conditions, in no order."""
+        for recorded_at, event in self.candidates(criteria.words.may_be_in):
+            hit = criteria.hit(self._row.id, event, recorded_at)
+            if hit is not None and criteria.tool in (None, self._tool_of(event)):
                 yield hit
 
     def _tool_of(self, event: Event) -> str | None:
-        """Return the tool of a call or a result; of a result that does not name it, that of the
-        call near before it.
+        """Return the tool of a call or a result. If a result does not name it, it is the tool of
+        its call, which is searched shortly before it.
         """
         if isinstance(event, Action) or (isinstance(event, Observation) and event.tool):
             return event.tool
         if not isinstance(event, Observation) or event.call_id is None:
             return None
         start = max(0, event.id - _ANSWERED_WITHIN)
-        before = self._store.events(self._row.id, start, event.id, reverse=True)
-        calls = (each for each in before if isinstance(each, Action))
+        earlier = self._store.events(self._row.id, start, event.id, reverse=True)
+        calls = (event for event in earlier if isinstance(event, Action))
         return next((call.tool for call in calls if call.call_id == event.call_id), None)
 
     def candidates(self, may_be_in: MayBeIn) -> Iterator[tuple[datetime, Event]]:
-        """Yield the events in whose stored bytes something may be, with their times of recording,
-        in no order. Cost: its blocks, and the events that no record became.
+        """Yield the events for whose stored bytes ``may_be_in`` is true, with their times of
+        recording, in no order. Cost: the blocks of records, and the events without a record.
         """
         if self._source is not None:
             yield from self._in_records(self._source, may_be_in)
+        # Events that were made of records have been found by their records: search between them.
         start = self._row.parent_version or 0
-        for first, count in sorted(place for place in self._made.values() if place[0] >= start):
+        for first, count in sorted(
+            place for place in self._events_of_records.values() if place[0] >= start
+        ):
             if first > start:
                 yield from self._in_events(start, first, may_be_in)
             start = max(start, first + count)
@@ -399,8 +411,8 @@ class _Conversation:
                     continue
                 if number >= source.made:
                     pending.append(number)
-                elif number in self._made:
-                    first, count = self._made[number]
+                elif number in self._events_of_records:
+                    first, count = self._events_of_records[number]
                     yield from self._events(first, min(first + count, self._version))
         if pending and self._stop is None:
             yield from self._pending_events(source, frozenset(pending))
@@ -411,20 +423,22 @@ class _Conversation:
     def _pending_events(
         self, source: Source, numbers: frozenset[int]
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield events of records that are not made yet, decoded in memory: with the ids that they
-        will have.
+        """Yield the events of records whose events are not made yet. They are decoded in memory,
+        with the ids that they will have.
         """
         from foldlog._archive.projecting import decoded
 
         version = self._store.conversation(self._row.id, pending=True).version
-        for number, events in decoded(self._store, source, self._made, source.made, version, []):
+        for number, events in decoded(
+            self._store, source, self._events_of_records, source.made, version, []
+        ):
             if number in numbers:
                 yield from ((self._row.created_at, event) for event in events)
 
     def _in_events(
         self, start: int, stop: int, may_be_in: MayBeIn
     ) -> Iterator[tuple[datetime, Event]]:
-        """Yield candidates among events that no record became."""
+        """Yield candidates among events without a record."""
         name = self._row.id
         while start < stop:
             end = min(start + _PAGE, stop)
@@ -437,17 +451,19 @@ class _Conversation:
                 ]
 
             try:
-                found = self._store.query(name, rows)
+                candidates = self._store.query(name, rows)
             except (CorruptEvent, StoreDamaged):
-                yield from self._events(start, end)  # around the damage
+                yield from self._events(start, end)  # reads the events around the damage
             else:
-                for row in found:
+                for row in candidates:
                     yield from self._events(row.id, row.id + 1)
             start = end
 
 
-def hits_document(words: str, found: Searched, limit: int) -> documents.HitsDocument:
-    """Return the JSON document of a search that asked for one hit more than ``limit``."""
+def hits_document(words: str, result: Searched, limit: int) -> documents.HitsDocument:
+    """Return the JSON document of a search. The search was called with ``limit + 1``, so that the
+    document can say whether there are more hits.
+    """
     hits = (
         documents.HitDocument.of(
             hit,
@@ -455,15 +471,15 @@ def hits_document(words: str, found: Searched, limit: int) -> documents.HitsDocu
             recorded_at=hit.recorded_at.isoformat(),
             timestamp=None if hit.timestamp is None else hit.timestamp.isoformat(),
         )
-        for hit in found.hits[:limit]
+        for hit in result.hits[:limit]
     )
     return documents.HitsDocument(
         words=words,
         hits=tuple(hits),
-        more=len(found.hits) > limit,
-        read=found.read,
-        conversations=found.conversations,
-        unread=found.unread,
+        more=len(result.hits) > limit,
+        read=result.read,
+        conversations=result.conversations,
+        unread=result.unread,
     )
 
 
