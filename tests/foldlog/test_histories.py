@@ -201,7 +201,7 @@ def test_an_export_is_the_conversation_as_it_stands():
             lambda: decode([], "openai-chat", findings=[]),
             lambda: histories.import_(".", findings=[]),
         ):
-            with pytest.raises(TypeError, match=r"(notes|findings) must be a function .* not \[\]"):
+            with pytest.raises(TypeError, match=r"(notes|findings) must be a function.* not \[\]"):
                 wrong()
         history.append(said)
         history.retract(2)
