@@ -34,38 +34,38 @@ def open_store(
     ``url`` is a URL or the path of a SQLite file: a ``Path``, or a text with a dot or a slash, such
     as ``history.db``. ``sqlite:///history.db`` is relative, ``sqlite:////srv/history.db`` absolute,
     ``memory:`` lasts as long as the store is open. ``?mode=ro`` opens for reading only,
-    ``?mode=rw`` what exists already. ``?patience_s=5`` waits 5 seconds for other writers, instead
-    of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
-    encrypted ones. ``postgresql://user@h1,h2/database`` takes all options of libpq, and ours:
-    ``docs/POSTGRESQL.md``.
+    ``?mode=rw`` opens only an existing store. ``?patience_s=5`` waits 5 seconds for other writers,
+    instead of 60. ``?plain=allowed`` lets a process without a key begin plain conversations beside
+    encrypted ones. ``postgresql://user@h1,h2/database`` takes all options of libpq, and foldlog's
+    own: see ``docs/POSTGRESQL.md``.
 
     ``durability="full"``: events are on disk when ``append`` returns. ``"relaxed"``: a power cut
     may lose the newest commits, each as a whole; a program that dies loses none.
 
     ``compression`` and ``keys`` say how new bodies are stored: ``"zstd"``, ``"zlib"`` or
-    ``"none"``, and encrypted under the first key of the ring. Bodies that were stored otherwise can
-    be read, and ``rekey`` changes them. By default the environment decides:
-    ``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
+    ``"none"``, and encrypted under the first key of the ring. Bodies in another form can be read,
+    and ``rekey`` changes them. By default the environment decides: ``FOLDLOG_COMPRESSION``,
+    ``FOLDLOG_KEY`` and ``FOLDLOG_KEY_FILE``.
 
     ``event_bytes_max`` is the largest event that this process appends. Bodies above the default are
     not compressed.
 
-    Raises ``InvalidOption`` where the URL or another argument is wrong, ``StoreUnavailable`` where
-    the store cannot be opened now, ``StoreUnusable`` where the file is not a store or a newer
-    version made it, and ``KeyUnavailable`` where a key is missing or malformed.
+    Raises ``InvalidOption`` if the URL or another argument is wrong; ``StoreUnavailable`` if the
+    store cannot be opened now; ``StoreUnusable`` if the file is not a store, or was made by a newer
+    version; ``KeyUnavailable`` if a key is missing or malformed.
     """
     if keys is not None and not isinstance(keys, KeyRing):
         raise TypeError(
-            f"keys is a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}"
+            f"keys must be a KeyRing, such as KeyRing.from_file(path), not a {type(keys).__name__}"
         )
     if clock is not None and not callable(clock):
-        raise TypeError(f"clock is a function that returns the present time, not {clock!r}")
+        raise TypeError(f"clock must be a function that returns the present time, not {clock!r}")
     with _telemetry.span("foldlog.open"):
-        made: Callable[..., Store] = (
-            Store if _telemetry.telemetry is None else _telemetry.telemetry.store
-        )
+        make_store: Callable[..., Store] = Store
+        if _telemetry.telemetry is not None:
+            make_store = _telemetry.telemetry.store  # it reports what the store does
         recorder, settings = recorder_and_settings(url, durability, compression, keys)
-        return made(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
+        return make_store(recorder, settings, clock=clock, event_bytes_max=event_bytes_max)
 
 
 def recorder_and_settings(
@@ -119,16 +119,16 @@ def restore_store(
     """Verify the backup, a file, and put a copy of it in the place of the SQLite store at ``url``,
     if there is one.
 
-    Processes that have the store open write nothing more: their next append raises
-    ``StoreUnavailable``, and they open it again. The previous file is kept beside it, with its log.
-    The restored store gives no position a second time, so followers go on: after the next write
-    they read a ``StoreRestored``, which says what the store has lost.
+    Processes that have the store open can no longer write: their next append raises
+    ``StoreUnavailable``, and they must open the store again. The previous file is kept beside it,
+    with its write-ahead log. The restored store gives no position a second time, so followers
+    continue: after the next write they read a ``StoreRestored``, which says from which position on
+    the store has lost events.
 
-    ``keys`` are needed where conversations are encrypted, to verify them; by default the keys of
-    the environment are used. Raises ``StoreUnavailable`` where a file cannot be read or written
-    now, ``StoreUnusable`` where the backup is not sound or not a store, or the file at ``url`` is
-    of another program, and ``KeyUnavailable``; then nothing was changed. Cost: the backup, read
-    three times.
+    ``keys`` are needed to verify encrypted conversations; by default the keys of the environment
+    are used. Raises ``StoreUnavailable`` if a file cannot be read or written now; ``StoreUnusable``
+    if the backup is damaged or not a store, or if the file at ``url`` belongs to another program;
+    and ``KeyUnavailable``. Then nothing was changed. Cost: reading the backup three times.
     """
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":

@@ -37,30 +37,30 @@ class Audit:
 def audit(store: Store, conversation: str) -> Audit:
     """Fold a conversation from its first event, and compare with every stored revision.
 
-    Raises what ``Views.current`` raises. Cost: the log, in one read transaction; memory grows with
-    the View, and by some hundred bytes for each structural event.
+    Raises the errors of ``Views.current``. Cost: reading the log, in one read transaction. Memory
+    grows with the View, and by some hundred bytes for each structural event.
     """
     return store.query(conversation, _audit)
 
 
 def _audit(reading: ReadTransaction) -> Audit:
     _, records = fold_whole(reading)
-    made = {record.version: record for record in records}
+    rebuilt = {record.version: record for record in records}
     stored = {record.version: record for record in reading.records(PROJECTION)}
     damaged = set(reading.damaged_records(PROJECTION))
     missing = 0
     findings = list[Finding]()
-    for version in sorted({*made, *stored, *damaged}):
-        one = made.get(version)
-        other = stored.get(version)
+    for version in sorted({*rebuilt, *stored, *damaged}):
+        expected = rebuilt.get(version)
+        found_record = stored.get(version)
         if version in damaged:
             findings.append(Finding(version, "its bytes were changed after it was stored"))
-        elif one is None:
+        elif expected is None:
             findings.append(Finding(version, "the log has no structural event with this version"))
-        elif other is None or other.code < CODE:
-            # one of an earlier version of foldlog is replaced with the next structural event
+        elif found_record is None or found_record.code < CODE:
+            # The next structural event stores a missing revision, and replaces an older form.
             missing += 1
-        elif problem := _problem(other, one):
+        elif problem := _problem(found_record, expected):
             findings.append(Finding(version, problem))
     return Audit(reading.conversation, reading.version, len(stored), missing, tuple(findings))
 

@@ -18,7 +18,7 @@ class StoredCondensations(Sequence[CondensationAction]):
     """The condensations of a conversation up to a version, oldest first, and ``newer`` ones after
     them. Its length is known; each iteration, and each index, reads its members.
 
-    Reading raises what ``foldlog.eventstore.Store.events`` raises.
+    Reading raises the errors of ``foldlog.eventstore.Store.events``.
     """
 
     _store: Store
@@ -35,9 +35,9 @@ class StoredCondensations(Sequence[CondensationAction]):
         structural: list[Event] = self._store.query(
             self._conversation, lambda reading: list(reading.structural_events(0, self._version))
         )
-        kept = intervals_kept(structural, self._version)
+        standing = intervals_kept(structural, self._version)
         for event in structural:
-            if isinstance(event, CondensationAction) and contains(kept, event.id):
+            if isinstance(event, CondensationAction) and contains(standing, event.id):
                 yield event
         yield from self.newer
 

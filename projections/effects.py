@@ -1,12 +1,12 @@
-"""Effects: whether the tool of a call has run, folded from the log and not from a View, so that
-nothing forgets it.
+"""Effects: whether the tool of a call has run. They are folded from the log and not from a View,
+because a View may forget events.
 
-An action is the intent, its observation the outcome. An annotation ``MARK`` between the two says
-that the tool began; where a runtime stores the action later, it holds the intent. A late outcome is
-a message of the environment, beside the observation.
+An action is the intent, and its observation the outcome. An annotation ``MARK`` between the two
+says that the tool began. If a runtime stores the action only later, the annotation has the intent.
+A late outcome is a message of the environment, beside the observation.
 
     intended   not begun: any worker may run it
-    begun      it runs now: the lease under which it began is not over
+    begun      it runs now: the lease under which it began is still held
     done, failed   it has an outcome
     unknown    it began, and how it ended was never recorded
 """
@@ -29,8 +29,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import has_content
 
 MARK: Final = "foldlog.effect"
-"""The name of the annotation that says that the tool of its ``cause`` begins, and the key of what
-later events say.
+"""The name of the annotation that says that the tool of its ``cause`` begins. Also the key of the
+effect's fields in later events.
 """
 EffectState = Literal["intended", "begun", "done", "failed", "unknown"]
 STATES: Final = frozenset(get_args(EffectState))
@@ -38,14 +38,14 @@ STATES: Final = frozenset(get_args(EffectState))
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What is known of the effect of one call.
+    """The effect of one call.
 
     ``call``      the action
     ``key``       names this effect for ever, also to systems outside: 32 hexadecimal digits
     ``state``     ``intended``, ``begun``, ``done``, ``failed`` or ``unknown``
     ``attempts``  how often its tool began
-    ``outcome``   what the tool returned or a person said; of an unknown effect what the model was
-                  told, or None
+    ``outcome``   the result of the tool, or the words of a person; if the effect is unknown, the
+                  text that the model got instead, or None
     """
 
     call: Action
@@ -66,24 +66,22 @@ class CallTrace:
     observation: Observation | None = None
     late: list[dict[str, Any]] = field(default_factory=list)
     is_told: bool = False
-    """Whether a runtime told its model that the call may have run, in the place of its result."""
+    """Whether the model got a text instead of the result, which says that the call may have run."""
 
     def state(self, living: str | None) -> EffectState:
-        """Return the state, where ``living`` names the lease of the worker that drives the
-        conversation now.
+        """Return the state. ``living`` is the lease of the worker that drives the conversation now;
+        None if there is none.
         """
         if self.late:
             return "failed" if self.late[-1].get("is_error") else "done"
-        if self.observation is None:
-            said = {}
-        else:
-            said = said_of(self.observation.extras)
-        if said.get("state") == "unknown" or (self.is_told and not said):
+        fields = {} if self.observation is None else effect_fields(self.observation.extras)
+        if fields.get("state") == "unknown" or (self.is_told and not fields):
             return "unknown"
         if self.observation is None:
             return self._state_without_outcome(living)
         if self.observation.is_error and self.marks and not has_content(self.observation):
-            return "unknown"  # it was redacted, and nothing says any more that this was no doubt
+            # It was redacted: the fields that would distinguish an error from a doubt are gone.
+            return "unknown"
         return "failed" if self.observation.is_error else "done"
 
     def _state_without_outcome(self, living: str | None) -> EffectState:
@@ -94,26 +92,27 @@ class CallTrace:
         return "begun" if lease is not None and lease == living else "unknown"
 
     def is_left_by(self, process: str) -> bool:
-        """Return whether another process began it, and left neither an outcome nor a word to the
-        model.
+        """Return whether another process began it, and recorded neither an outcome nor a text for
+        the model.
         """
         is_open = self.observation is None and not self.late and not self.is_told
         return bool(self.marks) and is_open and self._state_without_outcome(process) == "unknown"
 
     @property
     def outcome(self) -> Any:
-        """What the newest of its outcomes says; None where it has none."""
+        """The newest outcome; None if it has none."""
         if self.late:
             return self.late[-1].get("outcome")
         return None if self.observation is None else self.observation.content
 
 
 def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
-    """Return the calls among these events by their ids, with what the events say of each. Total, as
-    a fold is.
+    """Return the traces of the calls among these events, by the ids of the calls. Total: it accepts
+    any events.
 
-    A mark with an intent is of a runtime that stores the call itself only later: the later action
-    with its ``call_id`` is the same call, and has the same trace. Cost: the events.
+    A mark with an intent comes from a runtime that stores the call itself only later. The later
+    action with its ``call_id`` is the same call, and gets the same trace. So traces also have ids
+    that are not the id of their call. Cost: the events.
     """
     traces = dict[int, CallTrace]()
     by_call_id = dict[str, int]()
@@ -131,7 +130,8 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                 called = event.cause
                 if called is None and event.call_id is not None:
                     called = by_call_id.get(event.call_id)
-                if called in traces:  # an earlier one was taken back, since the call was open again
+                if called in traces:
+                    # It replaces an observation that was taken back: the call was open again.
                     traces[called].observation = event
             case Annotation(name=name, data={"intent": dict(intent)}) if name == MARK:
                 traces[event.id] = CallTrace(_intended(event.id, intent), [event])
@@ -141,21 +141,23 @@ def trace(events: Iterable[Event]) -> dict[int, CallTrace]:
                     traces[cause].is_told = True
                 else:
                     traces[cause].marks.append(event)
-            case Message(cause=int(cause)) if cause in traces and "outcome" in said_of(event.meta):
-                traces[cause].late.append(said_of(event.meta))
+            case Message(cause=int(cause)) if cause in traces and "outcome" in effect_fields(
+                event.meta
+            ):
+                traces[cause].late.append(effect_fields(event.meta))
     return traces
 
 
-def said_of(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return what ``meta``, ``extras`` or a mark say of an effect; empty where they say nothing."""
-    said = fields.get(MARK)
-    return said if isinstance(said, dict) else {}
+def effect_fields(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an effect in ``meta``, ``extras`` or a mark; empty if there are none."""
+    effect = fields.get(MARK)
+    return effect if isinstance(effect, dict) else {}
 
 
 def key_of(head: bytes) -> str:
-    """Return the key of the call whose event has this head. Retries, copies, forks, condensations,
-    redactions and changes of the encryption keep it; no other call has it, not even one of an equal
-    conversation.
+    """Return the key of the call whose event has this head. It stays the same in retries, copies
+    and forks, and after condensations, redactions and changes of the encryption. No other call has
+    it, not even in an equal conversation.
     """
     return head[:16].hex()
 
@@ -166,22 +168,22 @@ def key_of_mark(key: str, attempt: int) -> str:
 
 
 def key_of_intent(call_id: str) -> str:
-    """Return the idempotency key under which the first intent with this id of a call is
+    """Return the idempotency key under which the first intent of the call with this id is
     appended.
     """
     return f"{MARK} intent {call_id}"
 
 
 def first_own(reading: ReadTransaction) -> int:
-    """Return the id of the first event that no other conversation had: of a fork, also of one that
-    was detached since and has copies of its past.
+    """Return the id of the first event that the conversation does not share with the conversation
+    that it was forked from, also if it was detached since and has copies of its past.
     """
     return max((origin.version for origin in reading.origins()), default=0)
 
 
 def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> frozenset[int]:
-    """Return the ids of these calls whose tools began, or may have begun elsewhere. Cost: two reads
-    each.
+    """Return the ids of the calls among these whose tools began here, or may have begun in another
+    conversation. Cost: two reads for each call.
     """
 
     def has_begun(reading: ReadTransaction, call: Action) -> bool:
@@ -197,15 +199,20 @@ def begun_among(store: Store, conversation: str, calls: Sequence[Action]) -> fro
 
 
 def in_doubt(events: Sequence[Event]) -> Iterator[int]:
-    """Yield the ids of the calls and results of a View of which is not known whether they ran,
-    until a later event of the View settles them.
+    """Yield the ids of the calls that may or may not have run, and of their results, unless a later
+    event of the View settles it.
     """
-    settled = {said_of(event.meta).get("key") for event in events if isinstance(event, Message)}
+    settled = {
+        effect_fields(event.meta).get("key") for event in events if isinstance(event, Message)
+    }
     for event in events:
-        said = said_of(event.extras) if isinstance(event, Observation) else {}
-        if said.get("state") == "unknown" and said.get("key") not in settled:
+        if not isinstance(event, Observation):
+            continue
+        fields = effect_fields(event.extras)
+        if fields.get("state") == "unknown" and fields.get("key") not in settled:
             yield event.id
-            yield from () if event.cause is None else (event.cause,)
+            if event.cause is not None:
+                yield event.cause
 
 
 def _intended(event_id: int, intent: dict[str, Any]) -> Action:
@@ -220,5 +227,5 @@ def _intended(event_id: int, intent: dict[str, Any]) -> Action:
     )
 
 
-def _is_bare_intent(found: CallTrace) -> bool:
-    return not found.call.shown and found.observation is None
+def _is_bare_intent(call_trace: CallTrace) -> bool:
+    return not call_trace.call.shown and call_trace.observation is None

@@ -17,28 +17,28 @@ class Items(Sequence[Event]):
     costs only the added events. After the end of this sequence the list may hold events that a
     longer sequence added.
 
-    Only one sequence may grow a list: the first that takes its ``token``. Any other copies the
-    list. So any number of threads may use one.
+    Only one sequence may grow a list: the first that takes its ``token``. Any other sequence copies
+    the list. So any number of threads may use a sequence.
     """
 
-    __slots__ = ("_count", "_events", "_found", "_token", "masks", "renderings")
+    __slots__ = ("_count", "_events", "_token", "_units_so_far", "masks", "renderings")
 
-    def __init__(self, events: list[Event], of: Items | None = None) -> None:
-        """Take over ``events``: do not change the list afterwards. ``of`` are the items that they
-        are shown for.
+    def __init__(self, events: list[Event], shown_for: Items | None = None) -> None:
+        """Take over ``events``: do not change the list afterwards. They are shown in the place of
+        ``shown_for``, and share its caches.
         """
         self._events = events
         self._count = len(events)
         self._token = [True]
-        self.masks: dict[tuple[str, int], tuple[Event, Any]] = of.masks if of else {}
-        """Events and their masks or sizes, by condenser and id: the next step shows the same masks
-        and counts less.
+        self.masks: dict[tuple[str, int], tuple[Event, Any]] = shown_for.masks if shown_for else {}
+        """Events and their masks or sizes, by condenser and id. The next step finds them here and
+        need not make or count them again.
         """
-        self.renderings: dict[str, Rendering] = of.renderings if of else {}
+        self.renderings: dict[str, Rendering] = shown_for.renderings if shown_for else {}
         """The messages that were made last, by dialect. A caller removes them here while it uses
         them.
         """
-        self._found: list[UnitsSoFar] = []
+        self._units_so_far: list[UnitsSoFar] = []
         """The units of the beginning of the list, as far as they were found. A caller removes them
         here while it uses them.
         """
@@ -57,8 +57,10 @@ class Items(Sequence[Event]):
             return Items([*self, *events])
         self._events += events
         grown = Items.__new__(Items)
-        grown._events, grown._count, grown._token = self._events, self._count + len(events), [True]
-        grown._found = self._found
+        grown._events = self._events
+        grown._count = self._count + len(events)
+        grown._token = [True]
+        grown._units_so_far = self._units_so_far
         grown.masks = self.masks
         grown.renderings = self.renderings
         return grown
@@ -68,16 +70,16 @@ class Items(Sequence[Event]):
         units were found before; all events, if other events were left behind then.
         """
         try:
-            so_far = self._found.pop()  # at most one caller gets it, of all threads
+            so_far = self._units_so_far.pop()  # at most one caller gets it, of all threads
         except IndexError:
             so_far = UnitsSoFar(left_behind)
         if so_far.count > self._count or so_far.left_behind != left_behind:
-            self._found.append(so_far)
+            self._units_so_far.append(so_far)
             return units(self[:], left_behind)
         events = self[:]
         so_far.read(events[so_far.count :])
         found = so_far.units()
-        self._found.append(so_far)
+        self._units_so_far.append(so_far)
         return found
 
     def __len__(self) -> int:

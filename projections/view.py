@@ -35,23 +35,24 @@ class View:
 
     A sequence of events: ``len(view)``, ``view[-1]``, ``view[2:5]`` (a tuple), iteration. Summaries
     are ``CondensationSummary`` events with ids below -1. Two Views are equal if they show the same
-    and fold on in the same way.
+    events and continue in the same way.
 
-    ``state``          the fold's state, which goes on with further events
+    ``state``          the fold's state, from which further events continue
     ``condensations``  all condensations, oldest first
-    ``dialect``        the form of ``to_messages()`` where none is named
-    ``kept_from``      the id from which on a condenser keeps every event; None: it may forget each
-    ``kept``           the ids of further events that it keeps
+    ``dialect``        the form of ``to_messages()`` if no other is named
+    ``kept_from``      a condenser must keep every event with this id or a later one; None: it may
+                       forget every event
+    ``kept``           the ids of further events that it must keep
     """
 
     state: ViewState
     condensations: Sequence[CondensationAction] = field(default=(), compare=False, repr=False)
-    """All condensations, oldest first. For a View from a store they are read when this is iterated
+    """All condensations, oldest first. In a View from a store they are read when this is iterated
     over.
     """
     dialect: Dialect = field(default="litellm", compare=False, repr=False)
-    """The form of the messages where none is named: that of the agent's model, for Views of a store
-    that knows it.
+    """The form of the messages if no other is named. Views of a store that knows the agent's model
+    have the form for that model.
     """
     kept_from: int | None = field(default=None, compare=False, repr=False)
     kept: frozenset[int] = field(default=frozenset(), compare=False, repr=False)
@@ -61,13 +62,13 @@ class View:
         """Return the View of a conversation: the fold of all its events, from the first on. Nothing
         is enforced. A ``Condensation`` among them stands for its action.
 
-        Raises what ``foldlog.projections.fold`` raises.
+        Raises the errors of ``foldlog.projections.fold``.
         """
         state, condensations, _ = fold(events)
         return cls(state, condensations)
 
     def then(self, events: Iterable[Event]) -> View:
-        """Return the View after the next events of the conversation. Cost: those events; for a
+        """Return the View after the next events of the conversation. Cost: these events; for a
         condensation also this View; for a retraction also the View that it returns to.
         """
         state, condensations, older = fold(events, self.state)
@@ -95,8 +96,8 @@ class View:
         return View(state, self.condensations, self.dialect, self.kept_from, self.kept)
 
     def with_masks(self, masks: Mapping[int, Event]) -> View:
-        """Return a View with other events at these indices, each with the id of the event it masks
-        and in its unit.
+        """Return a View with other events at these indices. Each must have the id of the event that
+        it masks, and belong to the same unit.
         """
         events = list(self.events)
         for index, event in masks.items():
@@ -138,7 +139,9 @@ class View:
 
     @property
     def forgotten_event_ids(self) -> frozenset[int]:
-        """The ids of all events and summaries that its condensations forgot. Cost: these."""
+        """The ids of all events and summaries that its condensations forgot. Cost: the
+        condensations and these ids.
+        """
         return frozenset(
             event_id
             for action in self.condensations
@@ -160,8 +163,8 @@ class View:
 
     @property
     def open_calls(self) -> tuple[Action, ...]:
-        """The actions in the View that no observation answers, in order. They are the caller's own:
-        a tool may change their arguments.
+        """The actions in the View that no observation answers, in order. They are copies, so a tool
+        may change their arguments.
 
         A model is shown neither them nor the other calls of the same response until each has its
         observation.
@@ -172,8 +175,8 @@ class View:
     def _open_calls(self) -> tuple[Action, ...]:
         return tuple(
             action
-            for place in open_positions(self.events, self.units)
-            if isinstance(action := self[place], Action) and action.source == "agent"
+            for position in open_positions(self.events, self.units)
+            if isinstance(action := self[position], Action) and action.source == "agent"
         )
 
     @cached_property
@@ -187,31 +190,31 @@ class View:
 
     @property
     def system_prompt(self) -> str:
-        """The text of the system prompts that it shows; empty where there is none. Anthropic's
-        server takes it apart from the messages.
+        """The text of the system prompts in the View; empty if there is none. Anthropic's server
+        takes it apart from the messages.
         """
         return system_prompt(self.events)
 
     def rendered(self, dialect: Dialect | None = None) -> list[Rendered]:
-        """Return the messages of ``to_messages``, each with the indices of the events that it was
-        made of.
+        """Return the messages of ``to_messages``, each with the indices of the events from which it
+        was made.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         shared = self.shared_messages(dialect)
         return with_positions(copy_messages(shared, self.events, dialect), shared)
 
     def shared_messages(self, dialect: Dialect) -> list[Rendered]:
-        """Return the messages of a dialect without marks for a prompt cache, to be read and not to
-        be changed: the next View has the same ones. Cost: the events since the last reply before
-        those that were not rendered yet.
+        """Return the messages of a dialect without marks for a prompt cache. Do not change them:
+        the next View shares them. Cost: the events that were not rendered yet, and the events since
+        the last reply before them.
         """
         renderings = self.state.items.renderings
-        # at most one caller gets it, of all threads
-        kept = renderings.pop(dialect, None) or rendering(dialect)
-        kept.follow(self.events, self.fit_positions)
-        messages = kept.messages.copy()
-        if messages:  # all empty Views share their items
-            renderings[dialect] = kept
+        # ``pop`` is atomic: of several threads only one gets the cached rendering.
+        cached = renderings.pop(dialect, None) or rendering(dialect)
+        cached.follow(self.events, self.fit_positions)
+        messages = cached.messages.copy()
+        if messages:  # all empty Views share their items, so nothing is cached there
+            renderings[dialect] = cached
         return messages
 
     def to_messages(self, dialect: Dialect | None = None) -> list[dict[str, Any]]:
@@ -220,17 +223,17 @@ class View:
         ``dialect`` is the form that the model's server accepts: ``openai``, ``openai-reasoning``,
         ``litellm``, ``anthropic``, ``anthropic-cached`` or ``responses``; by default
         ``view.dialect``. Every tool call is answered right after the message that makes it. The
-        messages are the caller's own. Those for Anthropic do not hold the system prompt: send
-        ``view.system_prompt`` beside them. Those of ``responses`` are the items of its ``input``.
-        Raises ``ValueError`` for another dialect. The beginning of a prompt is made once: the next
-        View repeats it byte for byte. Cost: copies of the messages, and the events since the last
-        reply that was rendered before.
+        messages are copies, which the caller may change. Messages for Anthropic do not have the
+        system prompt: send ``view.system_prompt`` beside them. Messages in the dialect
+        ``responses`` are the items of its ``input``. Raises ``ValueError`` for another dialect. The
+        beginning of a prompt is made only once: the next View repeats it byte for byte. Cost:
+        copies of the messages, and the events since the last reply that was rendered before.
         """
         dialect = self.dialect if dialect is None else checked(dialect)
         return copy_messages(self.shared_messages(dialect), self.events, dialect)
 
     def tail(self, count: int) -> tuple[Event, ...]:
-        """Return the last ``count`` events, in order; all, where there are fewer. Cost: these
+        """Return the last ``count`` events, in order; all events, if there are fewer. Cost: these
         events.
 
         Raises ``InvalidArgument`` for a negative number.
@@ -275,7 +278,7 @@ def well_formed(view: View) -> View:
     positions = view.fit_positions
     if len(positions) == len(view):
         return view
-    return view.with_events(view.events[place] for place in positions)
+    return view.with_events(view.events[position] for position in positions)
 
 
 def _joined(

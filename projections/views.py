@@ -1,11 +1,11 @@
-"""Views of stored conversations at any version. The cost of a View is that of the events that it
+"""Views of stored conversations at any version. A View costs as much as reading the events that it
 shows.
 
 A View is loaded from the last revision: one read of the revision, and one ranged read of the events
-that it keeps and those since. ``store.register(views)`` has the store call ``Views.project`` in
-every transaction that appends structural events, so that each revision is stored with its event.
-Where a writer appended without it, readers fold on from the last revision. The next structural
-event, or ``rebuild``, stores the missing revisions: a read writes nothing.
+that it shows and of later events. After ``store.register(views)`` the store calls ``Views.project``
+in every transaction that appends structural events, so that each revision is stored with its event.
+If a writer appended without it, readers continue the fold from the last revision. The next
+structural event, or ``rebuild``, stores the missing revisions: a read writes nothing.
 """
 
 from __future__ import annotations
@@ -52,44 +52,48 @@ from foldlog.projections.stored.revision_codec import PROJECTION
 from foldlog.projections.view import View
 
 _REMEMBERED = 64
-"""Number of conversations whose last View stays in memory, to fold on from."""
+"""The number of conversations whose last View stays in memory, so that the next View continues its
+fold.
+"""
 
 _FEW = 64
-"""Up to this many new events are read completely, shown or not, because that takes one query
+"""Up to this many new events are read all together, shown or not, because that takes one query
 instead of three.
 """
 
 
 @dataclass(slots=True)
 class _Latest:
-    """The last View of a conversation, and the conversation as it was found with it. A View made in
-    a transaction that was rolled back must not be used when other events get the same ids: the head
-    tells. A View with the content of events that were redacted since must not be used either: the
-    number of redactions tells. ``missing`` are revisions that were not stored.
+    """The last View of a conversation, and the state of the conversation at that time.
+
+    A View that was made in a transaction that was rolled back must not be used once other events
+    have the same ids: the head in ``state`` shows that. A View with content that was redacted
+    since must not be used either: the number of redactions in ``state`` shows that. ``missing`` has
+    revisions that were not stored.
     """
 
     folded: ViewFold
-    found: Conversation
+    state: Conversation
     view: View
     missing: Sequence[Record] = ()
 
     def is_at(self, reading: ReadTransaction, version: int) -> bool:
-        """Return whether this is the View at a version of the conversation that is read."""
-        return self.folded.version == version and self.found.head == reading.head_at(version)
+        """Return whether this is the View at a version of the conversation in ``reading``."""
+        return self.folded.version == version and self.state.head == reading.head_at(version)
 
 
 class Views:
     """The Views of a store's conversations. Thread-safe.
 
-    Also an inline projection: after ``store.register(views)`` the store keeps each revision in the
-    transaction of its event. Without that, Views are right too, and cost the events since the last
-    revision.
+    Also an inline projection: after ``store.register(views)`` the store writes each revision in the
+    transaction of its event. Without that, Views are right too, but they cost the events since the
+    last stored revision.
     """
 
     name = PROJECTION
 
     def __init__(self, store: Store, *, dialect: Dialect = "litellm") -> None:
-        """``dialect`` is that of the messages of these Views, where none is named: see
+        """``dialect`` is the default dialect of the messages of these Views: see
         ``View.to_messages``.
         """
         self._store = store
@@ -102,39 +106,35 @@ class Views:
         conversations are read.
 
         Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``,
-        ``StoreUnavailable``, and ``UnknownEventType`` where a newer version of foldlog wrote an
-        event that changes the View. Cost: the events appended since the last call, or else the
-        events of the View; no question where no other program has committed since, and the last
-        append of this one was to this conversation.
+        ``StoreUnavailable``, and ``UnknownEventType`` if a newer version of foldlog wrote an event
+        that changes the View. Cost: the events appended since the last call; for the first call,
+        the events of the View. The database is not asked at all if no other program has committed
+        since, and the last append of this program was to this conversation.
         """
         latest = self._latest.get(conversation)
         if latest is None:
-            left = None
-        else:
-            left = self._store.database.cached_state(conversation)
-        if latest is None or left is None:
-            rows = None
-        else:
-            rows = left.rows_since(latest.found)
-        if latest is None or left is None or rows is None:
+            return self._view(conversation, None)
+        cached = self._store.database.cached_state(conversation)
+        rows = None if cached is None else cached.rows_since(latest.state)
+        if cached is None or rows is None:
             return self._view(conversation, None)
         if rows:
-            return self._grow(latest, left.state, list(events_of(conversation, rows)))
+            return self._grow(latest, cached.state, list(events_of(conversation, rows)))
         return latest.view
 
     def at(self, conversation: str, version: int) -> View:
         """Return the View when the conversation had ``version`` events. Raises ``NoSuchVersion``,
-        and what ``current`` raises.
+        and the errors of ``current``.
 
         Cost: the events of that View.
         """
         return self._view(conversation, version)
 
     def why(self, conversation: str, event_id: int, at: int | None = None) -> Why:
-        """Say why an event, or the summary with a synthetic id, is in the View now, or at a
-        version, or is not.
+        """Return why an event, or the summary with this (negative) id, is in the View, or is not:
+        now, or at the version ``at``.
 
-        Raises ``NoSuchEvent``, and what ``at`` raises. Cost: the View; for a forgotten event also
+        Raises ``NoSuchEvent``, and the errors of ``at``. Cost: the View; for a forgotten event also
         the structural events after it.
         """
         if at is None:
@@ -142,16 +142,16 @@ class Views:
         else:
             view = self.at(conversation, at)
 
-        def explained(reading: ReadTransaction) -> Why:
+        def explain(reading: ReadTransaction) -> Why:
             event = _read_event(reading, event_id, view.version)
             structural = partial(reading.structural_events, stop=view.version)
             return explain_event(event, view, structural)
 
-        return self._store.query(conversation, explained)
+        return self._store.query(conversation, explain)
 
     def difference(self, conversation: str, before: int, after: int) -> Difference:
-        """Say what entered the View and what left it between two versions. Raises
-        ``NoSuchVersion``, and what ``current`` raises. Cost: two Views, and the structural events
+        """Return the events that entered and that left the View between two versions. Raises
+        ``NoSuchVersion``, and the errors of ``current``. Cost: two Views, and the structural events
         in between.
         """
         views = self.at(conversation, before), self.at(conversation, after)
@@ -164,40 +164,40 @@ class Views:
         )
 
     def lifetimes(self, conversation: str, count: Count | None = None) -> Lifetimes:
-        """Return for each event at which versions the View shows it, when a model is sent it, and
-        why it left.
+        """Return the lifetime of each event: the versions at which the View shows it, the versions
+        at which a model is sent it, and why it left.
 
-        ``count`` gives the tokens of an event, such as an estimate. Raises what ``current``
-        raises.
-        Cost: the events, once; for each structural event the View at that moment.
+        ``count`` returns the tokens of an event, such as an estimate. Raises the errors of
+        ``current``. Cost: the events, once; for each structural event the View at that moment.
         """
         version = self._store.version(conversation)
 
-        def returns(reading: ReadTransaction) -> list[int]:
+        def return_targets(reading: ReadTransaction) -> list[int]:
             structural = reading.structural_events(0, version)
             return [target(event) for event in structural if isinstance(event, Retraction)]
 
-        folding = LifetimesFold(conversation, count, self._store.query(conversation, returns))
+        targets = self._store.query(conversation, return_targets)
+        folding = LifetimesFold(conversation, count, targets)
         folding.take(self._store.events(conversation, 0, version))
         return folding.result()
 
     def rebuild(self, conversation: str) -> int:
-        """Rebuild all revisions from the log and replace the stored ones in one transaction; return
-        their number.
+        """Rebuild all revisions from the log, and replace the stored ones in one transaction.
+        Return their number.
 
-        The store stays usable during the rebuild. Raises what ``current`` raises, and
-        ``StoreUnavailable`` where the store is open for reading only. Cost: the log.
+        The store stays usable during the rebuild. Raises the errors of ``current``, and
+        ``StoreUnavailable`` if the store is open for reading only. Cost: reading the log.
         """
         folded, records = self._store.query(conversation, fold_whole)
 
         def replace_all(writing: WriteTransaction) -> int:
-            made = list(records)
+            rebuilt = list(records)
             past = StoredPast(writing, stored=False, records=records)
-            # events appended since
-            for _, some in fold_log(writing, folded, writing.version, past):
-                made += some
-            writing.put_records(PROJECTION, made, replace_all=True)
-            return len(made)
+            # Add the revisions of events that were appended meanwhile.
+            for _, newer in fold_log(writing, folded, writing.version, past):
+                rebuilt += newer
+            writing.put_records(PROJECTION, rebuilt, replace_all=True)
+            return len(rebuilt)
 
         return self._store.project(conversation, replace_all)
 
@@ -207,30 +207,30 @@ class Views:
         """
         try:
             past = StoredPast(writing)
-            if (
-                len(events) == 1
-                and isinstance(events[0], Retraction)
-                and (back := returned_record(events[0], past))
-            ):
-                return writing.put_records(PROJECTION, [back])
+            # The revision after a retraction is made of earlier revisions, if they are stored:
+            # then no event is read.
+            if len(events) == 1 and isinstance(events[0], Retraction):
+                record = returned_record(events[0], past)
+                if record is not None:
+                    writing.put_records(PROJECTION, [record])
+                    return
             folded, missing = self._load(writing, events[0].id, past)
             folded, records = fold_on(folded, events, writing.version, past)
         except UnknownEventType:
-            return  # the log is right without its revisions, and ``current`` raises this error
+            return  # the append must not fail: revisions are optional, and ``current`` raises this
         writing.put_records(PROJECTION, [*missing, *records])
         self._remember(writing.state, folded)
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
     def _view(self, conversation: str, version: int | None) -> View:
         return self._store.query(conversation, partial(self._opened, version=version))
 
     def _opened(self, reading: ReadTransaction, version: int | None) -> View:
         """Return the View at a version."""
-        found = reading.state
-        conversation = found.id
-        present = found.version
+        state = reading.state
+        conversation = state.id
+        present = state.version
         if version is None:
             version = present
         elif not 0 <= version <= present:
@@ -240,8 +240,8 @@ class Views:
             return latest.view
         folded, missing = self._load(reading, version)
         if version == present:
-            return self._remember(found, folded, missing)
-        return self._view_of(found, folded)
+            return self._remember(state, folded, missing)
+        return self._view_of(state, folded)
 
     def _load(
         self, reading: ReadTransaction, version: int, past: StoredPast | None = None
@@ -252,61 +252,60 @@ class Views:
         latest = self._latest_of(reading)
         if past is None:
             past = StoredPast(reading, records=latest.missing if latest else ())
-        since = None
+        newer = None
         if latest and 0 < version - latest.folded.version <= _FEW:
-            since = reading.events_after_head(latest.found.head, latest.folded.version, version)
-        if latest and since is not None:
-            folded, records = fold_events(latest.folded, since, past)
+            newer = reading.events_after_head(latest.state.head, latest.folded.version, version)
+        if latest and newer is not None:
+            # The last View is a little older: fold in all events since.
+            folded, records = fold_events(latest.folded, newer, past)
             records = [*latest.missing, *records]
         elif (
             latest
-            and version - CHUNK <= (at := latest.folded.version) <= version
-            and latest.is_at(reading, at)
+            and version - CHUNK <= latest.folded.version <= version
+            and latest.is_at(reading, latest.folded.version)
         ):
+            # It is older than that: continue its fold below.
             folded = latest.folded
             records = [*latest.missing]
         else:
             folded, records = load_revision(reading, version, past) or (folded, records)
-        for further, some in fold_log(reading, folded, version, past):
-            folded = further
-            records += some
+        for folded_further, more_records in fold_log(reading, folded, version, past):
+            folded = folded_further
+            records += more_records
+        # A writer that stored the last of these revisions stored the others before it.
         if records and is_stored(reading, records[-1]):
             records = []
         return folded, records
 
     def _latest_of(self, reading: ReadTransaction) -> _Latest | None:
-        """Return the last View of a conversation, if none of its content was erased since. That of
-        another conversation with this id is not returned, although a fork in its place may have the
-        same head: its past cannot be read.
+        """Return the last View of a conversation, if none of its content was redacted since. A View
+        of another conversation with this id is not returned. Such a conversation may be a fork with
+        the same head, but its past is stored elsewhere.
         """
         latest = self._latest.get(reading.state.id)
-        found = reading.state
-        is_same = latest and (latest.found.key, latest.found.redactions) == (
-            found.key,
-            found.redactions,
-        )
-        return latest if is_same else None
+        return latest if latest and _has_same_content(latest.state, reading.state) else None
 
-    def _grow(self, before: _Latest, found: Conversation, events: Sequence[Event]) -> View:
-        """Return the last View with further events that are not structural: its condensations are
-        the same.
+    def _grow(self, before: _Latest, state: Conversation, events: Sequence[Event]) -> View:
+        """Return the last View with further events that are not structural, so that its
+        condensations stay the same.
         """
-        folded = fold_shown(before.folded, events, found.version)
+        folded = fold_shown(before.folded, events, state.version)
         view = View(folded.state, before.view.condensations, self._dialect)
-        return self._keep(_Latest(folded, found, view, before.missing))
+        return self._keep(_Latest(folded, state, view, before.missing))
 
     def _remember(
-        self, found: Conversation, folded: ViewFold, missing: Sequence[Record] = ()
+        self, state: Conversation, folded: ViewFold, missing: Sequence[Record] = ()
     ) -> View:
-        latest = self._latest.get(found.id)
-        if latest and (latest.found.key, latest.found.redactions) == (found.key, found.redactions):
+        latest = self._latest.get(state.id)
+        if latest and _has_same_content(latest.state, state):
+            # Keep the past of the last View, and with it what readers have cached there.
             folded = folded._replace(state=replace(folded.state, past=latest.view.state.past))
-        view = self._view_of(found, folded)
-        return self._keep(_Latest(folded._replace(state=view.state), found, view, missing))
+        view = self._view_of(state, folded)
+        return self._keep(_Latest(folded._replace(state=view.state), state, view, missing))
 
     def _keep(self, latest: _Latest) -> View:
-        """Keep the last View of a conversation."""
-        conversation = latest.found.id
+        """Keep the last View of a conversation in memory, in the place of the oldest one."""
+        conversation = latest.state.id
         with self._lock:
             if self._latest.pop(conversation, None) is None:
                 while len(self._latest) >= _REMEMBERED:
@@ -315,20 +314,26 @@ class Views:
             self._latest[conversation] = latest
         return latest.view
 
-    def _view_of(self, found: Conversation, folded: ViewFold) -> View:
+    def _view_of(self, conversation: Conversation, folded: ViewFold) -> View:
         condensations = StoredCondensations(
-            self._store, found.id, folded.version, folded.revision.condensations
+            self._store, conversation.id, folded.version, folded.revision.condensations
         )
         state = folded.state
         if state.past is None:
-            state = replace(state, past=_PastViews(self, found.id, found.redactions))
+            past = _PastViews(self, conversation.id, conversation.redactions)
+            state = replace(state, past=past)
         return View(state, condensations, self._dialect)
+
+
+def _has_same_content(earlier: Conversation, present: Conversation) -> bool:
+    """Return whether both are states of one conversation, and nothing was redacted in between."""
+    return (earlier.key, earlier.redactions) == (present.key, present.redactions)
 
 
 @dataclass(frozen=True, slots=True)
 class _PastViews:
-    """The past of a stored conversation: its earlier Views, for a View that is folded on in memory
-    with a retraction, and its log.
+    """The past of a stored conversation: its log, and its earlier Views. A View in memory needs
+    them to fold in a retraction.
     """
 
     views: Views
@@ -345,12 +350,12 @@ class _PastViews:
 
 
 def _read_event(reading: ReadTransaction, event_id: int, version: int) -> Event:
-    """Return the event with this id, or the summary with this synthetic one. Raises
+    """Return the event with this id, or the summary with this (negative) id. Raises
     ``NoSuchEvent``.
     """
-    wanted = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
-    if 0 <= wanted < version:
-        (event,) = reading.events(wanted, wanted + 1)
+    stored_id = event_id if event_id >= NOT_RECORDED else summary_of(event_id)
+    if 0 <= stored_id < version:
+        (event,) = reading.events(stored_id, stored_id + 1)
         if event_id >= 0:
             return event
         if isinstance(event, CondensationAction) and event.summary is not None:

@@ -1,9 +1,9 @@
 """Wrapping keys encrypt the data keys of conversations, which encrypt the events.
 
-A wrapping key is 32 random bytes in base64 or hexadecimal, given in the environment
-(``FOLDLOG_KEY``) or in a file (``FOLDLOG_KEY_FILE``), one on each line. The first key encrypts; the
-others only decrypt. A key is named by a hash of it, so that a message can say which key is missing
-without showing it.
+A wrapping key is 32 random bytes in base64 or hexadecimal, in the environment (``FOLDLOG_KEY``) or
+in a file (``FOLDLOG_KEY_FILE``) with one key a line. The first key encrypts; the others only
+decrypt. The name of a key is a hash of it, so that a message can name a missing key without showing
+it.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ KEY_BYTES = 32
 NONCE_BYTES = 12
 _each_nonce = Struct(f"{NONCE_BYTES}s").iter_unpack
 _FORM = b"\1"
-"""The first byte of an encrypted data key: the form of what follows."""
+"""The first byte of an encrypted data key: the form of the other bytes."""
 _KEY_PLACE = b"data key\0"
 KEY = "FOLDLOG_KEY"
 KEY_FILE = "FOLDLOG_KEY_FILE"
 SET_A_KEY = f"set {KEY} or {KEY_FILE}"
-"""The remedy where no key is given."""
+"""The remedy if no key is set."""
 
 _HOW_TO_MAKE_ONE = (
     "a key is 32 random bytes in base64 or hexadecimal, such as 'openssl rand -base64 32' prints"
@@ -44,21 +44,21 @@ _HOW_TO_MAKE_ONE = (
 
 
 class KeyRing:
-    """Wrapping keys: ``secrets`` are texts or ``SecretStr``, the encrypting key first. Its ``repr``
+    """Wrapping keys. ``secrets`` has texts or ``SecretStr``, the encrypting key first. The ``repr``
     shows no key.
 
-    Raises ``KeyUnavailable`` where a key or a key file is missing, a text is not a key, or the
-    package ``cryptography`` is missing, ``InvalidArgument`` for a value of another type.
+    Raises ``KeyUnavailable`` if a key or a key file is missing, if a text is not a key, or if the
+    package ``cryptography`` is missing; ``InvalidArgument`` for a value of another type.
     """
 
     def __init__(
-        self, secrets: SecretStr | str | Sequence[SecretStr | str], *, where: str = "the key given"
+        self, secrets: SecretStr | str | Sequence[SecretStr | str], *, source: str = "the key given"
     ) -> None:
         if isinstance(secrets, str | bytes) or not isinstance(secrets, Iterable):
             secrets = [secrets]
-        keys = [_key(each, where) for each in secrets]
+        keys = [_key(secret, source) for secret in secrets]
         if not keys:
-            raise KeyUnavailable(f"{where} holds no key; {_HOW_TO_MAKE_ONE}")
+            raise KeyUnavailable(f"{source} holds no key; {_HOW_TO_MAKE_ONE}")
         named = {_name(key): key for key in keys}
         self._ciphers = {name: cipher(key) for name, key in named.items()}
         self._digest_keys = {
@@ -87,7 +87,7 @@ class KeyRing:
             )
         return cls(
             [line for line in lines if line and not line.startswith("#")],
-            where=f"key file {path!r}",
+            source=f"key file {path!r}",
         )
 
     @classmethod
@@ -98,7 +98,7 @@ class KeyRing:
         text = environment.get(KEY)
         path = environment.get(KEY_FILE)
         for name, value in ((KEY, text), (KEY_FILE, path)):
-            # such as a secret that is missing: events would be stored as plain text
+            # A secret may be missing in a deployment: then events must not be stored plain.
             if value == "":
                 raise KeyUnavailable(
                     f"{name} is set and empty; give it a value, or unset it to use no key"
@@ -107,7 +107,7 @@ class KeyRing:
             raise KeyUnavailable(f"both {KEY} and {KEY_FILE} are set; unset one of them")
         if path:
             return cls.from_file(path)
-        return cls(text.split(), where=KEY) if text else None
+        return cls(text.split(), source=KEY) if text else None
 
     def __repr__(self) -> str:
         return f"KeyRing({', '.join(self._ciphers)})"
@@ -133,8 +133,8 @@ class KeyRing:
     def unwrap(self, conversation: str, key_id: str, wrapped: bytes) -> DataKey:
         """Decrypt the key of this conversation with the wrapping key of this name.
 
-        Raises ``KeyUnavailable`` where that wrapping key is not in the ring, or did not encrypt
-        these bytes for this conversation.
+        Raises ``KeyUnavailable`` if the wrapping key is not in the ring, or did not encrypt these
+        bytes for this conversation.
         """
         from cryptography.exceptions import InvalidTag
 
@@ -157,8 +157,8 @@ class KeyRing:
 
 
 class DataKey:
-    """The data key of one conversation, and its salt, which is encrypted with it. Plain rows are
-    allowed under it only where the conversation's mark says so.
+    """The data key of one conversation, and its salt, which is wrapped together with it. Rows may
+    be plain only if the conversation's mark allows it.
     """
 
     def __init__(self, conversation: str, secret: bytes) -> None:
@@ -176,7 +176,7 @@ class DataKey:
         return os.urandom(KEY_BYTES) + salt
 
     def name_of(self, digest: bytes) -> bytes:
-        """Return a keyed digest in the place of a digest of bytes. Without the key it reveals
+        """Return a keyed digest to use instead of a plain digest. Without the key it reveals
         nothing of the bytes.
         """
         return blake2b(
@@ -190,8 +190,8 @@ class DataKey:
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
-        """Encrypt each of ``bodies`` at its own place, as ``encrypt`` does. Cost: one question for
-        randomness.
+        """Encrypt each of ``bodies`` at its own place, as ``encrypt`` does. Cost: one system call
+        for random bytes.
         """
         nonces = [nonce for (nonce,) in _each_nonce(os.urandom(NONCE_BYTES * len(bodies)))]
         encrypted = map(self._cipher.encrypt, nonces, bodies, map(add, places, repeat(self.name)))
@@ -210,19 +210,19 @@ class DataKey:
             ) from error
 
 
-def key_missing(what: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
-    """Return the error for what is stored under a key that is not given, with the remedy."""
+def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
+    """Return the error for data under a missing key, with the remedy."""
     names = "" if keys is None else ", ".join(keys.names)
     if names:
-        remedy = f"the keys given are {names}; give that key too, after the one that encrypts"
+        remedy = f"the keys set are {names}; add that key after the encrypting one"
     else:
         remedy = SET_A_KEY
-    return KeyUnavailable(f"{what} under key {key_id}; {remedy}")
+    return KeyUnavailable(f"{problem} under key {key_id}; {remedy}")
 
 
 def cipher(key: bytes) -> AESGCM:
-    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` where the package
-    ``cryptography`` is missing.
+    """Return AES-256-GCM with this key. Raises ``KeyUnavailable`` if the package ``cryptography``
+    is missing.
     """
     try:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -233,13 +233,14 @@ def cipher(key: bytes) -> AESGCM:
     return AESGCM(key)
 
 
-def _key(secret: SecretStr | str, where: str) -> bytes:
+def _key(secret: SecretStr | str, source: str) -> bytes:
     text = (
         secret if isinstance(secret, str) else getattr(secret, "get_secret_value", lambda: None)()
     )
     if not isinstance(text, str):
         raise InvalidArgument(
-            f"{where} is a text or a SecretStr, not of type {type(secret)!r}; {_HOW_TO_MAKE_ONE}"
+            f"{source} must be a text or a SecretStr, not of type {type(secret)!r};"
+            f" {_HOW_TO_MAKE_ONE}"
         )
     for decode in (bytes.fromhex, lambda t: base64.b64decode(t, validate=True)):
         try:
@@ -250,7 +251,7 @@ def _key(secret: SecretStr | str, where: str) -> bytes:
             return key
     # Neither the text nor the error of a decoder, which may hold it, goes into the message.
     raise KeyUnavailable(
-        f"{where} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
+        f"{source} holds a text of {len(text.strip())} characters, not a key; {_HOW_TO_MAKE_ONE}"
     )
 
 

@@ -1,27 +1,26 @@
-"""What a row is: events become rows and rows events; heads show who changed a history, checksums
-decayed bytes.
+"""Make rows from events and events from rows. Heads reveal changes of a history, and checksums
+damaged bytes.
 
 Pure except for clocks and salts.
 
     head(-1)   = SHA-256("foldlog" || salt || id of the conversation)
     head(n)    = SHA-256(head(n-1) || salt || "salted " || id, schema, shown, structural,
-               recorded_at, kind ||
-                         commitment)
+                         recorded_at, kind || commitment)
     commitment = SHA-256(salt of the event || body)
 
 Each event has a salt of its own, which is stored after its head (``Row.proof``), or before an
 encrypted body. A redaction replaces the body, and it replaces the salt by the commitment. So the
-head stays unchanged, and no reader can test a guess of the erased body. A fork has the salt of its
+head does not change, and no reader can check a guess of the erased body. A fork has the salt of its
 parent, and its first own event follows its parent's head.
 
 Each head proves its event and every event before it. It is computed from the plain text as first
-written, so encryption, compression, copying and upcasting do not change it. With a published head,
-its keeper can detect every later change to that history. Without the salt, which is erased with the
-conversation, a head reveals nothing about the events.
+written, so encryption, compression, copying and upcasting do not change it. Whoever keeps a
+published head can detect every later change of the history before it. Without the salt, which is
+erased with the conversation, a head reveals nothing about the events.
 
-Checksums (CRC-32) cover one row as it is stored, and need no other row: one the body, and one
-``meta``, which holds that of the body. Every read checks both, so a flipped bit becomes an error
-and never a wrong text. ``docs/internals/STORED_BYTES.md`` gives the bytes.
+Each stored row has two checksums (CRC-32), which need no other row: one of the body, and one of
+``meta``, which has the body's checksum. Every read checks both, so a flipped bit becomes an error
+and never a wrong text. ``docs/internals/STORED_BYTES.md`` defines the bytes.
 """
 
 from __future__ import annotations
@@ -61,13 +60,13 @@ try:
 except ImportError:
     from zlib import crc32
 
-_new: Final = tuple.__new__  # what Row(...) calls, without the call around it
+_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
 PLAIN: Final = 0
 """The encoding of a row whose body is JSON text."""
 
 
 class NotAsWritten(ValueError):
-    """The bytes are not the ones that were encoded. The reader adds the place of the event."""
+    """The bytes are not the bytes that were encoded. The reader adds the id of the event."""
 
 
 SALT_BYTES = 16
@@ -77,8 +76,8 @@ _PROOF_BYTES: Final = HEAD_BYTES + SALT_BYTES
 
 
 def new_salt() -> bytes:
-    """Return bytes that make heads of equal histories differ. Once they are erased, heads reveal
-    nothing of events.
+    """Return a random salt. It makes the heads of equal histories differ. Once it is erased, heads
+    reveal nothing of events.
     """
     return urandom(SALT_BYTES)
 
@@ -88,11 +87,11 @@ def seed(conversation: str, salt: bytes) -> bytes:
     return sha256(b"foldlog" + salt + utf8(conversation)).digest()
 
 
-def first_head(found: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. A fork begins with the head of the conversation that recorded
-    the event.
+def first_head(conversation: Conversation, salt: bytes) -> bytes:
+    """Return the head before event 0. A fork has the one of the conversation that recorded
+    event 0.
     """
-    return found.seed or seed(found.id, salt)
+    return conversation.seed or seed(conversation.id, salt)
 
 
 _Linked = tuple[int, str, int, bool, bool, int]
@@ -100,11 +99,11 @@ _Linked = tuple[int, str, int, bool, bool, int]
 
 
 def link(head: bytes, salt: bytes, columns: _Linked, committed: bytes) -> bytes:
-    """Return the head after one more event: ``salt`` is that of the conversation, ``committed`` the
+    """Return the head after one more event. ``salt`` is the conversation's, and ``committed`` the
     commitment to the body.
 
-    The columns are separated by spaces and closed by a line feed; only the kind is text, its length
-    stands before it, so no two events have the same bytes.
+    The columns are separated by spaces and end with a line feed. Only the kind is a text, with its
+    length before it. So no two events have the same bytes.
     """
     event_id, kind, schema, shown, structural, recorded_at = columns
     name = kind.encode()
@@ -123,31 +122,31 @@ def link_of(head: bytes, salt: bytes, row: Row) -> bytes:
 
 
 def commitment(event_salt: bytes, body: bytes) -> bytes:
-    """Return the commitment that a head is computed from in the place of the body."""
+    """Return the commitment to a body, from which a head is computed."""
     return sha256(event_salt + body).digest()
 
 
 def commitment_of(proof: bytes, body: bytes) -> bytes:
     """Return the commitment of a row with this proof and this plain body. Raises ``ValueError`` for
-    a proof that cannot be one.
+    an impossible proof.
     """
-    rest = proof[HEAD_BYTES:]
-    if len(rest) == SALT_BYTES:
-        return commitment(rest, body)
-    if len(rest) == COMMITMENT_BYTES:
-        return rest
+    salt_or_commitment = proof[HEAD_BYTES:]
+    if len(salt_or_commitment) == SALT_BYTES:
+        return commitment(salt_or_commitment, body)
+    if len(salt_or_commitment) == COMMITMENT_BYTES:
+        return salt_or_commitment
     raise ValueError(f"the proof of an event has {len(proof)} bytes")
 
 
 def is_redacted(proof: bytes) -> bool:
-    """Return whether a row with this proof says that its body was redacted."""
+    """Return whether a row with this proof was redacted."""
     return len(proof) == HEAD_BYTES + COMMITMENT_BYTES
 
 
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
-    """Return the start of the checksums of a conversation's rows, so that another conversation's do
-    not match.
+    """Return the seed of the checksums of a conversation's rows, with which rows of another
+    conversation do not match.
     """
     return crc32(utf8(conversation))
 
@@ -159,18 +158,20 @@ _own_checksum = struct.Struct("<I").pack
 
 
 def with_checksums(seed: int, rows: Iterable[Row]) -> list[Row]:
-    """Return the rows with the right checksums. Cost: one pass over each body, four times as fast
-    as a link.
+    """Return the rows with right checksums. Cost: one pass over each body, four times as fast as
+    ``link``.
     """
-    made = []
+    checked_rows = []
     for row in rows:
         meta = _body_checksum.pack(crc32(row.body)) + row.columns
-        made.append(_new(Row, (row.id, meta + _own_checksum(crc32(meta, seed)), row.body)))
-    return made
+        checked_rows.append(_new(Row, (row.id, meta + _own_checksum(crc32(meta, seed)), row.body)))
+    return checked_rows
 
 
 def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
-    """Return the places of rows with a wrong checksum, or another id than their ``meta`` says."""
+    """Return the indices of rows with a wrong checksum, or with another id than their
+    ``meta`` has.
+    """
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -184,7 +185,7 @@ def unsound(seed: int, rows: Sequence[Row]) -> list[int]:
         return []
     if len(rows) == 1:
         return [0]
-    return [place for place, row in enumerate(rows) if unsound(seed, (row,))]
+    return [index for index, row in enumerate(rows) if unsound(seed, (row,))]
 
 
 def record_checksum(
@@ -204,7 +205,7 @@ _YEARS = range(YEAR_10000)
 
 
 def present() -> int:
-    """Return the present moment in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside
+    """Return the present time in microseconds since 1970, UTC. Raises ``InvalidArgument`` outside
     of 1970 to 9999.
     """
     now = time.time_ns() // 1_000
@@ -215,12 +216,12 @@ def chained(
     conversation: Conversation, batch: Sequence[Encoded], now: int, secret: bytes | None = None
 ) -> tuple[list[Row], Conversation]:
     """Return the rows that append ``batch`` to ``conversation``, with the checksums of plain rows,
-    and the conversation as they leave it: ids dense, heads linked, the clock never running
+    and the new state of the conversation. Ids are dense, heads are linked, and the clock never runs
     backwards.
 
-    Each event has a salt of its own: a random one, or one that a ``secret`` and its id make. Cost:
+    Each event has a salt of its own: a random one, or one made from ``secret`` and its id. Cost:
     one hash of each body, and one checksum. ``link`` and ``with_checksums`` compute the same for
-    rows that exist; one loop with both takes two thirds of the time (``benchmarks/append.py``).
+    existing rows. Doing both in one loop takes two thirds of the time (``benchmarks/append.py``).
     """
     _, name, _, salt, event_id, updated_at, head, before, turns = conversation[:9]
     if head is None:
@@ -259,8 +260,8 @@ def chained(
 
 
 def _salts(secret: bytes, first: int, count: int) -> bytes:
-    """Return the salts of events from an id on: the same ones in each copy of a source with this
-    secret.
+    """Return the salts of ``count`` events from the id ``first`` on. They are the same in each copy
+    of a source with this secret.
     """
     ids = (b"%d" % event_id for event_id in range(first, first + count))
     return b"".join(
@@ -270,16 +271,18 @@ def _salts(secret: bytes, first: int, count: int) -> bytes:
 
 @lru_cache(1_000)  # there are few kinds and many rows
 def _kind_bytes(kind: str) -> tuple[bytes, bytes]:
-    """Return a kind as a checksum covers it, and as a head does: behind its length."""
+    """Return a kind in the form that checksums cover, and in the form that heads cover: after its
+    length.
+    """
     kind_bytes = kind.encode()
     return kind_bytes, b"%d %b" % (len(kind_bytes), kind_bytes)
 
 
 def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row. An event of a known kind that is stored without a time gets
-    the time of its recording.
+    """Return the event of a stored row. An event of a known kind without a time gets the time of
+    its recording.
 
-    Raises ``CorruptEvent``, with ``position``, where the bytes are not an event.
+    Raises ``CorruptEvent``, with ``position``, if the bytes are not an event.
     """
     event = stored_event_of(conversation, row, position)
     if event.timestamp is None and event.origin is None:
@@ -288,7 +291,7 @@ def event_of(conversation: str, row: Row, position: int | None = None) -> Event:
 
 
 def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
-    """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` where a row is
+    """Return the events of rows, in their order. Iterating raises ``CorruptEvent`` at a row that is
     not an event.
 
     Sound rows are decoded together, which takes half of the time.
@@ -300,7 +303,7 @@ def events_of(conversation: str, rows: Sequence[Row]) -> Iterable[Event]:
 
 
 def events_of_rows(rows: Sequence[Row]) -> list[Event] | None:
-    """Return the events of plain rows, each with its time; None where a row needs ``event_of``."""
+    """Return the events of plain rows, each with its time; None if a row needs ``event_of``."""
     if not rows:
         return []
     ids, metas, bodies = zip(*rows, strict=True)
@@ -318,14 +321,14 @@ def with_times(events: Sequence[Event], recorded_at: datetime) -> Sequence[Event
     ``event_of``.
     """
     for event in events:
-        # Of an unknown event it cannot be said whether it has a time.
+        # Whether an unknown event has a time is unknown, too.
         if event.timestamp is None and event.origin is None and type(event) is not UnknownEvent:
             force_setattr(event, "timestamp", recorded_at)
     return events
 
 
 def stored_event_of(conversation: str, row: Row, position: int | None = None) -> Event:
-    """Return the event of a stored row exactly as it is stored. Raises ``CorruptEvent``."""
+    """Return the event of a row exactly as it is stored. Raises ``CorruptEvent``."""
     _, _, _, _, _, schema, shown, structural, encoding, _ = unpacked(row.meta)
     if encoding != PLAIN:
         sound(conversation, row, position)
@@ -343,20 +346,22 @@ def sound(conversation: str, row: Row, position: int | None = None) -> Row:
 
 
 def dense_events(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Event]:
-    """Yield the events ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a
-    missing one.
+    """Yield the events ``start <= id < stop`` of rows in that order. Raises ``CorruptEvent`` at a
+    missing event.
     """
-    dense = next((n for n, row in enumerate(rows) if row.id != start + n), len(rows))
-    yield from events_of(conversation, rows[:dense])
-    if start + dense < stop:
+    dense_count = next(
+        (index for index, row in enumerate(rows) if row.id != start + index), len(rows)
+    )
+    yield from events_of(conversation, rows[:dense_count])
+    if start + dense_count < stop:
         yield from events_of(
-            conversation, [*dense_rows(conversation, rows[dense:], start + dense, stop)]
+            conversation, [*dense_rows(conversation, rows[dense_count:], start + dense_count, stop)]
         )
 
 
 def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) -> Iterator[Row]:
-    """Yield the rows ``start`` to ``stop`` of rows in that order. Raises ``CorruptEvent`` at a
-    missing one.
+    """Yield the rows ``start <= id < stop`` of rows in that order. Raises ``CorruptEvent`` at a
+    missing row.
     """
     for row in rows:
         if row.id != start:
@@ -368,14 +373,14 @@ def dense_rows(conversation: str, rows: Sequence[Row], start: int, stop: int) ->
 
 
 def not_erased(
-    conversation: Conversation | None, now: Conversation | None = None
+    conversation: Conversation | None, successor: Conversation | None = None
 ) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased`` if it is erased.
-    ``now`` has its id.
+    """Return the conversation, or None. Raises ``ConversationErased`` if it is erased.
+    ``successor`` is the conversation that has its id now.
     """
     if conversation is not None and (erasure := conversation.erasure) is not None:
         when = from_microseconds(erasure.erased_at)
-        is_replaced = now is not None and now.erasure is None
+        is_replaced = successor is not None and successor.erasure is None
         raise ConversationErased(
             conversation.id, when.isoformat(), erasure.reason, is_replaced=is_replaced
         )
@@ -383,9 +388,10 @@ def not_erased(
 
 
 def begun(conversation: Conversation | None) -> Conversation | None:
-    """Return the conversation if it was found. Raises ``ConversationErased``. A conversation begins
-    with its first event, a fork with those it shares. So one without a last event has lost it, and
-    this raises ``CorruptEvent``: unreadable must not look like empty.
+    """Return the conversation, or None. Raises ``ConversationErased``. Raises ``CorruptEvent`` for
+    a conversation without a last event: it has lost its events, because a conversation begins with
+    its first event and a fork with shared ones. A damaged conversation must not look like an empty
+    one.
     """
     is_whole = conversation is not None and (conversation.head or conversation.pending)
     if conversation is None or (is_whole and conversation.erasure is None):
@@ -398,7 +404,7 @@ def begun(conversation: Conversation | None) -> Conversation | None:
 
 @lru_cache(64)  # the events of one batch have one time
 def from_microseconds(moment: int) -> datetime:
-    """Return a stored time. Raises ``StoreDamaged`` where no clock could have had it."""
+    """Return a stored time. Raises ``StoreDamaged`` for an impossible time."""
     try:
         return EPOCH + timedelta(microseconds=moment)
     except (TypeError, OverflowError) as error:

@@ -2,8 +2,8 @@
 for its nonces.
 
 The encoding of a row is a number: 0 is JSON text, 1 zlib, 2 zstd. Plus 8: encrypted with
-AES-256-GCM under the conversation's data key, bound to every other column of the row, so that none
-of them can be changed without the key. Plus 16: bytes stand beside the body
+AES-256-GCM under the conversation's data key, and bound to every other column of the row, so that
+none of them can be changed without the key. Plus 16: the body has attachments
 (``foldlog.eventstore.codec_json``), each of them compressed and encrypted separately.
 
 A damaged row is returned with the encoding ``DAMAGED`` and the reason as its body.
@@ -78,12 +78,13 @@ _forked = struct.Struct(">q")
 
 
 class Mark(NamedTuple):
-    """The statements of a mark, besides how the conversation ends.
+    """The fields of a mark. A mark also proves the end of the conversation: its version, its head
+    and its counts.
 
-    ``keys`` is the number of idempotency keys with a proof. Where ``pending_until`` is not 0, a
-    change of the encryption is running: rows with ``pending_from <= id < pending_until`` may be
-    plain, and so may records of versions up to ``pending_until``; idempotency keys of events before
-    it may have no proof.
+    ``keys`` is the number of idempotency keys with a proof. If ``pending_until`` is not 0, a change
+    of the encryption is running. Then rows with ``pending_from <= id < pending_until`` and records
+    of versions up to ``pending_until`` may be plain, and idempotency keys of events before
+    ``pending_until`` may have no proof.
     """
 
     keys: int = 0
@@ -99,36 +100,36 @@ NOTHING_PENDING: Final = Mark()
 
 
 def mark_of(key: DataKey, conversation: Conversation, mark: Mark) -> bytes:
-    """Return the mark to store for a conversation as a transaction leaves it."""
-    says = _says.pack(_FORM, *mark)
-    return says + key.encrypt(b"", _place_of_mark(conversation, says))
+    """Return the bytes of the mark to store for this state of a conversation."""
+    fields = _says.pack(_FORM, *mark)
+    return fields + key.encrypt(b"", _place_of_mark(conversation, fields))
 
 
 def read_mark(key: DataKey, conversation: Conversation) -> Mark:
-    """Read the mark of a conversation as it was found. Raises ``NotAsWritten`` if it is of another
+    """Read the mark of a conversation. Raises ``NotAsWritten`` if it is the mark of another
     state.
     """
     stored = conversation.mark
     if stored is None and not conversation.visible:
-        return NOTHING_PENDING  # a staged import has a mark only where there is something to say
+        return NOTHING_PENDING  # a staged import has a mark only if something is pending
     if type(stored) is not bytes or len(stored) <= _says.size or stored[0] != _FORM:
         raise NotAsWritten("the conversation has no mark")
-    says = stored[: _says.size]
+    fields = stored[: _says.size]
     try:
-        key.decrypt(stored[_says.size :], _place_of_mark(conversation, says))
+        key.decrypt(stored[_says.size :], _place_of_mark(conversation, fields))
     except (NotAsWritten, struct.error, TypeError) as error:
         raise NotAsWritten("the mark of the conversation does not fit") from error
-    return Mark(*_says.unpack(says)[1:])
+    return Mark(*_says.unpack(fields)[1:])
 
 
-def _place_of_mark(conversation: Conversation, says: bytes) -> bytes:
-    """Return the text that the mark proves. The mark of a staged import covers its rows once it is
-    published.
+def _place_of_mark(conversation: Conversation, fields: bytes) -> bytes:
+    """Return the bytes that the mark proves. The mark of a staged import does not cover its rows
+    before it is published.
     """
     if not conversation.visible:
         return (
             b"mark\0"
-            + says
+            + fields
             + _ends.pack(False, conversation.created_at, 0, 0, 0, 0)
             + bytes(HEAD_BYTES)
         )
@@ -136,7 +137,7 @@ def _place_of_mark(conversation: Conversation, says: bytes) -> bytes:
     ends = _ends.pack(
         True, created_at, version, updated_at or 0, conversation.shown, conversation.structural
     )
-    place = b"mark\0" + says + ends + (head or bytes(HEAD_BYTES))
+    place = b"mark\0" + fields + ends + (head or bytes(HEAD_BYTES))
     if conversation.parent is None:
         return place
     return b"%bfork\0%b%b" % (
@@ -151,7 +152,7 @@ WITH_BYTES: Final = 16
 _HOW_COMPRESSED: Final = 3
 _COMPRESSIONS: Final = get_args(Compression)
 DAMAGED: Final = 255
-"""The encoding of a damaged row as it is read. It is never stored. The body of such a row is the
+"""The encoding of a damaged row after a read. It is never stored. The body of such a row is the
 reason.
 """
 
@@ -168,12 +169,12 @@ _length = struct.Struct(">I").pack
 
 
 class WriteSettings(NamedTuple):
-    """The settings of a store for the bodies that it writes. The bodies that it can read depend
-    only on its keys.
+    """The settings of a store for writing bodies. Which bodies it can read depends only on its
+    keys.
 
-    ``compression`` is None if none was chosen: new rows are not compressed, and rows that are
-    compressed stay so. ``plain_allowed``: without keys, a plain conversation may be begun in a
-    store that has encrypted ones.
+    ``compression`` is None if none was chosen: new rows are not compressed, and a rekey leaves rows
+    as compressed as they are. With ``plain_allowed``, a process without keys may begin a plain
+    conversation in a store that has encrypted ones.
     """
 
     compression: Compression | None = None
@@ -182,19 +183,21 @@ class WriteSettings(NamedTuple):
 
     @classmethod
     def chosen(cls, compression: str | None, keys: KeyRing | None) -> WriteSettings:
-        """Return the given settings; for those that are not given, the settings of the environment
+        """Return these settings. A setting that is None is read from the environment
         (``FOLDLOG_COMPRESSION``, ``FOLDLOG_KEY``, ``FOLDLOG_KEY_FILE``).
 
-        Raises ``InvalidOption`` where there is no such compression or its package is missing,
-        ``KeyUnavailable``.
+        Raises ``InvalidOption`` if there is no such compression or its package is missing, and
+        ``KeyUnavailable`` if a key is missing or malformed.
         """
         choice = compression or os.environ.get("FOLDLOG_COMPRESSION")
-        return cls(checked(choice) if choice else None, keys or KeyRing.from_environment())
+        return cls(
+            checked_compression(choice) if choice else None, keys or KeyRing.from_environment()
+        )
 
 
 class RowCodec(NamedTuple):
-    """Reads and writes the rows of a conversation; plain ones without ``data_key``. ``mark``: what
-    its mark says.
+    """Reads and writes the rows of a conversation; without ``data_key`` they are plain. ``mark``
+    has the fields of the conversation's mark.
     """
 
     conversation: str
@@ -203,38 +206,32 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it accepts only rows that were written with the key. Such a codec stays right,
-        however old it is.
+        """Whether it accepts only rows that were written with the key. Such a codec never becomes
+        outdated.
         """
         return self.data_key is not None and not self.mark.pending_until
 
     # -- rows
-    # ----------------------------------------------------------------------------------------------
 
     def decoded(self, rows: Sequence[Row]) -> Sequence[Row]:
-        """Return rows as they were given to the store, plain; damaged rows are marked. Plain and
-        sound rows are returned unchanged. Cost: a checksum each.
+        """Return the decrypted and decompressed rows; damaged rows are marked. Plain and sound rows
+        are returned unchanged. Cost: a checksum for each row.
         """
-        places = unsound(checksum_seed(self.conversation), rows)
-        if not places and self.data_key is None and not any(encodings(rows)):
+        unsound_indices = unsound(checksum_seed(self.conversation), rows)
+        if not unsound_indices and self.data_key is None and not any(encodings(rows)):
             return rows
-        opened: dict[object, Attachment] = {}  # several rows may have the same
+        opened: dict[object, Attachment] = {}  # several rows may have the same attachment
+        problem = "its checksum does not match, so these are not the bytes that were written"
         return [
-            (
-                _damaged(
-                    row, "its checksum does not match, so these are not the bytes that were written"
-                )
-                if place in places
-                else self._opened(row, opened)
-            )
-            for place, row in enumerate(rows)
+            _damaged(row, problem) if index in unsound_indices else self._opened(row, opened)
+            for index, row in enumerate(rows)
         ]
 
     def encoded(
         self, rows: Sequence[Row], compression: Compression | None, *, are_checked: bool = False
     ) -> Sequence[Row]:
-        """Return plain rows as they are stored, with checksums. ``are_checked``: the rows have
-        those of plain rows.
+        """Return plain rows in their stored form, with checksums. ``are_checked`` says that the
+        rows have the checksums of plain rows.
         """
         compression = compression or "none"
         if (
@@ -248,7 +245,8 @@ class RowCodec(NamedTuple):
         stored = list[Row]()
         for row in rows:
             beside = [
-                self._stored_attachment(each, compression) for each in attachments_of(row.body)
+                self._stored_attachment(attachment, compression)
+                for attachment in attachments_of(row.body)
             ]
             encoding, body = compressed(compression, row.body)
             proof = row.proof
@@ -256,7 +254,8 @@ class RowCodec(NamedTuple):
                 encoding |= WITH_BYTES
             if self.data_key is not None:
                 encoding |= ENCRYPTED
-                # without the key, no guess of the body can be checked against the head
+                # The salt is encrypted with the body. So without the key nobody can check a guess
+                # of the body against the head.
                 if not is_redacted(proof):
                     proof, body = row.head, proof[HEAD_BYTES:] + body
             stored.append(row.in_form(encoding, Body.of(body, beside) if beside else body, proof))
@@ -268,14 +267,17 @@ class RowCodec(NamedTuple):
         return with_checksums(checksum_seed(self.conversation), stored)
 
     def encoded_again(self, stored: Row, plain: Row, compression: Compression | None) -> Row:
-        """Return a stored row in the form of this codec; the same row if it has that form.
+        """Return a stored row in the form of this codec; the same object if it has this form.
 
-        Without a chosen ``compression`` it stays as compressed as it is.
+        If ``compression`` is None, the row stays as compressed as it is.
         """
-        hows = _encodings(stored)
-        choice = compression or _COMPRESSIONS[max(how & _HOW_COMPRESSED for how in hows)]
+        encodings_before = _encodings(stored)
+        choice = compression
+        if choice is None:
+            present = max(encoding & _HOW_COMPRESSED for encoding in encodings_before)
+            choice = _COMPRESSIONS[present]
         (again,) = self.encoded([plain], choice)
-        return stored if _encodings(again) == hows else again
+        return stored if _encodings(again) == encodings_before else again
 
     def _opened(self, row: Row, opened: dict[object, Attachment]) -> Row:
         """Return the plain row, with its attachments."""
@@ -302,56 +304,57 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(_NOT_ENCRYPTED)
         return row.body
 
-    # -- what stands beside bodies
-    # ------------------------------------------------------------------------------------
+    # -- attachments
 
     def _stored_attachment(self, plain: Attachment, compression: Compression) -> Attachment:
-        how, body = compressed(compression, plain.body)
+        encoding, body = compressed(compression, plain.body)
         if self.data_key is None:
-            return Attachment(plain.name, how, body)
-        how |= ENCRYPTED
+            return Attachment(plain.name, encoding, body)
+        encoding |= ENCRYPTED
         name = self.data_key.name_of(plain.name)
-        return Attachment(name, how, self.data_key.encrypt(body, _place_of_attachment(name, how)))
+        return Attachment(
+            name, encoding, self.data_key.encrypt(body, _place_of_attachment(name, encoding))
+        )
 
     def _with_attachments(
         self, body: bytes, stored: Sequence[Attachment], opened: dict[object, Attachment]
     ) -> Body:
-        """Return a plain body with its attachments. Raises ``NotAsWritten`` where one is missing or
-        was changed.
+        """Return a plain body with its attachments. Raises ``NotAsWritten`` if an attachment is
+        missing or was changed.
         """
-        beside = []
-        for each in stored:
-            if each[:2] not in opened:
+        attachments = []
+        for attachment in stored:
+            key = (attachment.name, attachment.encoding)
+            if key not in opened:
                 try:
-                    opened[each[:2]] = self._opened_attachment(each)
+                    opened[key] = self._opened_attachment(attachment)
                 except (NotAsWritten, TypeError, struct.error):
-                    continue  # it is missing, then
-            beside.append(opened[each[:2]])
+                    continue  # a damaged attachment counts as missing
+            attachments.append(opened[key])
         try:
-            listed = listed_in(body)
+            needed = listed_in(body)
         except Undecodable as error:
             raise NotAsWritten(str(error)) from error
-        missing = listed - {each.name for each in beside}
+        missing = needed - {attachment.name for attachment in attachments}
         if missing:
             raise NotAsWritten(
-                f"{len(missing)} of its values are missing, or not the bytes that were written"
+                f"{len(missing)} of its values are missing, or are not the bytes that were written"
             )
-        return Body.of(body, [each for each in beside if each.name in listed])
+        return Body.of(body, [item for item in attachments if item.name in needed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:
-        how = stored.encoding
+        encoding = stored.encoding
         body = stored.body
-        if how & ENCRYPTED:
+        if encoding & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("it is encrypted, and its conversation has no key")
-            body = self.data_key.decrypt(body, _place_of_attachment(stored.name, how))
-        return attachment_of(decompressed(how & ~ENCRYPTED, body))
+            body = self.data_key.decrypt(body, _place_of_attachment(stored.name, encoding))
+        return attachment_of(decompressed(encoding & ~ENCRYPTED, body))
 
     # -- records
-    # ----------------------------------------------------------------------------------------------
 
     def decoded_record(self, projection: str, record: Record) -> Record | None:
-        """Return the record as it was put, without checksum; None if the stored bytes were
+        """Return the decrypted record, without its checksum; None if the stored bytes were
         changed.
         """
         try:
@@ -367,7 +370,7 @@ class RowCodec(NamedTuple):
         return _new(Record, (*record[:2], body, PLAIN, 0, ""))
 
     def encoded_record(self, projection: str, record: Record) -> Record:
-        """Return a record as it is stored."""
+        """Return a record in its stored form."""
         record = record._replace(encoding=PLAIN if self.data_key is None else ENCRYPTED)
         if self.data_key is not None:
             record = record._replace(
@@ -389,10 +392,9 @@ class RowCodec(NamedTuple):
         return body if record.encoding == PLAIN else None
 
     # -- idempotency keys
-    # ---------------------------------------------------------------------------------------------
 
     def proved(self, idempotency_key: str, recalled: RecalledKey) -> RecalledKey:
-        """Return the entry of an idempotency key with its proof; in a plain conversation without a
+        """Return the entry of an idempotency key with its proof. In a plain conversation it has no
         proof.
         """
         proof = None
@@ -417,12 +419,12 @@ class RowCodec(NamedTuple):
 
 
 def _encodings(row: Row) -> list[int]:
-    """Return the encodings of a stored row and of the bytes beside its body."""
-    return [row.encoding, *(each.encoding for each in attachments_of(row.body))]
+    """Return the encodings of a stored row and of its attachments."""
+    return [row.encoding, *(attachment.encoding for attachment in attachments_of(row.body))]
 
 
 _body = attrgetter("body")
-_new: Final = tuple.__new__  # what Record(...) calls, without the call around it
+_new: Final = tuple.__new__  # makes a named tuple without the call of its own ``__new__``
 
 
 def _damaged(row: Row, problem: str) -> Row:
@@ -430,18 +432,20 @@ def _damaged(row: Row, problem: str) -> Row:
 
 
 def _with_body(row: Row, body: bytes) -> Row:
-    """Return the row with another body, beside which the same attachments stand."""
+    """Return the row with another body and the same attachments."""
     beside = attachments_of(row.body)
     return row._replace(body=Body.of(body, beside) if beside else body)
 
 
 def _place_of_row(row: Row) -> bytes:
-    """Return a row without body and checksums as bytes."""
-    what = _PLACES.get(len(row.proof))
-    if what is None:
+    """Return the bytes of a row without its body and checksums. An encrypted body is bound
+    to them.
+    """
+    kind = _PLACES.get(len(row.proof))
+    if kind is None:
         raise NotAsWritten("its head is of another length")
     columns = row.columns
-    return b"%b\0%b%b" % (what, _length(len(columns)), columns)
+    return b"%b\0%b%b" % (kind, _length(len(columns)), columns)
 
 
 def _place_of_attachment(name: bytes, encoding: int) -> bytes:
@@ -466,12 +470,11 @@ def _named(text: str) -> bytes:
 
 
 # -- compression
-# --------------------------------------------------------------------------------------------------
 
 
-def checked(name: str) -> Compression:
-    """Return the compression of this name. Raises ``InvalidOption`` for another one, and if its
-    package is missing.
+def checked_compression(name: str) -> Compression:
+    """Return the compression of this name. Raises ``InvalidOption`` if there is none of this name,
+    or if its package is missing.
     """
     if name not in get_args(Compression):
         raise InvalidOption(
@@ -483,29 +486,29 @@ def checked(name: str) -> Compression:
 
 
 def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
-    """Return the number of the compression, and the bytes to store: the body itself if compression
-    does not help, or a reader would refuse it.
+    """Return the number of the compression, and the bytes to store. The body is not compressed if
+    that does not make it smaller, or if readers would refuse it because of its size.
     """
     if compression == "none" or len(body) > EVENT_BYTES_MAX:
         return _NONE, body
     if compression == "zlib":
-        how = _ZLIB
+        number = _ZLIB
         smaller = zlib.compress(body, _ZLIB_LEVEL)
     else:
-        how = _ZSTD
+        number = _ZSTD
         smaller = _contexts.compressor.compress(body)
-    return (how, smaller) if len(smaller) < len(body) else (_NONE, body)
+    return (number, smaller) if len(smaller) < len(body) else (_NONE, body)
 
 
-def decompressed(how: int, stored: bytes) -> bytes:
-    """Return the body that was given to ``compressed``. It never takes more than
+def decompressed(number: int, stored: bytes) -> bytes:
+    """Return the body from which ``compressed`` made these bytes. It never takes more than
     ``EVENT_BYTES_MAX`` of memory.
 
-    Raises ``NotAsWritten``, and ``InvalidOption`` where zstd is needed and its package is missing.
+    Raises ``NotAsWritten``, and ``InvalidOption`` if zstd is needed and its package is missing.
     """
-    if how == _NONE:
+    if number == _NONE:
         return stored
-    if how == _ZLIB:
+    if number == _ZLIB:
         inflater = zlib.decompressobj()
         try:
             body = inflater.decompress(stored, EVENT_BYTES_MAX + 1)
@@ -516,10 +519,10 @@ def decompressed(how: int, stored: bytes) -> bytes:
         if not inflater.eof:
             raise NotAsWritten("its compressed body is cut off")
         return body
-    if how == _ZSTD:
+    if number == _ZSTD:
         return _from_zstd(stored)
     raise NotAsWritten(
-        f"its body has compression {how}, which this version of foldlog does not know"
+        f"its body has compression {number}, which this version of foldlog does not know"
     )
 
 

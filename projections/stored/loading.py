@@ -1,4 +1,6 @@
-"""Load a View from a stored conversation: from its revisions where it can, and the events since."""
+"""Load a View from a stored conversation: from a revision, if there is one, and the events
+since.
+"""
 
 from __future__ import annotations
 
@@ -29,17 +31,17 @@ from foldlog.projections.stored.revision_codec import (
 )
 
 CHUNK = 1_000
-"""The least number of events of the log between two reads: memory then grows with the View, not
-with the log.
+"""The smallest number of events in one read of the log. Reading in chunks lets memory grow with the
+View, not with the log.
 """
 
 
 class StoredPast:
     """The folds of a stored conversation at earlier versions, made from stored revisions or from
-    given ones.
+    ``records``.
 
-    ``stored=False`` trusts no stored revision: for callers that compare or replace them.
-    ``records`` are revisions that the caller made before. Use it while the read transaction of
+    With ``stored=False`` no stored revision is used, for callers that compare or replace them.
+    ``records`` has revisions that the caller has made. Use the object while the read transaction of
     ``reading`` is open.
     """
 
@@ -57,15 +59,15 @@ class StoredPast:
         """
         loaded = load_revision(self._reading, version, self)
         folded = EMPTY_FOLD if loaded is None else loaded[0]
-        for further, _ in fold_log(self._reading, folded, version, self):
-            folded = further
+        for folded_further, _ in fold_log(self._reading, folded, version, self):
+            folded = folded_further
         return folded
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        found = stored_revision(version, self)
-        if found is None or any(self._reading.structural_events(found[0], version)):
+        revision = stored_revision(version, self)
+        if revision is None or any(self._reading.structural_events(revision[0], version)):
             return None
-        return found
+        return revision
 
     def keep(self, record: Record) -> None:
         """Remember a revision that was just made, and may not be stored yet."""
@@ -74,11 +76,11 @@ class StoredPast:
             insort(self._versions, record.version)
 
     def record_at(self, version: int) -> Record | None:
-        """Return the last revision at or before a version. Without structural events there is
-        none.
+        """Return the last revision at or before a version; None if there is none, as without
+        structural events.
         """
-        place = bisect_right(self._versions, version)
-        own = self._records[self._versions[place - 1]] if place else None
+        index = bisect_right(self._versions, version)
+        own = self._records[self._versions[index - 1]] if index else None
         if self._stored and self._reading.structural:
             stored = self._reading.record_at(PROJECTION, version)
         else:
@@ -91,8 +93,8 @@ class StoredPast:
 def fold_events(
     start: ViewFold, events: Sequence[Event], past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    """Fold on over ``events``, which follow ``start`` without a gap. Return the fold, and the
-    revisions in between.
+    """Fold in ``events``, which follow ``start`` without a gap. Return the fold, and the revisions
+    of these events.
     """
     changes = [event for event in events if event.shown or is_structural(event)]
     return fold_on(start, changes, start.version + len(events), past)
@@ -101,61 +103,63 @@ def fold_events(
 def fold_log(
     reading: ReadTransaction, start: ViewFold, version: int, past: StoredPast
 ) -> Iterator[tuple[ViewFold, list[Record]]]:
-    """Fold on from ``start`` to ``version``. Yield the fold after each chunk, with the revisions of
-    that chunk.
+    """Continue the fold from ``start`` to ``version``. Yield the fold after each chunk, with the
+    revisions of the chunk.
 
-    Each chunk costs the View once more. So a chunk grows with the View, and the cost of all chunks
-    is that of the events.
+    Each chunk costs the View once more. Chunks grow with the View, so that all chunks together cost
+    no more than the events.
     """
     folded = start
-    while (at := folded.state.version) < version:
-        if version - at <= CHUNK:
+    while folded.state.version < version:
+        start_id = folded.state.version
+        if version - start_id <= CHUNK:
             stop = version
         else:
-            stop = min(version, at + max(CHUNK, len(folded.state.items) // 2))
-        changes = reading.flagged_events([(at, stop - 1)])  # a View depends on no other events
+            stop = min(version, start_id + max(CHUNK, len(folded.state.items) // 2))
+        # A View depends only on events that are shown or structural.
+        changes = reading.flagged_events([(start_id, stop - 1)])
         folded, records = fold_on(folded, changes, stop, past)
         yield folded, records
 
 
 def fold_whole(reading: ReadTransaction) -> tuple[ViewFold, list[Record]]:
-    """Fold the log from its first event, and trust no stored revision. Return the fold, and all
+    """Fold the log from its first event, without any stored revision. Return the fold, and all
     revisions.
     """
     folded = EMPTY_FOLD
     records = list[Record]()
-    for further, some in fold_log(
+    for folded_further, chunk_records in fold_log(
         reading, EMPTY_FOLD, reading.version, StoredPast(reading, stored=False)
     ):
-        folded = further
-        records += some
+        folded = folded_further
+        records += chunk_records
     return folded, records
 
 
 def load_revision(
     reading: ReadTransaction, version: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]] | None:
-    """Load the last revision at or before ``version``, and fold on to ``version``, but at most by
-    one chunk.
+    """Load the last revision at or before ``version``, and continue the fold to ``version``, by at
+    most one chunk.
 
-    Return the fold, and the revisions that are missing in between; None where the conversation has
-    no revision that this code made and can read. Cost: one ranged read, of the events that the
-    revision keeps and of those since.
+    Return the fold, and the revisions that are missing in between. Return None if the conversation
+    has no revision that this code has made and can read. Cost: one ranged read, of the events that
+    the revision shows and of later events.
     """
-    found = stored_revision(version, past)
-    if found is None or found[0] == 0:
+    stored = stored_revision(version, past)
+    if stored is None or stored[0] == 0:
         return None
-    stored_at, revision = found
+    stored_at, revision = stored
     try:
         return _load(reading, stored_at, revision, min(version, stored_at + CHUNK), past)
     except UnreadableRevision:
-        return None  # it is rebuilt from the log; an audit says where that was needed
+        return None  # the caller rebuilds it from the log; ``audit`` reports the revision
 
 
 def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | None:
     """Return the last revision at or before a version, with its own version. Before the first
-    structural event it is an empty one, of version 0. None where the stored one is of another code
-    or unreadable.
+    structural event it is an empty revision of version 0. Return None if the stored revision was
+    made by another version of the code, or is unreadable.
     """
     record = past.record_at(version)
     if record is None:
@@ -169,21 +173,19 @@ def stored_revision(version: int, past: StoredPast) -> tuple[int, Revision] | No
 
 
 def returned_record(retraction: Retraction, past: StoredPast) -> Record | None:
-    """Return the revision after a retraction without an event of its View; None where one that it
-    needs is missing.
+    """Return the revision after a retraction, made of earlier revisions and not of events; None if
+    a revision is missing.
     """
-    now = past.revision_at(retraction.id)
+    present = past.revision_at(retraction.id)
     earlier = past.revision_at(target(retraction))
-    if now is None or earlier is None:
+    if present is None or earlier is None:
         return None
-    revision = returned(now[1], earlier[1], earlier[0], target(retraction))
+    revision = returned(present[1], earlier[1], earlier[0], target(retraction))
     return encode_revision(retraction.id + 1, revision)
 
 
 def is_stored(reading: ReadTransaction, record: Record) -> bool:
-    """Return whether a revision can be read: a writer that stores one has stored those before
-    it.
-    """
+    """Return whether a revision is stored and readable."""
     stored = stored_revision(record.version, StoredPast(reading))
     return stored is not None and stored[0] == record.version
 
@@ -191,18 +193,20 @@ def is_stored(reading: ReadTransaction, record: Record) -> bool:
 def _load(
     reading: ReadTransaction, version: int, revision: Revision, stop: int, past: StoredPast
 ) -> tuple[ViewFold, list[Record]]:
-    kept = intervals_of(spanned(revision.kept, version, stop))
-    named = ((condensation, condensation) for condensation in named_condensations(revision))
-    events = reading.flagged_events(normalize([*kept, *named]))
+    shown_intervals = intervals_of(spanned(revision.kept, version, stop))
+    condensation_intervals = (
+        (condensation, condensation) for condensation in named_condensations(revision)
+    )
+    events = reading.flagged_events(normalize([*shown_intervals, *condensation_intervals]))
     shown: list[Event] = []
     structural: list[Event] = []
-    since: list[Event] = []
+    later: list[Event] = []
     for event in events:
         if event.id >= version:
-            since.append(event)
+            later.append(event)
         elif is_structural(event):
             structural.append(event)
         else:
             shown.append(event)
     folded = from_revision(version, revision, shown, structural)
-    return fold_on(folded, since, stop, past)
+    return fold_on(folded, later, stop, past)

@@ -29,7 +29,7 @@ from foldlog.projections.v0_dialect import Register
 class ViewFold(NamedTuple):
     """The state of a View, and what its next revision needs.
 
-    ``revision`` is the one after the last structural event, which brought version ``revised``.
+    ``revision`` is the revision after the last structural event, at the version ``revised``.
     """
 
     state: ViewState = EMPTY
@@ -46,14 +46,14 @@ EMPTY_FOLD = ViewFold()
 
 
 class PastFolds(Protocol):
-    """The folds of a conversation at earlier versions, which a retraction returns to."""
+    """The folds of a conversation at earlier versions, to which a retraction may return."""
 
     def at(self, version: int) -> ViewFold:
         """Return the fold at a version."""
 
     def revision_at(self, version: int) -> tuple[int, Revision] | None:
-        """Return the revision after the last structural event before a version, and the version
-        that it brought. None where it is missing or cannot be read.
+        """Return the version and the revision after the last structural event before ``version``;
+        None if the revision is missing or cannot be read.
         """
 
     def keep(self, record: Record) -> None:
@@ -63,20 +63,20 @@ class PastFolds(Protocol):
 def fold_on(
     start: ViewFold, events: Sequence[Event], version: int, past: PastFolds
 ) -> tuple[ViewFold, list[Record]]:
-    """Fold on from ``start`` to ``version``, given the shown and the structural events in between,
-    in order.
+    """Continue the fold from ``start`` to ``version``. ``events`` has the shown and the structural
+    events in between, in order.
 
-    Return the fold there, and a record for each structural event. Raises ``UnknownEventType``.
-    Cost: the events; for each structural one the View at that moment, for a retraction also the
-    View that it returns to.
+    Return the fold at ``version``, and a record for each structural event. Raises
+    ``UnknownEventType``. Cost: the events; for each structural event the View at that moment; for a
+    retraction also the View that it returns to.
     """
     folded = start
     records = list[Record]()
-    done = 0
-    for place, event in enumerate(events):
+    next_index = 0
+    for index, event in enumerate(events):
         if type(event) not in MAY_BE_STRUCTURAL or not is_structural(event):
             continue
-        before = fold_shown(folded, events[done:place], event.id)
+        before = fold_shown(folded, events[next_index:index], event.id)
         if isinstance(event, Retraction):
             folded = _return(before, event, past)
         else:
@@ -84,8 +84,8 @@ def fold_on(
         record = encode_revision(folded.version, folded.revision)
         past.keep(record)
         records.append(record)
-        done = place + 1
-    return fold_shown(folded, events[done:], version), records
+        next_index = index + 1
+    return fold_shown(folded, events[next_index:], version), records
 
 
 def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFold:
@@ -97,15 +97,15 @@ def fold_shown(start: ViewFold, events: Sequence[Event], version: int) -> ViewFo
     )
 
 
-def returned(now: Revision, earlier: Revision, since: int, version: int) -> Revision:
-    """Return the revision after a retraction to ``version``, from those of the two Views: ``now``
-    before it, and ``earlier``, which a structural event brought at version ``since``. No event is
-    needed for it.
+def returned(present: Revision, earlier: Revision, since: int, version: int) -> Revision:
+    """Return the revision after a retraction to ``version``. It is made of two revisions, and needs
+    no event: ``present`` before the retraction, and ``earlier``, from the structural event that led
+    to version ``since``.
     """
     return msgspec.structs.replace(
         earlier,
         kept=spanned(earlier.kept, since, version),
-        requested=now.requested or earlier.requested,
+        requested=present.requested or earlier.requested,
     )
 
 
@@ -121,16 +121,17 @@ def _return(folded: ViewFold, retraction: Retraction, past: PastFolds) -> ViewFo
 
 
 def _shortened(folded: ViewFold, version: int, past: PastFolds) -> ViewFold | None:
-    """Return the fold at an earlier version if its View is known to be a beginning of this View.
-    Cost: a revision, and copying the View.
+    """Return the fold at an earlier version, if its View is a beginning of this View; otherwise
+    None. Cost: a revision, and copying the View.
     """
-    found = past.revision_at(version)
-    if found is None:
+    stored = past.revision_at(version)
+    if stored is None:
         return None
-    since, earlier = found
+    since, earlier = stored
+    # Cut the intervals of this View at ``version``, and compare them with the earlier revision.
     ends = spanned(folded.revision.kept, folded.revised, folded.version)
-    place = bisect_left(ends, version)
-    beginning = (*ends[:place], version) if place % 2 else ends[:place]
+    index = bisect_left(ends, version)
+    beginning = (*ends[:index], version) if index % 2 else ends[:index]
     if _lists(earlier, spanned(earlier.kept, since, version)) != _lists(folded.revision, beginning):
         return None
     items = folded.state.items
@@ -175,33 +176,33 @@ def _change(start: ViewFold, event: Event) -> ViewFold:
 
 
 def _kept(start: ViewFold, shown: Sequence[int], version: int) -> Ints:
-    """Return the ends of the intervals of a View that still shows the events ``shown``, at
-    ``version``. An interval ends where an event that was shown is forgotten or taken back; the last
-    one is open if none was since.
+    """Return the ends of the intervals of a View at ``version`` that still shows the events
+    ``shown``. An interval ends at an event that was shown before and no longer is. The last
+    interval has no end if all later events are shown.
     """
     ends = iter(spanned(start.revision.kept, start.revised, version)[1::2])
     end = next(ends)
     standing = set(shown)
-    kept: list[int] = []
-    goes_on = False
+    interval_ends: list[int] = []
+    is_inside = False
     for event_id in [event.id for event in start.state.items if event.id >= 0]:
         while event_id >= end:
             end = next(ends)
-            goes_on = False
+            is_inside = False
         if event_id not in standing:
-            goes_on = False
-        elif goes_on:
-            kept[-1] = event_id + 1
+            is_inside = False
+        elif is_inside:
+            interval_ends[-1] = event_id + 1
         else:
-            kept += event_id, event_id + 1
-            goes_on = True
-    is_open = goes_on and next(ends, None) is None
-    return tuple(kept[:-1] if is_open else kept)
+            interval_ends += event_id, event_id + 1
+            is_inside = True
+    is_open = is_inside and next(ends, None) is None
+    return tuple(interval_ends[:-1] if is_open else interval_ends)
 
 
 def spanned(kept: Ints, since: int, version: int) -> Ints:
-    """Return the ends of the intervals of the View at a version, given those that its revision of
-    version ``since`` keeps: all events since then are in it.
+    """Return the ends of the intervals of the View at ``version``. ``kept`` has the ends in its
+    revision of version ``since``; all later events are shown.
     """
     if len(kept) % 2:
         return (*kept, version)
@@ -225,12 +226,16 @@ def named_condensations(revision: Revision) -> tuple[int, ...]:
 def from_revision(
     version: int, revision: Revision, shown: Sequence[Event], condensations: Iterable[Event]
 ) -> ViewFold:
-    """Return the fold at the version of a revision, given the shown events in its intervals and the
+    """Return the fold at the version of a revision, from the shown events in its intervals and the
     condensations that it names.
 
-    Raises ``UnreadableRevision`` where one of these is missing. Cost: the items of the View.
+    Raises ``UnreadableRevision`` if a condensation is missing. Cost: the items of the View.
     """
-    summaries = {c.id: summary_event(c) for c in condensations if isinstance(c, CondensationAction)}
+    summaries = {
+        action.id: summary_event(action)
+        for action in condensations
+        if isinstance(action, CondensationAction)
+    }
     for condensation in named_condensations(revision):
         if condensation not in summaries:
             raise UnreadableRevision(

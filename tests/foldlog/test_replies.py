@@ -595,7 +595,7 @@ def test_options_that_are_wrong_are_named(tmp_path):
         with pytest.raises(ValueError, match=said) as caught:
             foldlog.open(path, **wrong)
         assert isinstance(caught.value, foldlog.EventStoreError)
-    with pytest.raises(TypeError, match="keys is a KeyRing"):
+    with pytest.raises(TypeError, match="keys must be a KeyRing"):
         foldlog.open(path, keys="secret")
     with pytest.raises(TypeError, match="named by a URL or by the path of a file, not by 5"):
         foldlog.open(5)
