@@ -550,7 +550,7 @@ def _copies_beside(
     if not living:
         return
     own_events = _readable(store, row, row.parent_version or 0, [])
-    # A text that a remaining event has too is no sign of a copy.
+    # A text that a remaining event has too is not a sign of a copy.
     texts = texts_of(redacted_events, (event for event in own_events if event.id not in ids))
     for companion in living:
         yield companion.id, copies_of(texts, _readable(store, companion, 0, unread))

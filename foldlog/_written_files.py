@@ -81,7 +81,7 @@ def noted(
 
 
 def _will_be_a_file(path: str) -> bool:
-    """Return whether writing to ``path`` makes a file: it is no pipe, and its folder exists."""
+    """Return whether writing to ``path`` makes a file: it is not a pipe, and its folder exists."""
     if os.path.exists(path):
         return os.path.isfile(path)
     return os.path.isdir(os.path.dirname(path))

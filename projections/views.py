@@ -193,7 +193,7 @@ class Views:
         def replace_all(writing: WriteTransaction) -> int:
             rebuilt = list(records)
             past = StoredPast(writing, stored=False, records=records)
-            # Add the revisions of events that were appended meanwhile.
+            # Add the revisions of events that were appended since.
             for _, newer in fold_log(writing, folded, writing.version, past):
                 rebuilt += newer
             writing.put_records(PROJECTION, rebuilt, replace_all=True)

@@ -14,7 +14,7 @@ head does not change, and no reader can check a guess of the erased body. A fork
 parent, and its first own event follows its parent's head.
 
 Each head proves its event and every event before it. It is computed from the plain text as first
-written, so encryption, compression, copying and upcasting do not change it. Whoever keeps a
+written, so encryption, compression, copying and upcasting do not change it. A reader who keeps a
 published head can detect every later change of the history before it. Without the salt, which is
 erased with the conversation, a head reveals nothing about the events.
 

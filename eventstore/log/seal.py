@@ -254,8 +254,8 @@ class RowCodec(NamedTuple):
                 encoding |= WITH_BYTES
             if self.data_key is not None:
                 encoding |= ENCRYPTED
-                # The salt is encrypted with the body. So without the key nobody can check a guess
-                # of the body against the head.
+                # The salt is encrypted with the body. So without the key no reader can check a
+                # guess of the body against the head.
                 if not is_redacted(proof):
                     proof, body = row.head, proof[HEAD_BYTES:] + body
             stored.append(row.in_form(encoding, Body.of(body, beside) if beside else body, proof))

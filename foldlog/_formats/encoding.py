@@ -210,7 +210,7 @@ class Encoder:
     def shown(self, events: Sequence[Event], stored: Sequence[Event]) -> list[Any]:
         """Return the records for the events of one record as they are sent to a model. ``stored``
         are its events in the log. If both are the same, it is the stored record. Otherwise its
-        parts are the stored ones for unchanged events, and written anew for changed ones.
+        parts are the stored ones for unchanged events, and new ones for changed events.
         """
         self._follow_passed()
         if [*events] == [*stored]:
