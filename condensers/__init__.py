@@ -1,5 +1,5 @@
-"""Forgetting, as command handlers: a condenser reads a View and decides, a handler appends what it
-decided.
+"""Forgetting, as command handlers: a condenser reads a View and decides, and a handler appends its
+decision.
 
     from foldlog.condensers import CondenseHandler, Condensation, load_condenser
 
@@ -10,13 +10,13 @@ decided.
 
     base.py rolling.py selection.py    what a condenser is, when it is due, what it may forget
     handler.py                         one step over a stored conversation, also under contention
-    unseen.py                          what no model was shown yet stays
-    reports.py states.py               what a step reports; where an agent of one's own keeps it
+    unseen.py                          keeps events that no model was shown yet
+    reports.py states.py               the reports of a step; where an agent's state keeps them
     strategies/ models/ config/ prompts/    the strategies; the model; configuration; texts of
                                             prompts
     errors.py tables.py                what can go wrong; tables of configurations
 
-Importing this is cheap: what a name needs is imported when the name is first used, and litellm at
+Importing this is cheap: each module is imported when one of its names is first used, and litellm at
 the first model call.
 """
 

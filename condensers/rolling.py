@@ -1,8 +1,8 @@
 """Rolling condensers: they let a View grow to a limit, forget a part of it, and let it grow again.
 
 no reason                   the View, as it is
-soft (too many events)      a condensation; where none is available the View, and the next step
-                            tries again
+soft (too many events)      a condensation; if none is available the View, and the next step tries
+                            again
 hard (a request, tokens)    a condensation; else the hard reset; else NoCondensationAvailable
 """
 

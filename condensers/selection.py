@@ -1,8 +1,8 @@
 """Select the part of a View to forget: one arithmetic over cut points, for all strategies.
 
-A View may be cut only where no call is separated from its observation. A strategy says how much it
-wants to keep at both ends. The borders are moved to cut points here, and the events between them
-become a condensation here.
+A View may be cut only at *cut points*, which separate no call from its observation. A strategy says
+how much it wants to keep at both ends. The borders are moved to cut points here, and the events
+between them become a condensation here.
 """
 
 from __future__ import annotations

@@ -236,9 +236,10 @@ class ConversationHasForks(EventStoreError):
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records of which no events were made yet, or an archived one is
-    not restored, and this store was opened without what does that. Open it with ``foldlog.open``.
-    ``pending`` is the number of records, or the negative number of archived events.
+    """An imported conversation has records without events, or an archived one is not restored, and
+    this store was opened without the parts that make or restore events. Open it with
+    ``foldlog.open``. ``pending`` is the number of records, or the negative number of archived
+    events.
     """
 
     def __init__(self, conversation: str, pending: int) -> None:

@@ -74,7 +74,7 @@ def recorder_and_settings(
     compression: Compression | None = None,
     keys: KeyRing | None = None,
 ) -> tuple[Recorder, WriteSettings]:
-    """Return the recorder that ``url`` names, and the settings for what is written to it: see
+    """Return the recorder that ``url`` names, and the settings for writing to it: see
     ``open_store``.
     """
     settings = WriteSettings.chosen(compression, keys)

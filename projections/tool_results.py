@@ -52,7 +52,7 @@ def append_tool_result(
     ``current`` returns the View of the conversation; for a repeated key, the View of the first
     attempt. A call that another writer answers first gets no second observation. A repeated
     ``idempotency_key`` with the same result appends nothing and returns the recorded event. Raises
-    ``InvalidEvent`` where no call with this id is open, and what ``Store.append`` raises.
+    ``InvalidEvent`` if no call with this id is open, and the errors of ``Store.append``.
     Durability: on disk when it returns. Cost: the View, and the open calls.
     """
     if not isinstance(call_id, str | Action):

@@ -1,4 +1,4 @@
-"""The configurations of our strategies, made of the parameters of their constructors."""
+"""The configurations of foldlog's strategies, made from the parameters of their constructors."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class _OfParts(CondenserConfig):
         parts = enumerate(self.condensers)
         return {
             "condensers": [
-                condenser_from_config(part, path=f"{path}.condensers[{at}]") for at, part in parts
+                condenser_from_config(part, path=f"{path}.condensers[{index}]")
+                for index, part in parts
             ]
         }
 
@@ -110,20 +111,21 @@ def _register(
     """Register a strategy under its type, with a configuration that has a field for each of its
     ``setting``s. Return the class of its configurations.
     """
-    of: Any = condenser_type  # not each strategy is a dataclass
-    hints = typing.get_type_hints(of)
-    if dataclasses.is_dataclass(of):
-        settings = [each for each in dataclasses.fields(of) if each.metadata]
+    strategy: Any = condenser_type  # not each strategy is a dataclass
+    hints = typing.get_type_hints(strategy)
+    if dataclasses.is_dataclass(strategy):
+        settings = [setting for setting in dataclasses.fields(strategy) if setting.metadata]
     else:
         settings = []
-    fields: Any = {"type": (Literal[(of.type, *aliases)], of.type)}
+    fields: Any = {"type": (Literal[(strategy.type, *aliases)], strategy.type)}
     fields |= {
-        each.name: (hints[each.name], _field(each.default, **each.metadata)) for each in settings
+        setting.name: (hints[setting.name], _field(setting.default, **setting.metadata))
+        for setting in settings
     }
     config_type = create_model(
-        f"{of.__name__}Config",
+        f"{strategy.__name__}Config",
         __base__=base,
-        __doc__=(inspect.getdoc(of) or "").partition("\n\n")[0],
+        __doc__=(inspect.getdoc(strategy) or "").partition("\n\n")[0],
         **fields,
     )
     config_type.aliases = aliases

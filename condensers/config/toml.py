@@ -56,17 +56,17 @@ def load_condenser_config(path: str | os.PathLike[str], name: str | None = None)
     """Return the configuration that ``load_condenser`` uses, with every name resolved and every
     default filled in.
     """
-    where = os.fspath(path)
+    file = os.fspath(path)
     try:
         return read_condenser_config(
             tomllib.loads(Path(path).read_text(encoding="utf-8-sig")), name
         )
     except InvalidCondenser as error:
-        raise InvalidCondenser(f"{where}: {error}") from error
+        raise InvalidCondenser(f"{file}: {error}") from error
     except OSError as error:
-        raise InvalidCondenser(f"{where}: cannot be read: {error.strerror or error}") from error
+        raise InvalidCondenser(f"{file}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
-        raise InvalidCondenser(f"{where}: is not TOML: {error}") from error
+        raise InvalidCondenser(f"{file}: is not TOML: {error}") from error
 
 
 def read_condenser_config(document: _Table, name: str | None = None) -> BaseModel:
@@ -75,31 +75,33 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
     ``name`` may be written ``NAME``, ``condenser.NAME`` or ``[condenser.NAME]``.
     """
     for key in document:
-        near = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
-        if near and key not in _OURS:
-            raise InvalidCondenser(f"{key}: unknown table; did you mean [{near[0]}]?")
+        similar = difflib.get_close_matches(key.lower(), _OURS, n=1, cutoff=0.8)
+        if similar and key not in _OURS:
+            raise InvalidCondenser(f"{key}: unknown table; did you mean [{similar[0]}]?")
     section = _table(document, "condenser")
     typed = (
         key
         for key, value in section.items()
         if isinstance(value, Mapping) and value.keys() & {"type", "kind"}
     )
-    # other tables are parameters, or mistakes
+    # Tables without a type are parameters of the condenser, or mistakes.
     groups = {key: section[key] for key in typed if key != "llm_config"}
     path = "condenser"
     table = {key: value for key, value in section.items() if key not in groups}
-    known = ", ".join(map(repr, groups)) or "none"
+    group_names = ", ".join(map(repr, groups)) or "none"
     if name is not None:
-        plain = name.strip("[]").removeprefix("condenser.")
-        if plain not in groups:
-            raise InvalidCondenser(f"condenser.{plain}: unknown group; the groups are {known}")
-        path = f"condenser.{plain}"
-        table = groups[plain]
+        group = name.strip("[]").removeprefix("condenser.")
+        if group not in groups:
+            raise InvalidCondenser(
+                f"condenser.{group}: unknown group; the groups are {group_names}"
+            )
+        path = f"condenser.{group}"
+        table = groups[group]
     elif not table:
         raise InvalidCondenser(
             "condenser.type: is missing, as there is no table [condenser]; write it, with the type"
             " of a strategy: 'digest', for example, or 'noop' to forget nothing; or name a group;"
-            f" the groups are {known}"
+            f" the groups are {group_names}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 
@@ -108,8 +110,8 @@ def condenser_config_from_toml_section(
     data: _Table, llm_configs: Mapping[str, LLMConfig | _Table] | None = None
 ) -> dict[str, Any]:
     """Return the configuration in a section ``[condenser]``, under the key ``condenser``; without a
-    ``type`` it is the configuration of ``noop``. ``llm_configs`` are the models that it may name.
-    Raises ``InvalidCondenser`` where ``parse_config`` does.
+    ``type`` it is the configuration of ``noop``. ``llm_configs`` has the models that it may name.
+    Raises the errors of ``parse_config``.
     """
     tables = {
         name: config.model_dump(exclude_unset=True) if isinstance(config, LLMConfig) else config

@@ -26,7 +26,7 @@ class AskingCondenser(RollingCondenser):
     asks_a_model = True
 
     needs: ClassVar[Literal["function_calling", "response_schema"] | None] = None
-    """What the model must be able to do, as the setting of a model calls it."""
+    """The ability that the model needs, by the name of its setting."""
 
     llm: Summarizer | None = field(kw_only=False)
 
@@ -67,8 +67,8 @@ def request_condensation_tool() -> dict[str, Any]:
     """Return the tool to offer to a model, in OpenAI's shape. It takes no arguments; invented ones
     are ignored.
 
-    Where the model calls it, append a ``CondensationRequest`` in the place of the call, so that no
-    call stays without an observation, and step again.
+    If the model calls it, append a ``CondensationRequest`` instead of the call, so that no call
+    stays without an observation, and step again.
     """
     return {
         "type": "function",

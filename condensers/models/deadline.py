@@ -22,41 +22,43 @@ T = TypeVar("T")
 STEP_S = 60.0
 """The default of the seconds that the models of one step may take."""
 
-_left = contextvars.ContextVar[Callable[[], float]]("time of the step", default=lambda: math.inf)
+_seconds_left = contextvars.ContextVar[Callable[[], float]](
+    "time of the step", default=lambda: math.inf
+)
 
 
 @contextmanager
 def within_s(seconds: float) -> Iterator[None]:
-    """Give the calls in this block these seconds together, and no more than an outer block leaves
-    them. The time runs from the first question for it on, so that what comes before a call does not
-    count.
+    """Limit all calls in this block together to these seconds, and to the time that an outer block
+    has left. The time begins with the first call of ``seconds_left``, so that the work before a
+    model call does not count.
     """
-    outer = _left.get()
+    outer = _seconds_left.get()
     end = cache(lambda: time.monotonic() + seconds)
-    token = _left.set(lambda: min(end() - time.monotonic(), outer()))
+    token = _seconds_left.set(lambda: min(end() - time.monotonic(), outer()))
     try:
         yield
     finally:
-        _left.reset(token)
+        _seconds_left.reset(token)
 
 
 def seconds_left() -> float:
-    """Return the seconds that are left to the innermost block; infinite outside of all."""
-    return _left.get()()
+    """Return the seconds that the innermost block has left; infinite outside of all blocks."""
+    return _seconds_left.get()()
 
 
 def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
-    """Return or raise what ``act`` does. Raises ``TimeoutError`` if it takes longer than
-    ``seconds``; it then continues in its own thread, which does not keep the program from ending,
-    and its outcome is ignored.
+    """Call ``act`` in another thread, and return its result or raise its error. Raises
+    ``TimeoutError`` if it takes longer than ``seconds``. It then continues in its thread, which
+    does not keep the program from ending, and its outcome is ignored.
     """
     outcome: Future[T] = Future()
-    context = contextvars.copy_context()  # such as those of a tracer
+    context = contextvars.copy_context()  # a tracer's variables, for example
 
     def run() -> None:
         try:
             outcome.set_result(context.run(act))
-        except BaseException as error:  # noqa: BLE001  it is raised where it is waited for
+        except BaseException as error:  # noqa: BLE001  ``outcome.result`` raises it
             outcome.set_exception(error)
 
     threading.Thread(target=run, name="a call with a deadline", daemon=True).start()

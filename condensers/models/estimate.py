@@ -19,7 +19,8 @@ from foldlog.condensers.prompts.rendering import event_text
 from foldlog.eventstore import Event
 from foldlog.projections import View, as_json, content_texts
 
-# with the space before it, if there is one: then it is found sooner, and the number is the same
+# A piece includes the space before it, if there is one. The count stays the same, and takes less
+# time.
 _PIECE = re.compile(
     r" [A-Za-z][a-z]{0,6}(?![A-Z0-9])| ?[!-/:-@\[-`{-~]"
     r"|(?<![A-Za-z0-9])[A-Za-z][a-z]{0,6}(?![A-Z0-9])"
@@ -31,12 +32,12 @@ OF_A_CALL = 16
 _OF_AN_IMAGE = 1_600
 _OF_A_PROMPT = 8
 _LETTERS_A_TOKEN = 8
-"""Of a file in base64. It is assumed: servers count pages, and how many a file has is not known
-here.
+"""The assumed number of base64 letters of a file for one token. Servers count pages, but how many
+pages a file has is unknown here.
 """
 _WHOLE = 2_048
-"""For one event, a text of up to this many characters is counted whole, a longer one by four
-samples of a quarter.
+"""The text of an event with up to this many characters is counted whole. Of a longer text four
+samples of a quarter of this length are counted.
 """
 
 
@@ -91,7 +92,9 @@ def of_tools(tools: Sequence[Any], count: Callable[[str], int] = estimated) -> i
 
 
 def _count(messages: Sequence[Mapping[str, Any]], tools: Sequence[Any]) -> int:
-    """Return the tokens of a prompt; it is additive over messages, as ``TokenCounter`` wants it."""
+    """Return the tokens of a prompt. The count is additive over messages, as ``TokenCounter``
+    requires.
+    """
     return _OF_A_PROMPT + sum(map(of_message, messages)) + of_tools(tools)
 
 
@@ -103,14 +106,14 @@ def event_size(event: Event) -> int:
 
 
 def tokens_of(view: View, agent_llm: AgentModel | None) -> int | None:
-    """Return the tokens of the prompt that ``view`` makes; None if they cannot be counted."""
+    """Return the tokens of the prompt of ``view``; None if they cannot be counted."""
     sums = token_sums_of(view, agent_llm)
     return None if sums is None else sums[-1]
 
 
 def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | None:
-    """Return the tokens of the prompts that the beginnings of ``view`` make; None if they cannot be
-    counted.
+    """Return ``len(view) + 1`` token counts, one for each beginning of ``view``; None if they
+    cannot be counted.
     """
     if agent_llm is None:
         return None
@@ -121,7 +124,7 @@ def token_sums_of(view: View, agent_llm: AgentModel | None) -> Sequence[int] | N
 
 
 class Estimate(TokenCounter):
-    """Counts in the place of an agent's model that is unknown or has no tokenizer. Thread-safe."""
+    """Estimates tokens if the agent's model is unknown or has no tokenizer. Thread-safe."""
 
     model = "an estimate"
     max_input_tokens: int | None = None
@@ -129,13 +132,13 @@ class Estimate(TokenCounter):
 
 
 ESTIMATE = Estimate(_count)
-"""The one estimate of all condensers: it keeps the counts of messages that it has seen."""
+"""The estimate that all condensers share. It caches the counts of messages."""
 
 
 def counting(agent_llm: AgentModel | None) -> AgentModel:
-    """Return the agent's model, or, if it is unknown, the estimate that counts in its place.
+    """Return the agent's model, or the shared estimate if it is None.
 
-    Raises ``InvalidCondenser`` where ``agent_llm`` lacks a part of ``AgentModel``.
+    Raises ``InvalidCondenser`` if ``agent_llm`` lacks an attribute of ``AgentModel``.
     """
     if agent_llm is None:
         return ESTIMATE

@@ -1,7 +1,7 @@
-"""Give the failure of a model call one of a few names, and take secrets out of its words.
+"""Give the failure of a model call one of a few names, and remove secrets from its text.
 
-litellm raises about fifty kinds of errors. They are told apart by name and status, so litellm is
-not imported here.
+litellm raises about fifty kinds of errors. They are recognized by name and status, so that litellm
+need not be imported here.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ def failure_of(error: BaseException) -> Failure:
         return "bad_reply"
     if isinstance(error, ImportError) or (isinstance(status, int) and status < 500):
         return "rejected"  # an import error: the package of a cloud's client is missing
-    # litellm calls a malformed reply a server error too; behind a real one stands an error of its
-    # HTTP client.
+    # litellm raises a server error for a malformed reply, too. A real server error was caused by an
+    # error of its HTTP client.
     came_over_http = any(
         type(link).__module__.split(".")[0] in _HTTP_CLIENTS for link in chain_of(error)
     )
@@ -89,7 +89,7 @@ def failure_of(error: BaseException) -> Failure:
 
 
 def may_pass(error: ModelCallFailed) -> bool:
-    """Return whether a retry may succeed: not after a reply that was cut off, nor where no server
+    """Return whether a retry may succeed: not after a reply that was cut off, nor if no server
     listens.
     """
     cut_off = error.report.get("response", {}).get("finish_reason") == "length"
@@ -132,28 +132,29 @@ _SECRET_LENGTH_MIN = 8
 
 _MAY_BE_A_KEY = re.compile(r"key|token|secret|passw|credential|auth", re.IGNORECASE)
 _IS_A_KEY = re.compile(r"(^|_)(KEY|TOKEN|SECRET|PASSWORD)$", re.IGNORECASE)
-"""Names of environment variables that may hold a key, and of those that do. litellm may have sent
-any of them.
+"""Names of environment variables that may hold a key, and names that say so. litellm may have sent
+any of these keys.
 """
 
 _PASSWORD = re.compile(r"://[^/@\s]*:([^/@\s]+)@")
 
 
 def problem_of(text: str) -> str:
-    """Return an error's text as a line of bounded length. Of a traceback that litellm puts into its
-    errors only the last line stays, and of a page that a server sends only the beginning.
+    """Return an error's text as a line of bounded length. If litellm put a traceback into it, only
+    the last line of the traceback stays. Of a whole page from a server only the beginning stays.
     """
-    said, _, traceback = text.partition("Traceback (most recent call last):")
+    message, _, traceback = text.partition("Traceback (most recent call last):")
     last_line = "".join(traceback.strip().splitlines()[-1:])
-    return clipped(" ".join([*said.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
+    return clipped(" ".join([*message.split(), *last_line.split()]), _PROBLEM_LENGTH_MAX)
 
 
 def concealed(text: str, config: LLMConfig, key: str | None, *, in_error: bool) -> str:
-    """Return a text with ``***`` for the key that is sent, the password in the address, and the
-    values of environment variables that are named like a key: a server may repeat them.
+    """Return a text with ``***`` for secrets that a server may repeat: the key that is sent, the
+    password in the address, and the values of environment variables that are named like a key.
 
-    In an error also for each text in ``extra``, such as a header, and for the values of variables
-    that may be keys: a proxy may repeat whole requests. A reply must not lose other words.
+    In an error, which may repeat a whole request, each text in ``extra``, such as a header, and the
+    values of variables that may be keys are replaced too. In a reply they are not, because it must
+    not lose other words.
     """
     names = _MAY_BE_A_KEY if in_error else _IS_A_KEY
     secrets = {

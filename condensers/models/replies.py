@@ -86,7 +86,9 @@ _LEAST = 16
 """The most tokens that one token of a summary stands for, and the tokens that are always enough."""
 
 _SMALL = 512
-"""A summary of up to these tokens may be larger than what it stands for: a few short events."""
+"""A summary of up to these tokens may be larger than the events that it replaces: a few short
+events.
+"""
 
 
 def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:

@@ -3,7 +3,7 @@ condensation that it made.
 
 A line ``===`` divides a file in two: the instruction, which is the system message, and the
 material, which is the user message. ``$name`` stands for a value that changes from call to call.
-The hash is that of the whole file.
+The hash covers the whole file.
 
 ``rendering.py`` turns events into text for a model that summarizes them.
 """
@@ -20,8 +20,8 @@ _PARTED = "\n===\n"
 
 
 class Prompt(NamedTuple):
-    """A prompt's name, its text, and the SHA-256 of that text in UTF-8, for the metadata of what it
-    made.
+    """A prompt's name, its text, and the SHA-256 of the text in UTF-8. All but the text go into the
+    metadata of a condensation.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Prompt(NamedTuple):
 
     def messages(self, **values: str) -> list[dict[str, Any]]:
         """Return the prompt as chat messages, a system's and, if the file has two parts, a user's,
-        with every ``$name`` filled in. Raises ``KeyError`` where a value is missing.
+        with every ``$name`` filled in. Raises ``KeyError`` if a value is missing.
         """
         parts = zip(("system", "user"), self.text.split(_PARTED), strict=False)
         return [

@@ -74,8 +74,8 @@ def _quoted(text: str) -> str:
 
 
 def truncated(text: str, limit: int | None, where: str = "") -> str:
-    """Cut ``text`` to at most ``limit`` characters: its beginning and its end around a note of what
-    is missing, and ``where`` it is.
+    """Cut ``text`` to at most ``limit`` characters: its beginning and its end, around a note on the
+    missing part, which ends with ``where``.
 
     None or a negative limit: all of it. A limit too small for the note gives the beginning alone.
     """

@@ -232,8 +232,8 @@ class LastValues(NamedTuple):
     them. The next append need not read them: its guard finds out whether another writer has changed
     them since.
 
-    ``key`` and ``redactions`` are those of the conversation; ``ids`` has the event of each
-    document's newest value.
+    ``key`` and ``redactions`` are the key and the number of redactions of the conversation; ``ids``
+    has the event of each document's newest value.
     """
 
     key: int

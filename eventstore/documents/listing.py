@@ -137,8 +137,8 @@ def recent_conversations(
 
 class _Newest(NamedTuple):
     """The newest state of a conversation, for its entry in the list. ``attributes`` is None if the
-    list has them already (``are_listed``), or if they cannot be read. Those of an archived
-    conversation are their stored record.
+    list has them already (``are_listed``), or if they cannot be read. If the conversation is
+    archived, the stored record is used.
     """
 
     conversation: Conversation
@@ -196,7 +196,7 @@ def _bring_up_to_date(
 def _read_listings(
     database: Database, reader: Reader, unlisted: Iterable[tuple[int, int]]
 ) -> Mapping[int, ListedConversation]:
-    """Return by key what the list would have of these conversations, the last active first."""
+    """Return by key the list's entries for these conversations, the last active first."""
     states = [_newest(database, reader, key, 0) for key, _ in unlisted]
     listings = [_as_listed(newest) for newest in states if newest is not None]
     listings.sort(key=attrgetter("at", "key"), reverse=True)

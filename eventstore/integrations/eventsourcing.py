@@ -104,7 +104,7 @@ class Conversations(Application[str]):
     """The conversations of a store as an application of the library.
 
     Its ``name`` is the one under which a view records how far it has followed. Appending with its
-    ``events.put`` checks versions only; the rules of a conversation are those of ``Store.append``.
+    ``events.put`` checks versions only; the rules of ``Store.append`` apply to a conversation.
     """
 
     name = "conversations"
@@ -170,7 +170,7 @@ class _RecordedNotification(Notification):
 
 
 class StoreRecorder:
-    """One of our recorders, whose errors are those of the library."""
+    """One of foldlog's recorders, which raises the errors of the library."""
 
     def __init__(self, database: Database) -> None:
         self.database = database
@@ -179,7 +179,7 @@ class StoreRecorder:
     def transact(self, work: Callable[[Transaction], T]) -> T:
         """Run ``work`` in a write transaction and return its result once that is durable.
 
-        Raises the library's ``IntegrityError`` where a version or a tracking position is taken.
+        Raises the library's ``IntegrityError`` if a version or a tracking position is taken.
         """
         with errors_of_the_library():
             return self._recorder.transact(work)
@@ -242,7 +242,7 @@ class TrackingView(TrackingRecorder):
 
     def track(self, transaction: Transaction, tracking: Tracking) -> None:
         """Record the position of a projection, within the caller's transaction. Raises
-        ``IntegrityError`` where that notification was processed already.
+        ``IntegrityError`` if the notification was already processed.
         """
         transaction.set_value(
             f"tracking {tracking.application_name}", str(tracking.notification_id)
@@ -280,7 +280,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
     def insert_events(
         self, stored_events: Sequence[StoredEvent], **kwargs: Any
     ) -> Sequence[int] | None:
-        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` where a
+        """Insert all events or none, and the tracking, if given. Raises ``IntegrityError`` if a
         version is taken, and ``ConversationErased``.
         """
         tracking: Tracking | None = kwargs.get("tracking")
@@ -305,8 +305,8 @@ class EventRecorder(TrackingView, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Raises ``CorruptEvent`` where one is damaged. Cost:
-        those in the range of versions, also with ``limit`` if ``desc``.
+        """Return events of a conversation. Raises ``CorruptEvent`` if one is damaged. Cost: those
+        in the range of versions, also with ``limit`` if ``desc``.
         """
         database = self.recorder.database
         with self.recorder.read() as reader:
@@ -397,8 +397,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
         raise StopIteration
 
     def select(self, after: int | None) -> Sequence[Notification]:
-        """Return the next notifications after a position; an empty sequence where there is none
-        yet.
+        """Return the next notifications after a position; an empty sequence if there is
+        none yet.
         """
         return self._recorder.select_notifications(
             after, _PAGE, topics=self._topics, inclusive_of_start=False
@@ -416,8 +416,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    """Return an event with the state that the library made: any bytes, where the kind is unknown
-    here.
+    """Return an event with the state that the library made: any bytes, if the kind is
+    unknown here.
     """
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)

@@ -309,8 +309,8 @@ class DocumentsUnchanged(Struct):
 
 
 def can_append_all(database: Database) -> bool:
-    """Return whether ``append_all`` is possible: not on a server, where each writer has a
-    connection of its own.
+    """Return whether ``append_all`` is possible: not on a server, because each writer has a
+    connection of its own there.
     """
     return not database.recorder.on_server
 

@@ -188,7 +188,7 @@ class WriteTransaction(ReadTransaction):
 
     @property
     def transaction(self) -> Transaction:
-        """The write transaction itself, for what is written beside the conversation."""
+        """The write transaction itself, for data beside the conversation."""
         return self._reader
 
     @property

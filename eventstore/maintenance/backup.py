@@ -69,8 +69,8 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
-    its log where only that was there. ``erased_since`` are the conversations that the former file
-    has erased, or a copy of theirs, and that exist again.
+    its log if there was only a log. ``erased_since`` are the conversations that the former file has
+    erased, or a copy of theirs, and that exist again.
     """
 
     path: str
@@ -85,8 +85,8 @@ class Vacuumed(NamedTuple):
     """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were
     removed. ``bytes_pending`` says whether bytes of erased events may still be in the file.
     ``space_returned`` is False if a reader that was opened before is still open: the file is
-    rewritten in the log, and shrinks at a vacuum after that reader has ended; and where this role
-    may not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
+    rewritten in the log, and shrinks at a vacuum after that reader has ended; and if this role may
+    not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
     """
 
     discarded: int
@@ -103,8 +103,8 @@ def back_up(
     on.
 
     The file appears under its name when it is complete and on disk, with mode 0600.
-    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` where a file of that name
-    exists, ``StoreUnavailable`` where it cannot be written. Cost: the whole store, read twice.
+    ``on_progress(done, of)`` counts pages. Raises ``InvalidOption`` if a file of that name exists,
+    and ``StoreUnavailable`` if it cannot be written. Cost: the whole store, read twice.
     """
     database = store.database
     recorder = database.recorder
@@ -195,7 +195,7 @@ def _copied(
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
     """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that
     are not erased, each with the moment it began, which copies share. Raises ``KeyUnavailable``,
-    ``StoreUnusable`` where it is not sound.
+    and ``StoreUnusable`` if it is damaged.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
@@ -279,12 +279,12 @@ def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
     """Complete interrupted erasures, remove what killed imports, detachments and backups left, and
-    return the space of deleted rows to the file system. Where bytes of erased, redacted or
-    re-encrypted events were pending, none is left in the file and its log.
+    return the space of deleted rows to the file system. Afterwards no bytes of erased, redacted or
+    re-encrypted events are left in the file and its log.
 
-    Positions stay. Readers go on; writers wait until the end. Where bytes of an erasure are
-    pending, the call waits for a minute for readers that were open before, then raises
-    ``StoreUnavailable``. Cost: the whole store, rewritten.
+    Positions stay. Readers go on; writers wait until the end. If bytes of an erasure are pending,
+    the call waits up to a minute for older readers, then raises ``StoreUnavailable``. Cost: the
+    whole store, rewritten.
     """
     database = store.database
     recorder = database.recorder
@@ -310,9 +310,9 @@ def vacuum(
 
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
-    """Finish what is not complete. Return the number of discarded imports, and the last error of an
-    object store that did not delete an object. A rekey needs its key: it goes on when it is run
-    again, or where an operation meets it.
+    """Finish all incomplete operations. Return the number of discarded imports, and the last error
+    of an object store that did not delete an object. A rekey needs its key: it continues when it is
+    run again, or when another operation needs the conversation.
     """
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
@@ -347,7 +347,7 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
 
 def _size(path: str | None) -> int | None:
-    """Return the size of the database with its log, in bytes; None where it is not a file."""
+    """Return the size of the database with its log, in bytes; None if it is not a file."""
     files = [] if path is None else [Path(path), Path(f"{path}-wal")]
     if files:
         return sum(file.stat().st_size for file in files if file.exists())

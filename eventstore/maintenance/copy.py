@@ -6,8 +6,8 @@ conversation keeps its salt, its idempotency keys and its tombstone. So heads ar
 stores; those of copied events are computed again. What the source redacted is redacted in the copy.
 A conversation that went on by itself in the target, and now differs, is left as it is and named.
 
-Positions are new: followers of the target begin at 0. Of the records of projections only those of
-Views are copied.
+Positions are new: followers of the target begin at 0. Of the records of projections only the
+records of Views are copied.
 """
 
 from __future__ import annotations
@@ -110,9 +110,8 @@ def copy_store(
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
-    ``KeyUnavailable`` where a key is not given, and what the target raises where it cannot be
-    written. Cost: one row of every conversation on both sides, and the events that the target does
-    not have.
+    ``KeyUnavailable`` if a key is missing, and the target's errors if it cannot be written. Cost:
+    one row of every conversation on both sides, and the events that the target does not have.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     if not conversations:
@@ -140,8 +139,8 @@ def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
     """Yield every conversation of ``source``, or of those named, that ``target`` does not have with
-    the same head and as many redactions, or more. Those that only the target has are ignored. Cost:
-    one row of each on both sides.
+    the same head and as many redactions, or more. Conversations that only the target has are
+    ignored. Cost: one row of each on both sides.
     """
     for found in _conversations(source.database, conversations):
         if isinstance(found, Unlisted):
@@ -247,11 +246,11 @@ def copy_conversation(
     """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to
     the first damaged event. Where it is ``stopped``, it ends after the transaction that it is in.
 
-    Raises ``ConversationNotFound``; ``CorruptEvent`` where the source is damaged;
-    ``HistoryDiverged`` where the target has other events, ``ConversationErased`` where the target
-    erased it, and ``CannotRedact`` where it shares an event that the source redacted: then nothing
-    of it is changed. A new conversation appears whole or not at all. Cost: the events to copy, in
-    small transactions; where events were redacted since, all of them.
+    Raises ``ConversationNotFound``; ``CorruptEvent`` if the source is damaged; ``HistoryDiverged``
+    if the target has other events, ``ConversationErased`` if the target erased it, and
+    ``CannotRedact`` if it shares an event that the source redacted: then nothing of it is changed.
+    A new conversation appears whole or not at all. Cost: the events to copy, in small transactions;
+    where events were redacted since, all of them.
     """
     found, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -555,8 +554,8 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Add tombstones of one id, the first one first, which the target does not have, each with the
-    sources that it refuses. Return how many were added. Raises ``ConversationErased`` where the
-    conversation lives there.
+    sources that it refuses. Return how many were added. Raises ``ConversationErased`` if the
+    conversation still has events there.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

@@ -51,16 +51,16 @@ class Quote(NamedTuple):
 
 
 class RedactionReceipt(NamedTuple):
-    """What was redacted, when, by whom and why.
+    """The receipt of a redaction: the redacted events, the time, the person and the reason.
 
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see
-    ``Redacted``). ``position`` is that of the receipt that followers read, None if all events were
-    redacted before. ``quotes`` are the condensations whose summaries may quote the events, from
-    ``History.redact`` also the events of companions that do; ``forks`` are those that share what
-    was erased and show it so. ``unconfirmed`` are the read models that have not reached this
-    position and so may still hold the content. ``bytes_pending`` says whether ``vacuum`` has to
-    complete the redaction. ``documents_lost``, from ``History.redact``, lost their newest value:
-    ``attributes`` is one.
+    ``Redacted``). ``position`` is the position of the receipt that followers read; None if all
+    events were redacted before. ``quotes`` are the condensations whose summaries may quote the
+    events, from ``History.redact`` also the events of companions that do; ``forks`` are the forks
+    that share the redacted events, and show them redacted. ``unconfirmed`` are the read models that
+    have not reached this position and so may still hold the content. ``bytes_pending`` says whether
+    ``vacuum`` has to complete the redaction. ``documents_lost``, from ``History.redact``, lost
+    their newest value: ``attributes`` is one.
     """
 
     conversation: str
@@ -97,9 +97,9 @@ def redact(
     may quote it, copies of it. ``also`` is called in the transaction with all events that go, to
     erase what else holds their content: the records of the source from which they were made.
 
-    Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` where the
-    conversation has no such event of its own, and ``CannotRedact``, for example for a receipt of a
-    redaction. Cost: the structural events of the conversation; for the bytes, as ``erase``.
+    Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
+    has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.
+    Cost: the structural events of the conversation; for the bytes, as ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)
@@ -189,8 +189,8 @@ def _redact(
 def _erase_content(
     transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
-    """Erase the content of these events where it is still there. Return their receipts, the place
-    of the new one, and the forks that share some.
+    """Erase the content of these events, unless it was erased before. Return their receipts, the
+    place of the new one, and the forks that share some.
     """
     found, (by, reason) = writing.state, who
     now = max(writing.database.now(), found.updated_at or 0)
@@ -232,8 +232,8 @@ def _erase_content(
 def redact_rows(
     transaction: Transaction, writing: WriteTransaction, gone: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace events by rows without content, and end ``writing``. What is kept beside them goes,
-    in the forks that share them too: the records of projections that may hold content.
+    """Replace events by rows without content, and end ``writing``. Data beside the events is
+    deleted, also in the forks that share them: the records of projections that may hold content.
     """
     writing.redact([row for _, row in gone])
     _leave_nothing_beside(writing, [event for event, _ in gone])
@@ -317,8 +317,8 @@ def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[Conde
 
 
 def _check_that_none_builds_on(reading: ReadTransaction, gone: Mapping[int, Event]) -> None:
-    """Raise ``CannotRedact`` where a value of a document that stays is stored as a difference to
-    one that goes.
+    """Raise ``CannotRedact`` if a remaining value of a document is stored as a difference to a
+    redacted one.
     """
     changes: dict[Any, Any] = {
         at: each.changed for at, each in gone.items() if isinstance(each, DocumentChanges)
@@ -343,7 +343,7 @@ def _leave_nothing_beside(writing: WriteTransaction, events: Sequence[Event]) ->
         else:
             key = source_key(event.origin.format, event.origin.id)
         if key is not None and writing.recalled(key) is None:
-            # known again, also where there is no index yet
+            # A later import must recognize the event, also if there is no index yet.
             writing.remember(key, RecalledKey(event.id, 1))
     writing.forget_records()
     if any(isinstance(event, DocumentChanges) and ATTRIBUTES in event.changed for event in events):

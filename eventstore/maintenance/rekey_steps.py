@@ -59,7 +59,7 @@ class RekeyState(msgspec.Struct, frozen=True):
 
 
 class ChangedRows(NamedTuple):
-    """What was changed, by one transaction or by all.
+    """The changes of one transaction, or of all together.
 
     ``rows``     how many rows were changed
     ``damaged``  the ids of damaged rows, which stay as they are

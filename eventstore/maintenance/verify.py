@@ -68,7 +68,7 @@ class Published(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """The findings in one conversation, or in the database where ``conversation`` is None.
+    """The findings in one conversation; in the database if ``conversation`` is None.
 
     ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was
     used again, each ``generation`` has a verdict. ``pending`` is how many records of its source are
@@ -86,7 +86,7 @@ class Verdict(NamedTuple):
 
     @property
     def events(self) -> int:
-        """The number of events that were checked: less than the version where events are missing or
+        """The number of events that were checked: less than the version if events are missing or
         archived.
         """
         return self.version - self.archived - sum(each.missing for each in self.findings)
@@ -378,7 +378,7 @@ class Check:
         self._next = self._start = found.begins
         self._counts: tuple[int, int] | None = (0, 0)
         self._head: bytes | None = first_head(found, self._salt)
-        """The head before the next row. None where it is unknown."""
+        """The head before the next row. None if it is unknown."""
         if found.parent is not None:
             parent = found.parent
             first = found.begins
@@ -395,7 +395,7 @@ class Check:
 
     def run(self) -> None:
         """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises
-        ``StoreUnavailable`` where they cannot be read now.
+        ``StoreUnavailable`` if they cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)
@@ -409,8 +409,8 @@ class Check:
         self._match_receipts()
 
     def _pages(self) -> Iterator[Sequence[Row]]:
-        """Yield the rows in pages, around those that cannot be read. They go on behind the version
-        to stop at while a redacted event has no receipt.
+        """Yield the rows in pages, without unreadable rows. They go on behind the version to stop
+        at while a redacted event has no receipt.
         """
         key = self._found.key
         recorder = self._database.recorder
@@ -495,7 +495,7 @@ class Check:
         self._go_on(until)
 
     def _go_on(self, event_id: int) -> None:
-        """Go on at an event of which the one before it is not known."""
+        """Continue at an event whose predecessor is unknown."""
         self._next = event_id
         self._head = None
         self._counts = None

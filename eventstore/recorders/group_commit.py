@@ -4,10 +4,10 @@ One thread at a time leads, and it alone uses the connection. It takes the write
 own job and the jobs that wait behind it, commits once for all, and lets the first thread that still
 waits lead next.
 
-A leader runs the job of another thread only where that job calls no code but foldlog's: a guard or
-a projection finds the context of its own caller, and may take long. A job that calls other code
-leads alone, without a group. So does each job of the main thread, the one where Python runs signal
-handlers: an exception of a handler ends its own job only.
+A leader runs the job of another thread only if that job calls no code but foldlog's. A guard or a
+projection needs the context of its own caller, and may take long. So a job that calls other code
+leads alone, without a group. Each job of the main thread leads alone too, because Python runs
+signal handlers there: the exception of a handler then ends only its own job.
 
 Each waiting thread has a lock of its own: one lock for all would be unfair, and make some thread
 wait for seconds.
@@ -44,16 +44,17 @@ an exception of a signal handler may come right after it.
 
 
 def outside(database: str, name: str) -> Writer:
-    """Return this thread as a writer. Raises ``StoreUnusable`` where it is inside of a write to the
-    same database: a guard, an inline projection, the clock, a signal handler or ``__del__`` would
-    wait for its own thread for ever.
+    """Return this thread as a writer. Raises ``StoreUnusable`` if this thread is already inside a
+    write to the same database. A guard, an inline projection, the clock, a signal handler or
+    ``__del__`` would otherwise wait for its own thread for ever.
     """
     writer = get_ident(), database
     if writer in INSIDE:
         raise StoreUnusable(
-            f"{name}: this thread is inside a write to this store, so it cannot begin another one"
-            " (a signal handler, a guard, a projection, the clock or a finalizer tried to);"
-            " nothing of the second one was written; begin it after the first one has returned",
+            f"{name}: this thread is already inside a write to this store and cannot begin a second"
+            " one; nothing of the second was written. Begin it after the first has returned. (The"
+            " second may come from a signal handler, a guard, a projection, the clock or a"
+            " finalizer.)",
             kind="nested",
         )
     return writer
@@ -66,7 +67,7 @@ def note_committed(error: BaseException) -> None:
     )
 
 
-# in the child, new threads may get the numbers of the threads that did not fork
+# In a forked child, new threads may get the numbers of threads that exist only in the parent.
 os.register_at_fork(
     after_in_child=lambda: INSIDE.intersection_update(
         [writer for writer in INSIDE if writer[0] == get_ident()]
@@ -96,7 +97,7 @@ class Job(Struct, Generic[T], eq=False):
         try:
             raise error
         finally:
-            # else it would hold this frame, which holds it, and with it all that the work held
+            # Break the cycle of the error and this frame, which would keep the work's values alive.
             del error
 
 
@@ -114,9 +115,7 @@ class Writing(Protocol):
         """Return whether the job that ran last changed anything."""
 
     def error_of_job(self, error: BaseException) -> BaseException | None:
-        """Return the error for the caller of the job that ran last; None where the database
-        failed.
-        """
+        """Return the error for the caller of the job that ran last; None if the database failed."""
 
     def commit(self) -> None: ...
 
@@ -126,9 +125,9 @@ class Writing(Protocol):
         """
 
     def fail(self, error: BaseException) -> Callable[[], BaseException] | None:
-        """Close what is useless after a failure of the database. Return what makes an error for
-        each caller, since raising one writes a traceback into it; None where the error came from
-        outside, or after the commit.
+        """Close the connection after a failure of the database. Return a function that makes an
+        error for each caller, because raising an error writes a traceback into it. Return None if
+        the error came from outside, or after the commit.
         """
 
     def release(self) -> None:
@@ -183,9 +182,9 @@ class CommitQueue:
         share a transaction share one.
         """
         writer = outside(self._database, self._name)
-        until = time.monotonic() + self._patience_s
+        deadline = time.monotonic() + self._patience_s
         jobs = [
-            Job(work, writer, until, any_thread and writer[0] != self._main_thread)
+            Job(work, writer, deadline, any_thread and writer[0] != self._main_thread)
             for work, any_thread in works
         ]
         if jobs:
@@ -196,8 +195,8 @@ class CommitQueue:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[float]:
-        """Lead without a group for as long as the block lasts: no other thread writes. The block
-        may take the lock, with the deadline that it is given. Raises what ``run`` raises.
+        """Lead without a group during the block, so that no other thread writes. The block gets the
+        deadline, with which it may take the write lock. Raises the errors of ``run``.
         """
         job = self.begin_alone(self._patience_s)
         try:
@@ -229,15 +228,15 @@ class CommitQueue:
     # -------------------------------------------------------------------------------------------
 
     def _commit(self, jobs: Sequence[Job[Any]]) -> None:
-        """Return when the jobs of this thread are done. An exception that this raises came from
-        outside.
+        """Return when the jobs of this thread are done. If this raises, the exception came from
+        outside, such as a signal handler.
         """
         writer = jobs[0].writer
         try:
             try:
                 INSIDE.add(writer)
                 self._come(jobs)
-                # the queue keeps its order: of the jobs that are not done, the first leads first
+                # The queue keeps its order, so the first job that is not done leads first.
                 for job in jobs:
                     if not job.done and self._leader is not job:
                         self._wait(job)
@@ -264,20 +263,20 @@ class CommitQueue:
             wake = Lock()
             wake.acquire()
             for job in jobs:
-                job.wake = wake  # one for all jobs of a thread: it waits for one at a time
+                job.wake = wake  # one lock for all jobs of a thread, which waits for one at a time
             leader, *others = [self._leader, *jobs] if self._leader is not None else jobs
             self._waiting = self._waiting + others
             self._leader = leader
 
     @waits
     def _wait(self, job: Job[Any]) -> None:
-        """Wait until the job leads or is done. One that waits for too long fails, unless a leader
-        has it in a group.
+        """Wait until the job leads or is done. A job that waits too long fails, unless a leader has
+        it in a group.
         """
         while not job.done and self._leader is not job:
             assert job.wake is not None  # made as it came
             in_time = job.wake.acquire(timeout=max(job.deadline - time.monotonic(), 0.0))
-            # a leader that wakes this thread holds it until the next leader is known
+            # A leader that wakes this thread holds the mutex until the next leader is set.
             with self._mutex:
                 leader = self._leader
                 gives_up = not in_time and job in self._waiting
@@ -290,8 +289,8 @@ class CommitQueue:
                 job.wake.acquire()
 
     def _leave(self, jobs: Sequence[Job[Any]]) -> None:
-        """Take the jobs of this thread out of the queue, and leadership from them. A job in the
-        group of another leader waits for its outcome first. Without effect on a job that has left.
+        """Take the jobs of this thread out of the queue; they no longer lead. A job in the group of
+        another leader first waits for its outcome. A job that has left is not changed.
         """
         for job in jobs:
             while True:
@@ -312,7 +311,7 @@ class CommitQueue:
     # ----------------------------------------------------------------------------------------------
 
     def _lead(self, leader: Job[Any]) -> None:
-        """Run the leader's group and commit it. Where the database fails, every job of the group
+        """Run the leader's group and commit it. If the database fails, every job of the group
         fails.
         """
         writing = self._writing
@@ -369,7 +368,7 @@ class CommitQueue:
         return None
 
     def _end(self, committed: bool, interrupted: Job[Any] | None = None) -> None:
-        """End the group, tell its callers, and let the next thread lead. Where its leader was
+        """End the group, tell its callers, and let the next thread lead. If its leader was
         ``interrupted`` before the commit, the other jobs of the group wait again.
         """
         self._writing.release()

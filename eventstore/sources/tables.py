@@ -180,8 +180,8 @@ class Sources:
 
     def blocks(self, source: Source, start: int = 0) -> Iterator[Block]:
         """Yield the blocks from the block with record ``start`` on. Shared blocks come first; the
-        last of them is cut where the two sources differ. Raises ``CorruptEvent`` for a damaged
-        block. Cost: these blocks.
+        last of them is cut at the record from which the two sources differ. Raises ``CorruptEvent``
+        for a damaged block. Cost: these blocks.
         """
         if start < source.from_record:
             parent = self.parent_of(source)

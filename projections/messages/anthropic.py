@@ -31,9 +31,7 @@ _NAME_MAX = 64
 
 
 def system_prompt(events: Sequence[Event]) -> str:
-    """Return the text of all system prompts among ``events``, in order; empty where there is
-    none.
-    """
+    """Return the text of all system prompts among ``events``, in order; empty if there is none."""
     parts = [
         part
         for event in events
@@ -72,9 +70,9 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
 def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
-    """Mark up to where the server is to keep the prompt: the first part and the last summary, which
-    stay where the rest is forgotten, the end of the prompt before, and the end. ``shared`` are the
-    originals of the messages.
+    """Mark the points up to which the server is to cache the prompt: the first part and the last
+    summary, which stay where the rest is forgotten, the end of the prompt before, and the end.
+    ``shared`` are the originals of the messages.
     """
     summaries = {place for place, event in enumerate(events) if type(event) is CondensationSummary}
     newest_first = range(len(messages) - 1, -1, -1)

@@ -213,8 +213,8 @@ def _image(part: Mapping[str, Any]) -> Part:
 
 
 class File(NamedTuple):
-    """A file of a message, and where it is: its media type and base64, its address, or the id that
-    its server gave it. What is not known is an empty text.
+    """A file in a message, and its place: its media type and base64, its address, or the id that
+    its server gave it. Unknown fields are empty texts.
     """
 
     name: str
@@ -314,7 +314,7 @@ def _url_of(held: Mapping[str, Any]) -> str:
 
 
 def data_url(data: bytes, media_type: object = None) -> str:
-    """Return bytes as a URL. Where their type is not given it is read from their first bytes."""
+    """Return bytes as a URL. If their type is missing, it is read from their first bytes."""
     kind = media_type if isinstance(media_type, str) else _media_type(data)
     return f"data:{kind};base64,{_base64(data)}"
 

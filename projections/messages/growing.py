@@ -2,7 +2,7 @@
 byte.
 
 A View mostly grows at its end. Then the messages before the model's last reply stay as they are,
-and only those since are made again. Where earlier events changed, because some were forgotten or
+and only those since are made again. If earlier events changed, because some were forgotten or
 masked, the messages before them stay.
 """
 
@@ -72,8 +72,8 @@ class MessageList:
         self._messages.append((message, dict.fromkeys(positions)))
 
     def say(self, role: str, parts: list[Part], positions: tuple[int, ...]) -> None:
-        """Add a message, unless it has no parts. Where the last message has the same role, it grows
-        by these parts. It takes over ``parts``. Cost: these.
+        """Add a message, unless it has no parts. If the last message has the same role, these parts
+        are added to it. It takes over ``parts``. Cost: these.
         """
         if not parts:
             return
@@ -136,9 +136,8 @@ class Rendering:
         self._fit = fit
 
     def _go_on(self, events: Sequence[Event], fit: Sequence[int], same: int) -> bool:
-        """Make the messages from the last start on that is at most ``same``. Return False where the
-        messages before it do not end there any more, because the reply that began there says
-        nothing now.
+        """Make the messages from the last start on that is at most ``same``. Return False if the
+        messages before it no longer end there, because the reply that began there is empty now.
         """
         while self._starts and self._starts[-1].position > same:
             self._starts.pop()

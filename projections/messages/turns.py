@@ -72,7 +72,7 @@ def turns(
     """Yield the turns of the ``events`` at the ascending ``positions``, which must be fit for a
     model.
 
-    ``call_ids`` are the ids of earlier calls, with their indices; those of these turns are added.
+    ``call_ids`` are the ids of earlier calls, with their indices; the ids of these turns are added.
     """
     shown = [events[position] for position in positions]
     found = units(shown)
@@ -139,7 +139,7 @@ def _start(shown: Sequence[Event], place: int) -> int | None:
 
 
 def words_of(event: Any) -> Content:
-    """Return what a model is told of an event in words."""
+    """Return the text or parts of an event that a model is sent."""
     if isinstance(event, Annotation):
         return f"{event.name}:\n{as_json(event.data)}"
     told: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
@@ -169,7 +169,7 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
     """Return the places, by the message that they go into: the words and calls of one reply
     together, all else alone.
 
-    They stay one message where results, or words of the user, stand between them: the model said
+    They stay one message even if results, or words of the user, stand between them: the model said
     them at once, so no call had a result when it made the next one, and a model that thought
     refuses a second message without its thinking.
     """
@@ -220,8 +220,8 @@ _STRICT = json.JSONEncoder(ensure_ascii=False, default=said, allow_nan=False)
 
 
 def _call_id(action: Action, used: dict[str, int], position: int) -> str:
-    """Return the action's own call id, or a new one where it has none or it is ``used``. It is used
-    from now on.
+    """Return the action's own call id, or a new one if it has none or if the id is ``used``. It is
+    used from now on.
     """
     call_id = action.call_id or f"call_{action.id}"
     while call_id in used:

@@ -31,7 +31,7 @@ from foldlog.eventstore.recorders.base import Recorder
 from tests.reading import reading
 
 HI = Message(source="user", content="hi")
-REFUSED = "this thread is inside a write to this store, so it cannot begin another one"
+REFUSED = "this thread is already inside a write to this store and cannot begin a second one"
 PATIENCE_S = 60
 
 
@@ -61,7 +61,7 @@ def check_refused(inner: Inner) -> None:
     """The inner write was refused, and is not there; the store goes on."""
     assert isinstance(inner.error, StoreUnusable)
     assert REFUSED in str(inner.error)
-    assert "nothing of the second one was written" in str(inner.error)
+    assert "nothing of the second was written" in str(inner.error)
     assert inner.store.version("inner") == 0
     inner.error = None
     inner.write()

@@ -491,7 +491,7 @@ def test_a_write_inside_a_write_is_refused_and_the_outer_one_goes_on(
             lambda: queue.alone().__enter__(),
         ):
             with pytest.raises(
-                StoreUnusable, match="this thread is inside a write to this store"
+                StoreUnusable, match="this thread is already inside a write to this store"
             ) as raised:
                 inner()
             refused.append(str(raised.value))

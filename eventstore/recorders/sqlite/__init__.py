@@ -24,7 +24,7 @@ between processes they wait for a lock on a file beside the database, which dies
 SQLite's own busy handler lets some wait for seconds, and gives up on them. Readers never wait: the
 database is in WAL mode.
 
-What an append writes, and what was measured for it:
+The writes of an append, and their measured cost:
 docs/internals/decisions/0020-what-an-append-writes.md.
 """
 

@@ -8,7 +8,7 @@ lock, and the next commit begins the log again (``RESTART``). The thread waits b
 of the log.
 
 Nothing depends on the thread. Everything in the log is committed, even if the thread is killed or
-fails; where the thread does not keep up, SQLite writes the log back in a commit, as it does without
+fails. If the thread does not keep up, SQLite writes the log back in a commit, as it does without
 the thread. See docs/internals/decisions/0022-checkpoints-beside-commits.md.
 """
 

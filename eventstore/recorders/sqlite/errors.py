@@ -99,8 +99,8 @@ def translate(error: BaseException, doing: str, outcome: str = "") -> BaseExcept
 
 @contextlib.contextmanager
 def translated(doing: str) -> Iterator[None]:
-    """Translate the errors of our own statements. Other errors inside the block, such as those of a
-    signal handler or of the caller of a read transaction, are raised unchanged.
+    """Translate the errors of our own statements. Other errors inside the block, such as errors of
+    a signal handler or of the caller of a read transaction, are raised unchanged.
     """
     try:
         yield
@@ -148,5 +148,5 @@ def is_of_disk(error: BaseException) -> bool:
 
 
 def _code(error: BaseException) -> int:
-    """Return SQLite's primary result code; 0 where the error is not SQLite's own."""
+    """Return SQLite's primary result code; 0 if the error is not SQLite's own."""
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF

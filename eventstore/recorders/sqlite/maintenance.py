@@ -73,8 +73,8 @@ def rewrite(writer: sqlite3.Connection) -> tuple[bytes] | None:
 def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -> bool:
     """Write the log back and truncate it: a file that was rewritten gets its new size, and the
     copies of deleted rows in the log are gone. ``pending`` is the mark of the bytes that are then
-    gone from file and log; it stays where rows were deleted since. Return False while a reader
-    needs the log.
+    gone from file and log; it stays if rows were deleted since. Return False while a reader needs
+    the log.
     """
     if not written_back(writer, "TRUNCATE"):
         return False

@@ -83,8 +83,8 @@ def _after_in_child() -> None:
 
 
 def identity(path: str | os.PathLike[str] | int) -> tuple[int, ...]:
-    """Return inode and device of a file, the same for every path and descriptor; nothing where it
-    is not there.
+    """Return inode and device of a file, the same for every path and descriptor; nothing if it does
+    not exist.
     """
     with suppress(OSError):
         status = os.stat(path)

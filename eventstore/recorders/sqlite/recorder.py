@@ -60,7 +60,7 @@ class ReaderPool:
         self._closed = False
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
-        """Give a connection to one thread. The caller must call ``give_back``, also where this
+        """Give a connection to one thread. The caller must call ``give_back``, even if this
         raises.
         """
         self._uses.add(use)
@@ -119,9 +119,9 @@ class ReaderPool:
 
 
 class ReadConnection:
-    """A reader's connection in a transaction: what it reads is of one moment. It is a class because
-    every read enters one: a context manager made of a generator executes four times as many
-    bytecodes.
+    """A reader's connection in a transaction: everything that it reads is of one moment. It is a
+    class because every read enters one: a context manager made of a generator executes four times
+    as many bytecodes.
     """
 
     __slots__ = ("_doing", "_readers", "connection")
@@ -175,8 +175,8 @@ class SQLiteRecorder(Recorder):
     threads. ``durable``: a write is on disk when ``transact`` returns (``synchronous=FULL``);
     otherwise a power cut may lose the newest commits, each as a whole.
 
-    Raises ``StoreUnavailable`` where the file cannot be opened, and ``StoreUnusable`` if it is not
-    a store of ours or is of a newer schema. After an error of the disk the next call opens the file
+    Raises ``StoreUnavailable`` if the file cannot be opened, and ``StoreUnusable`` if it is not a
+    foldlog store or has a newer schema. After an error of the disk the next call opens the file
     again.
     """
 
@@ -306,8 +306,8 @@ class SQLiteRecorder(Recorder):
 
         Raises ``StoreUnusable`` if this thread is inside a write, and ``StoreUnavailable`` if
         another thread's write does not end within the patience; the recorder then closes when that
-        write ends. Logs where events are left in the log of a file that was moved or replaced:
-        another program may have opened its new name.
+        write ends. Logs a message if events are left in the write-ahead log of a file that was
+        moved or replaced: another program may have opened its new name.
         """
         outside(self._path, self._path)
         is_our_log = (

@@ -58,7 +58,7 @@ def replace(path: str, new: str, kept: str) -> str | None:
     its log if there was only a log; None if there was neither. Raises ``OSError``.
 
     During the replacement no append of a process that has the store open is acknowledged. Nothing
-    is done where another process has done all of it.
+    is done if another process has already done it.
     """
     file = StoreFile(path)
     folder = Path(file.path).parent
@@ -85,8 +85,8 @@ def replace(path: str, new: str, kept: str) -> str | None:
 
 
 def finish_replacing(path: str) -> None:
-    """Take the steps that a killed ``replace`` left, where the store's file has its second name
-    from it.
+    """Take the remaining steps of a killed ``replace``, if the store's file still has the second
+    name that it made.
     """
     for kept in names_of_former(path):
         if os.path.exists(f"{kept}{NEW}") and os.path.samefile(kept, path):
@@ -168,7 +168,7 @@ bytes.
 def new_beside(path: Path) -> Path:
     """Make an empty file of mode 0600 with a random name in the folder of ``path``, for a database.
 
-    Raises ``StoreUnavailable`` where the log of another file lies beside ``path``.
+    Raises ``StoreUnavailable`` if the log of another file lies beside ``path``.
     """
     check_not_moved(str(path))
     handle, name = made_beside(path)

@@ -1,14 +1,13 @@
-"""The file of a store: is the one under the store's name still the one that was opened? And
-connections to it.
+"""The file of a store: open connections to it, and check that its name still leads to it.
 
-SQLite knows its files by descriptor and beside them by name, so it goes on without an error when
-somebody removes the file, puts another one in its place or gives it a second name. Then what one
-process acknowledges is in a file that no other process opens. So the name is made absolute once,
+SQLite uses the main file by its descriptor and the files beside it by name. So it goes on without
+an error when somebody removes the file, replaces it or gives it a second name. Then one process
+acknowledges events in a file that no other process opens. Therefore the name is made absolute once,
 and every write transaction compares the file under that name with the file that was opened: device,
 inode, and the number of its names.
 
-A process that closes any descriptor of a file loses all its POSIX locks on it, SQLite's among them.
-Another process then takes itself for the last one, and removes the log when it ends. So on Linux
+A process that closes any descriptor of a file loses all its POSIX locks on it, including SQLite's.
+Another process then believes that it is the last one, and removes the log when it ends. So on Linux
 each connection to a file with a log holds a second lock, which belongs to one opening of the file.
 Nothing else opens the file here.
 """
@@ -38,7 +37,7 @@ _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510,
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""The same for the log's index, which SQLite cuts and makes again where it finds no such lock (its
+"""The same for the log's index, which SQLite cuts and makes again if it finds no such lock (its
 os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
@@ -50,7 +49,7 @@ TO_SAVE: Final = (
 
 
 MOVED: Final = ("moved", "replaced")
-"""The kinds of errors where the store's name leads to another file than the one that was opened."""
+"""The kinds of errors for a store's name that no longer leads to the file that was opened."""
 
 
 class Connection(sqlite3.Connection):
@@ -61,7 +60,9 @@ class Connection(sqlite3.Connection):
     _held = -1
 
     def hold(self, path: str) -> None:
-        """Lock for reading what SQLite locks for writing before it removes the log. Linux only."""
+        """Hold a read lock on the bytes that SQLite locks for writing before it removes the log.
+        Linux only.
+        """
         if sys.platform == "linux" and _has_lasting_locks():
             self._held = os.open(path, os.O_RDONLY)
             fcntl.fcntl(self._held, fcntl.F_OFD_SETLK, _LOCK)
@@ -84,8 +85,8 @@ class Connection(sqlite3.Connection):
 
 @functools.cache
 def _has_lasting_locks() -> bool:
-    """Return whether the system has locks of one opening; some that run programs of Linux have
-    not.
+    """Return whether the system has locks that belong to one opening of a file. Some systems that
+    run Linux programs do not.
     """
     with contextlib.suppress(OSError), open(os.devnull, "rb") as file:
         return sys.platform == "linux" and bool(fcntl.fcntl(file, fcntl.F_OFD_GETLK, _LOCK))
@@ -95,9 +96,9 @@ def _has_lasting_locks() -> bool:
 class StoreFile:
     """The file of one store, as one recorder opened it.
 
-    ``name`` is what the user called it, made absolute; ``path`` is the file behind all symbolic
-    links, so that every process meets at the same log and the same write lock. The options are
-    those of ``SQLiteRecorder``.
+    ``name`` is the user's name for it, made absolute. ``path`` is the file behind all symbolic
+    links, so that every process uses the same log and the same write lock. See ``SQLiteRecorder``
+    for the options.
     """
 
     _used: Final[weakref.WeakValueDictionary[int, StoreFile]] = weakref.WeakValueDictionary()
@@ -119,7 +120,7 @@ class StoreFile:
         """Inode, device and the number 1 for one name; empty before the first connection."""
         self.index = -1
         """SQLite's descriptor of the log's index; -1 without a connection that writes, or if the
-        system tells none.
+        system does not list descriptors.
         """
         self.closed_because: str | None = None
         """Why the recorder reads and writes no more."""
@@ -132,10 +133,9 @@ class StoreFile:
         return self._opened[0] & _INTEGER_MAX if self._opened else 0
 
     # -- before it is opened
-    # ------------------------------------------------------------------------------------------
 
     def has_content(self) -> bool | None:
-        """Return whether the file has content; None where there is none.
+        """Return whether the file has content; None if there is no file.
 
         Raises ``StoreUnusable`` if it is not a regular file, or has one byte: SQLite takes it for
         an empty one.
@@ -188,17 +188,17 @@ class StoreFile:
             ) from error
 
     # -- connections
-    # ----------------------------------------------------------------------------------------------
 
     def connect(self, *, to_write: bool = False) -> Connection:
-        """Open a connection to this very file. Raises what ``check`` raises.
+        """Open a connection to this very file. Raises the errors of ``check``.
 
         The name is looked at before and after: SQLite opens the file in between, and the log at the
         first read. SQLite waits up to ``patience_s`` for its own locks. Only other programs make it
         wait: foldlog's writers wait for the write lock first.
         """
-        if not self._opened and (found := identity(self.path)):  # else SQLite's error says so
-            self._opened = *found, 1
+        # If there is no file, SQLite's own error says so.
+        if not self._opened and (device_and_inode := identity(self.path)):
+            self._opened = *device_and_inode, 1
             self._used[id(self)] = self
         if self._opened:
             self.check()
@@ -223,8 +223,8 @@ class StoreFile:
         return connection
 
     def _check_former_name(self) -> None:
-        """Raise ``StoreUnavailable`` where this process has the file open with another log: SQLite
-        has one index for both.
+        """Raise ``StoreUnavailable`` if this process has the file open with another log: SQLite has
+        only one index for both logs.
         """
         for used in self._used.valuerefs():  # a list, made at once: another thread may add to it
             other = used() or self
@@ -246,7 +246,7 @@ class StoreFile:
         check_not_inherited(self.path)
         options = "mode=rw" if self._writable else "mode=ro"
         if not self._writable and self._is_read_only():
-            # else SQLite would make files beside it, for those who read and write at once
+            # Otherwise SQLite would make files beside it, which readers need only beside writers.
             options = "immutable=1"
         connection = sqlite3.connect(
             f"{file_uri(self.path)}?{options}",
@@ -277,15 +277,17 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        """Return whether no user can write the file, by its file system or by its rights and those
-        of its folder, and none has it open: no log is beside it. Root can write without being given
-        the right.
+        """Return whether nobody can write the file and nobody has it open, so that no log is beside
+        it. Its file system or the permissions of the file and its folder may forbid writing. Root
+        can write in spite of permissions.
         """
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
         folder = os.path.dirname(self.path)
-        given = os.stat(self.path).st_mode | os.stat(folder).st_mode
-        return self._is_on_read_only_disk() or not (given & 0o222 or os.access(folder, os.W_OK))
+        permissions = os.stat(self.path).st_mode | os.stat(folder).st_mode
+        return self._is_on_read_only_disk() or not (
+            permissions & 0o222 or os.access(folder, os.W_OK)
+        )
 
     def _is_on_read_only_disk(self) -> bool:
         """Return whether its file system is mounted read-only: the file's permissions then do not
@@ -294,7 +296,6 @@ class StoreFile:
         return os.path.exists(self.path) and bool(os.statvfs(self.path).f_flag & os.ST_RDONLY)
 
     # -- while it is open
-    # ---------------------------------------------------------------------------------------------
 
     def close(self, reason: str = "") -> None:
         """Have the recorder read and write no more."""
@@ -302,7 +303,7 @@ class StoreFile:
             self.closed_because = reason and f": {reason}"
 
     def check_open(self) -> None:
-        """Raise ``StoreUnusable`` where the recorder was closed."""
+        """Raise ``StoreUnusable`` if the recorder was closed."""
         if self.closed_because is not None:
             raise StoreUnusable(
                 f"{self.path} is closed{self.closed_because}; open the store again", kind="closed"
@@ -310,8 +311,8 @@ class StoreFile:
 
     def check(self) -> None:
         """Compare the file under the name with the file that was opened. Raises
-        ``StoreUnavailable`` where it was moved and ``StoreUnusable`` where it was replaced. Cost:
-        one ``stat``.
+        ``StoreUnavailable`` if it was moved, and ``StoreUnusable`` if it was replaced. Cost: one
+        ``stat``.
 
         A write transaction calls it when it has SQLite's write lock.
         """
@@ -323,8 +324,8 @@ class StoreFile:
                 f"put the file back; {TO_SAVE}",
                 kind="moved",
             ) from None
-        found = status.st_ino, status.st_dev, status.st_nlink
-        if found == self._opened:
+        present = status.st_ino, status.st_dev, status.st_nlink
+        if present == self._opened:
             try:
                 names = os.fstat(self.index).st_nlink
             except OSError as error:
@@ -339,7 +340,7 @@ class StoreFile:
                     kind="replaced",
                 )
             return
-        if found[:2] != self._opened[:2]:
+        if present[:2] != self._opened[:2]:
             remedy = "open the store again"
             # else a link leads to another file, which has its own log
             if os.path.realpath(self.name) == self.path:
@@ -362,8 +363,9 @@ class StoreFile:
 
 
 def check_not_moved(path: str) -> None:
-    """Raise ``StoreUnavailable`` where no file or an empty one is at a path, and a log with content
-    beside it. SQLite would delete that log, while the file that it belongs to was moved away.
+    """Raise ``StoreUnavailable`` if there is no file or an empty file at a path, and a log with
+    content beside it. SQLite would delete that log, while the file that it belongs to was moved
+    away.
 
     A file gets content before its log does, so the log is looked at first.
     """
@@ -371,9 +373,9 @@ def check_not_moved(path: str) -> None:
         size = os.stat(f"{path}-wal").st_size
     except FileNotFoundError:
         return
-    there = os.path.exists(path)
-    if size and not (there and os.path.getsize(path)):
-        state = "is empty" if there else "does not exist"
+    exists = os.path.exists(path)
+    if size and not (exists and os.path.getsize(path)):
+        state = "is empty" if exists else "does not exist"
         raise StoreUnavailable(
             f"{path} {state}, but {path}-wal has {size:,} bytes: it belongs to a file that was"
             " moved or removed, and SQLite would delete it with the events in it; put that file"
@@ -385,12 +387,14 @@ def check_not_moved(path: str) -> None:
 
 def descriptors_of(path: str | os.PathLike[str]) -> list[int]:
     """Return the descriptors with which this process has a file open; none if the system does not
-    tell.
+    list them.
     """
-    wanted = identity(path)
+    file_identity = identity(path)
     with contextlib.suppress(OSError):
         return [
-            each for each in map(int, os.listdir(_DESCRIPTORS)) if () != identity(each) == wanted
+            descriptor
+            for descriptor in map(int, os.listdir(_DESCRIPTORS))
+            if () != identity(descriptor) == file_identity
         ]
     return []
 

@@ -38,7 +38,7 @@ class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
     ``last_conversation`` and the next position are kept from one transaction to the next. So the
-    owner must call ``forget`` where a transaction is rolled back, and where another connection has
+    owner must call ``forget`` when a transaction is rolled back, and when another connection has
     committed.
     """
 

@@ -34,9 +34,9 @@ class WriteLock:
     """A lock on a file beside the database, held by one process at a time. The kernel frees it when
     its holder dies.
 
-    It only orders writers. Where it does not reach (another path to the same file, a lock file that
-    was deleted), SQLite's own lock still keeps them apart. One thread of a process at a time may
-    use it: the leader.
+    It only orders writers. If processes do not share this lock (another path to the same file, a
+    deleted lock file), SQLite's own lock still keeps them apart. One thread of a process at a time
+    may use it: the leader.
 
     The kernel gives the lock to processes nearly in the order in which they began to wait, but such
     a wait has no time limit. So a separate thread waits for the kernel, and the leader waits for
@@ -52,9 +52,7 @@ class WriteLock:
         self._pending: _Pending | None = None
 
     def open(self) -> None:
-        """Open the file of the lock, and make it where there is none, for the owner of the
-        database.
-        """
+        """Open the file of the lock. If there is none, make it, for the owner of the database."""
         self._file = os.open(self._path, os.O_CREAT | os.O_RDWR | os.O_NOFOLLOW, 0o600)
         if os.fstat(self._file).st_size == 0:
             give_rights(self._file, self._path.removesuffix(_SUFFIX))

@@ -67,13 +67,13 @@ class SQLiteWriting:
         self._stage = _NONE
         self._changes = self._changed_before = 0
         self._begun_at: bytes | None = None
-        """The header of the log's index when the transaction began; None where the system does not
+        """The header of the log's index when the transaction began; None if the system does not
         show it.
         """
         self._own_header: bytes | None = None
-        """The same as the last commit of this process wrote it: until it changes, what the
-        transaction keeps holds. None in a transaction, after one that was rolled back, and where
-        another connection may have committed since.
+        """The same as the last commit of this process wrote it: until it changes, the values that
+        the transaction keeps are valid. None in a transaction, after a rollback, and if another
+        connection may have committed since.
         """
         self._in_doubt = False
         """Whether the log may hold a commit that failed: see ``_begin_log_again``."""
@@ -157,8 +157,8 @@ class SQLiteWriting:
 
     @property
     def last_conversation(self) -> Any:
-        """Return what the last commit left, if nothing was committed since. Any thread may ask at
-        any time, also during a transaction of another thread: see ``_own_header``.
+        """Return the state after the last commit, if nothing was committed since. Any thread may
+        ask at any time, also during a transaction of another thread: see ``_own_header``.
         """
         own = self._own_header
         index = self._file.index
@@ -251,8 +251,8 @@ class SQLiteWriting:
         """Write the log back and empty it, since a commit has failed.
 
         The end of the log may be on no disk, though the cache of the system has it: an fsync
-        reports its failure only once, and the next one would seem to succeed. Where SQLite makes
-        its index of the log again, it takes that end for a commit. So nothing is written behind it.
+        reports its failure only once, and the next one would seem to succeed. If SQLite makes its
+        index of the log again, it takes that end for a commit. So nothing is written behind it.
         """
         try:
             with self._checkpoints.beside_commits:
