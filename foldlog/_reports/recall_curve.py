@@ -1,7 +1,7 @@
-"""Recall at retained tokens: how much of what the agent needed again each strategy shows, at
-several sizes.
+"""Recall at retained tokens: the share of the terms that the agent needed again and that a strategy
+shows, at several sizes.
 
-A curve for each strategy: one that is higher at the same tokens shows more for its price. Recorded
+Each strategy has a curve. A higher curve shows more for the same number of tokens. Recorded
 condensations are a point. docs/RECALL.md defines both measures.
 """
 
@@ -45,8 +45,8 @@ _SIZES: Mapping[str, tuple[Callable[[int], Condenser], Sequence[int]]] = {
 
 
 class RequestsAndFiles(Condenser):
-    """The rule of thumb that a digest must beat: all messages of the user, the names of the files
-    that calls had, and the last turns.
+    """The simple strategy that a digest must beat: it shows all messages of the user, the names of
+    the files in the arguments of calls, and the last turns.
     """
 
     type = "requests_and_files"
@@ -62,12 +62,14 @@ class RequestsAndFiles(Condenser):
         head = after_system_prompt(view)
         older = view[head:cut]
         files = dict.fromkeys(chain.from_iterable(map(_paths, older)))
-        asked = [event for event in older if isinstance(event, Message) and event.source == "user"]
+        requests = [
+            event for event in older if isinstance(event, Message) and event.source == "user"
+        ]
+        notes = []
         if files:
-            note = [CondensationSummary(id=-2, content=f"Files: {', '.join(files)}")]
-        else:
-            note = []
-        return Step(view.with_events([*view[:head], *asked, *note, *view[max(head, cut) :]]))
+            # The id of a summary is below -1. This one is in no stored View.
+            notes.append(CondensationSummary(id=-2, content=f"Files: {', '.join(files)}"))
+        return Step(view.with_events([*view[:head], *requests, *notes, *view[max(head, cut) :]]))
 
 
 def _paths(event: Event) -> Iterable[str]:
@@ -81,29 +83,29 @@ def strategies() -> dict[tuple[str, int | None], Condenser | None]:
     """Return the condensers of all curves, by the name of the curve and the size; None for the
     recorded point.
     """
-    made: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
-    for name, (make, sizes) in _SIZES.items():
-        made |= {(name, size): make(size) for size in sizes}
-    return made
+    condensers: dict[tuple[str, int | None], Condenser | None] = {(RECORDED, None): None}
+    for name, (make_condenser, sizes) in _SIZES.items():
+        condensers |= {(name, size): make_condenser(size) for size in sizes}
+    return condensers
 
 
 def points(replays: Mapping[tuple[str, int | None], Replay]) -> list[CurvePointDocument]:
     """Return a point for each replay in which the agent needed something again and tokens were
     counted.
     """
-    found = []
+    curve_points = []
     for (name, size), replay in replays.items():
         calls = len(replay.turns)
         sent = replay.tokens_sent
         terms = replay.needed_shown
         facts = replay.facts_shown
         if terms is not None and sent is not None:
-            found.append(
+            curve_points.append(
                 CurvePointDocument(
                     strategy=name, size=size, tokens=sent // calls, terms=terms, facts=facts
                 )
             )
-    return found
+    return curve_points
 
 
 # --- the plot ---
@@ -117,19 +119,19 @@ _BOTTOM = 50
 _COLOURS = ("#00796b", "#2b6cb0", "#c53030", "#805ad5", "#5f6b7a", "#b7791f")
 
 
-def write_plot(path: Path, title: str, found: Sequence[CurvePointDocument]) -> None:
-    """Write the plot to a file. Raises ``OSError`` where the file cannot be written."""
+def write_plot(path: Path, title: str, curve_points: Sequence[CurvePointDocument]) -> None:
+    """Write the plot to a file. Raises ``OSError`` if the file cannot be written."""
     with whole_file(path) as file:
-        file.write(_svg(title, found).encode("utf-8", "backslashreplace"))
+        file.write(_svg(title, curve_points).encode("utf-8", "backslashreplace"))
 
 
-def _svg(title: str, found: Sequence[CurvePointDocument]) -> str:
+def _svg(title: str, curve_points: Sequence[CurvePointDocument]) -> str:
     """Return the plot: two panels, terms and facts, a curve for each strategy over the tokens of a
     prompt.
     """
-    names = list(dict.fromkeys(point.strategy for point in found))
+    names = list(dict.fromkeys(point.strategy for point in curve_points))
     colours = dict(zip(names, _COLOURS, strict=False))
-    drawn = [
+    elements = [
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img"'
             ' font-size="12" font-family="system-ui, sans-serif"><title>Recall at retained tokens:'
@@ -137,50 +139,61 @@ def _svg(title: str, found: Sequence[CurvePointDocument]) -> str:
         ),
         f'<rect width="{_WIDTH}" height="{_HEIGHT}" fill="#fff"/>',
     ]
-    for place, (figure, words) in enumerate((("terms", "terms shown"), ("facts", "facts shown"))):
-        left = _LEFT + place * (_PANEL + _LEFT)
-        drawn += _panel(
-            left, f"{title}: {words}", [(point, getattr(point, figure)) for point in found], colours
+    for index, (figure, words) in enumerate((("terms", "terms shown"), ("facts", "facts shown"))):
+        left = _LEFT + index * (_PANEL + _LEFT)
+        elements += _panel(
+            left,
+            f"{title}: {words}",
+            [(point, getattr(point, figure)) for point in curve_points],
+            colours,
         )
-    for place, (name, colour) in enumerate(colours.items()):
-        drawn.append(
-            f'<text x="{_LEFT + 140 * place}" y="{_HEIGHT - 8}" fill="{colour}">●'
+    for index, (name, colour) in enumerate(colours.items()):
+        elements.append(
+            f'<text x="{_LEFT + 140 * index}" y="{_HEIGHT - 8}" fill="{colour}">●'
             f" {escape(name[:22])}</text>"
         )
-    return "\n".join([*drawn, "</svg>", ""])
+    return "\n".join([*elements, "</svg>", ""])
 
 
 def _panel(
     left: int,
     title: str,
-    found: Sequence[tuple[CurvePointDocument, float | None]],
+    panel_points: Sequence[tuple[CurvePointDocument, float | None]],
     colours: Mapping[str, str],
 ) -> list[str]:
-    known = [(point, share) for point, share in found if share is not None]
-    most = max((point.tokens for point, _ in known), default=1)
-    low = min((share for _, share in known), default=0) // 10 * 10
+    shown_points = [(point, share) for point, share in panel_points if share is not None]
+    most_tokens = max((point.tokens for point, _ in shown_points), default=1)
+    lowest = min((share for _, share in shown_points), default=0) // 10 * 10
 
-    def place(point: CurvePointDocument, share: float) -> str:
-        x = left + point.tokens / most * (_PANEL - 20)
-        y = _HEIGHT - _BOTTOM - (share - low) / (100.1 - low) * (_HEIGHT - _TOP - _BOTTOM)
-        return f"{x:.1f},{y:.1f}"
+    def y_of(percent: float) -> float:
+        # The scale ends a little above 100, so that it is not empty if all points are at 100.
+        height = (percent - lowest) / (100.1 - lowest)
+        return _HEIGHT - _BOTTOM - height * (_HEIGHT - _TOP - _BOTTOM)
 
-    drawn = [f'<text x="{left}" y="30" font-weight="600">{escape(title[:52])}</text>']
-    for percent in range(int(low), 101, 10):
-        y = _HEIGHT - _BOTTOM - (percent - low) / (100.1 - low) * (_HEIGHT - _TOP - _BOTTOM)
-        drawn.append(f'<path d="M{left} {y:.1f}h{_PANEL - 20}" stroke="#ddd"/>')
-        drawn.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{percent}</text>')
-    drawn.append(f'<text x="{left}" y="{_HEIGHT - 32}">0 to {most:,} tokens a prompt</text>')
+    def position(point: CurvePointDocument, share: float) -> tuple[str, str]:
+        x = left + point.tokens / most_tokens * (_PANEL - 20)
+        return f"{x:.1f}", f"{y_of(share):.1f}"
+
+    elements = [f'<text x="{left}" y="30" font-weight="600">{escape(title[:52])}</text>']
+    for percent in range(int(lowest), 101, 10):
+        y = y_of(percent)
+        elements.append(f'<path d="M{left} {y:.1f}h{_PANEL - 20}" stroke="#ddd"/>')
+        elements.append(f'<text x="{left - 8}" y="{y + 4:.1f}" text-anchor="end">{percent}</text>')
+    elements.append(
+        f'<text x="{left}" y="{_HEIGHT - 32}">0 to {most_tokens:,} tokens a prompt</text>'
+    )
     for name, colour in colours.items():
-        of_strategy = [(point, share) for point, share in known if point.strategy == name]
-        mine = sorted(of_strategy, key=lambda drawn: drawn[0].tokens)
-        line = " ".join(place(point, share) for point, share in mine)
-        drawn.append(f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>')
-        for point, share in mine:
-            x, _, height = place(point, share).partition(",")
-            about = f"{name} {point.size or ''}: {share:.1f} % at {point.tokens:,} tokens"
-            drawn.append(
-                f'<circle cx="{x}" cy="{height}" r="4"'
-                f' fill="{colour}"><title>{escape(about)}</title></circle>'
+        of_strategy = [(point, share) for point, share in shown_points if point.strategy == name]
+        curve = sorted(of_strategy, key=lambda pair: pair[0].tokens)
+        line = " ".join(",".join(position(point, share)) for point, share in curve)
+        elements.append(
+            f'<polyline points="{line}" fill="none" stroke="{colour}" stroke-width="2"/>'
+        )
+        for point, share in curve:
+            x, y_text = position(point, share)
+            label = f"{name} {point.size or ''}: {share:.1f} % at {point.tokens:,} tokens"
+            elements.append(
+                f'<circle cx="{x}" cy="{y_text}" r="4"'
+                f' fill="{colour}"><title>{escape(label)}</title></circle>'
             )
-    return drawn
+    return elements

@@ -1,8 +1,7 @@
-"""Two runs beside each other: conversations without a common past, aligned by what was asked and
-called.
+"""Compare two runs: conversations without a common past, aligned by their requests and calls.
 
-A *step* is a request of the user, or a call. Two steps are the same if they say the same: the words
-of a request, or the tool and its arguments. What a retraction took back is left out.
+A *step* is a request of the user, or a call. Two steps are equal if they have the same content: the
+text of a request, or the tool and its arguments. Events that a retraction took back are left out.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from difflib import SequenceMatcher
 from hashlib import blake2b
-from itertools import accumulate, chain, repeat, takewhile
+from itertools import accumulate, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -36,15 +35,13 @@ from foldlog.projections import View, Views, begins_reply, contains, intervals_k
 
 GIST = 160
 _BEFORE = 40
-"""Characters of a line, and of those before the first difference."""
+"""The number of characters of a line, and of those before the first difference."""
 _MANY = 2_000
-"""From this number of steps on, those that are made again and again are not looked for in the other
-run.
-"""
+"""If a run has more steps, frequent ones are not aligned: that would take too long."""
 
 
 class _Step(NamedTuple):
-    """A step: what it says, as a hash; its event; and the version at which it was asked, or the
+    """A step: a hash of its content, its event, and the version at which the user asked or the
     model was called.
     """
 
@@ -54,41 +51,43 @@ class _Step(NamedTuple):
     is_redacted: bool
 
 
-def compared_runs(store: Store, one: str, other: str, prices: Prices) -> RunsDocument:
-    """Return two conversations side by side: what each has, the steps of both in one order, and
-    what each was shown when they first differ, or at their end. Raises ``ConversationNotFound``,
-    ``ConversationErased``, ``CorruptEvent``, ``KeyUnavailable``. Cost: the events of both, and two
-    Views; the steps of one times those of the other that are the same, at worst.
+def compared_runs(store: Store, name: str, other_name: str, prices: Prices) -> RunsDocument:
+    """Return two conversations side by side: the figures of each, the steps of both in one order,
+    and what each agent was shown when they first differ, or at the end. Raises
+    ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``, ``KeyUnavailable``. Cost:
+    the events of both, and two Views; at worst, the steps of one times the equal steps of the
+    other.
     """
-    runs = [_run(store, name, prices) for name in (one, other)]
-    (document, steps), (other_document, other_steps) = runs
-    keys, other_keys = ([step.key for step in each] for each in (steps, other_steps))
-    same = _same_first(keys, other_keys)
-    first = None
-    if same < max(len(steps), len(other_steps)):
-        one_first, other_first = (
-            each[same].line if same < len(each) else None for each in (steps, other_steps)
+    document, steps = _run(store, name, prices)
+    other_document, other_steps = _run(store, other_name, prices)
+    keys = [step.key for step in steps]
+    other_keys = [step.key for step in other_steps]
+    equal_count = _count_equal_beginning(keys, other_keys)
+    step = steps[equal_count] if equal_count < len(steps) else None
+    other_step = other_steps[equal_count] if equal_count < len(other_steps) else None
+    first_difference: tuple[LineDocument | None, LineDocument | None] | None = None
+    if step is not None and other_step is not None:
+        first_difference = _where_they_differ(
+            store, (name, step.line), (other_name, other_step.line)
         )
-        first = one_first, other_first
-        if one_first is not None and other_first is not None:
-            first = _where_they_differ(store, (one, one_first), (other, other_first))
-    versions = [each[same].version if same < len(each) else None for each in (steps, other_steps)]
-    views = [
-        _view(store, name, version) for name, version in zip((one, other), versions, strict=True)
-    ]
+    elif step is not None or other_step is not None:
+        first_difference = (step and step.line, other_step and other_step.line)
+    view = _view(store, name, step and step.version)
+    other_view = _view(store, other_name, other_step and other_step.version)
+    knew = (_knowledge(view, other_view), _knowledge(other_view, view))
     return RunsDocument(
         runs=(document, other_document),
-        same_first=same,
-        redacted_first=sum(step.is_redacted for step in steps[:same]),
-        same=sum((_known(steps) & _known(other_steps)).values()),
-        first_difference=first,
-        knew=_told_apart(store, (one, other), (_knew(*views), _knew(*reversed(views)))),
-        steps=tuple(_aligned(steps, other_steps)),
+        same_first=equal_count,
+        redacted_first=sum(step.is_redacted for step in steps[:equal_count]),
+        same=sum((_readable_keys(steps) & _readable_keys(other_steps)).values()),
+        first_difference=first_difference,
+        knew=_with_differing_parts(store, (name, other_name), knew),
+        steps=tuple(_align(steps, other_steps)),
     )
 
 
 def run_of(store: Store, name: str, prices: Prices) -> RunDocument:
-    """Return what one conversation has, as ``compared_runs`` does."""
+    """Return the figures of one conversation, as ``compared_runs`` does."""
     return _run(store, name, prices)[0]
 
 
@@ -96,45 +95,45 @@ def _run(store: Store, name: str, prices: Prices) -> tuple[RunDocument, list[_St
     row = store.conversation(name)
     version = store.version(name)
     structural = store.query(name, lambda read: list(read.structural_events(0, version)))
-    kept = intervals_kept(structural, version)
+    kept_intervals = intervals_kept(structural, version)
     counts_event = counted_in(structural, version)
     steps: list[_Step] = []
     counts: dict[str, Any] = dict.fromkeys(("requests", "replies"), 0)
-    before: Event | None = None
+    previous_reply: Event | None = None
     answer: LineDocument | None = None
-    asked = 0
+    asked_at = 0
     for event in filter(counts_event, store.events(name, 0, version)):
         counts["requests"] += is_request(event)
         if begins_reply(event):
-            if begins_call(event, before):
-                asked = event.id
+            if begins_call(event, previous_reply):
+                asked_at = event.id
                 counts["replies"] += 1
-            before = event
-        if not event.shown or not contains(kept, event.id):
+            previous_reply = event
+        if not event.shown or not contains(kept_intervals, event.id):
             continue
         if is_request(event):
             answer = None
             steps.append(_step(event, event.id))
         elif is_call(event):
-            steps.append(_step(event, asked))
+            steps.append(_step(event, asked_at))
         if _answers(event):
             answer = _line(event)
     figures = FiguresOfStore(store)
-    ((_, one),) = figures.of([row])
-    spent = spent_by(one.calls, prices) if one.is_sound else None
-    called = sorted(
-        figures.totals(Where(only=[name])).tools.items(), key=lambda tool: -tool[1].calls
+    ((_, stored_figures),) = figures.of([row])
+    spent = spent_by(stored_figures.calls, prices) if stored_figures.is_sound else None
+    tools_by_calls = sorted(
+        figures.totals(Where(only=[name])).tools.items(), key=lambda item: -item[1].calls
     )
-    tools = {tool: each.calls for tool, each in called if each.calls}
-    counts |= {"calls": sum(tools.values()), "errors": one.errors}
+    tools = {tool: counted.calls for tool, counted in tools_by_calls if counted.calls}
+    counts |= {"calls": sum(tools.values()), "errors": stored_figures.errors}
     return RunDocument(
         conversation=name, version=version, spent=spent, tools=tools, answer=answer, **counts
     ), steps
 
 
 def _answers(event: Event) -> bool:
-    """Return whether the agent says something to the user: in a message, or with the call that ends
-    OpenHands' runs.
+    """Return whether the agent answers the user: by a message, or by the call that ends a run of
+    OpenHands.
     """
     if isinstance(event, Action):
         return event.tool == "finish" and bool(
@@ -147,51 +146,53 @@ def _step(event: Event, version: int) -> _Step:
     return _Step(_key(event), _line(event), version, event.redacted is not None)
 
 
-def _known(steps: Iterable[_Step]) -> Counter[bytes]:
+def _readable_keys(steps: Iterable[_Step]) -> Counter[bytes]:
     return Counter(step.key for step in steps if not step.is_redacted)
 
 
-def _same_first(some: Sequence[Any], others: Sequence[Any]) -> int:
+def _count_equal_beginning(some: Sequence[Any], others: Sequence[Any]) -> int:
     return sum(
         1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(some, others, strict=False))
     )
 
 
 def _where_they_differ(
-    store: Store, *named: tuple[str, LineDocument]
+    store: Store, *named_lines: tuple[str, LineDocument]
 ) -> tuple[LineDocument, LineDocument]:
-    """Return two lines with the text around the first character that differs, of what is shown or
-    else of all.
+    """Return two lines with the text around the first character that differs: in the text that is
+    shown, or else in the whole content.
     """
-    events = [next(iter(store.events(name, line.event, line.event + 1))) for name, line in named]
+    events = [
+        next(iter(store.events(name, line.event, line.event + 1))) for name, line in named_lines
+    ]
     texts = [gist(event, UNLIMITED) for event in events]
     if texts[0] == texts[1]:
         texts = [printable(_text(event), one_line=True) for event in events]
-    start = max(0, _same_first(*texts) - _BEFORE)
-    (_, one), (_, other) = named
+    start = max(0, _count_equal_beginning(*texts) - _BEFORE)
+    (_, line), (_, other_line) = named_lines
     excerpts = [
         "…" * (start > 0) + text[start : start + GIST] + "…" * (len(text) > start + GIST)
         for text in texts
     ]
-    return replace(one, gist=excerpts[0]), replace(other, gist=excerpts[1])
+    return replace(line, gist=excerpts[0]), replace(other_line, gist=excerpts[1])
 
 
 def _key(event: Event) -> bytes:
-    """Return a hash of what an event says: equal for a call with the same arguments, whether as a
-    text or as a map.
+    """Return a hash of the content of an event. Arguments as a text and as a map have the same
+    hash.
     """
     return blake2b(_text(event).encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
 
 def _text(event: Event) -> str:
-    """Return what an event says as JSON."""
+    """Return the content of an event as JSON."""
     match event:
         case Action(tool=tool, arguments=arguments):
-            told: Any = (tool, parsed(arguments), event.source)
+            content: Any = (tool, parsed(arguments), event.source)
         case _:
-            told = getattr(event, "content", None)
+            content = getattr(event, "content", None)
     return json.dumps(
-        [type(event).__name__, told], sort_keys=True, ensure_ascii=False, default=said
+        [type(event).__name__, content], sort_keys=True, ensure_ascii=False, default=said
     )
 
 
@@ -201,66 +202,82 @@ def _view(store: Store, name: str, version: int | None) -> View:
     return Views(store).at(name, version)
 
 
-def _knew(view: View, other: View) -> KnewDocument:
-    """Return what a View shows, and which of it the other one does not, whatever its id there."""
-    sent, theirs = ([each[place] for place in each.fit_positions] for each in (view, other))
-    keys = {_key(event) for event in theirs}
-    alone = (event for event in sent if _key(event) not in keys)
+def _knowledge(view: View, other: View) -> KnewDocument:
+    """Return what a View shows. ``alone`` are the events that the other View does not show; the
+    same event may have another id there.
+    """
+    sent = [view[position] for position in view.fit_positions]
+    other_sent = [other[position] for position in other.fit_positions]
+    keys = {_key(event) for event in other_sent}
+    only_here = (event for event in sent if _key(event) not in keys)
     return KnewDocument(
         version=view.version,
         events=len(sent),
         summaries=sum(isinstance(event, CondensationSummary) for event in sent),
         tokens=view_tokens(view),
-        alone=tuple(map(_line, alone)),
+        alone=tuple(map(_line, only_here)),
     )
 
 
-def _told_apart(
+def _with_differing_parts(
     store: Store, names: tuple[str, str], knew: tuple[KnewDocument, KnewDocument]
 ) -> tuple[KnewDocument, KnewDocument]:
-    """Return what two runs were shown, with other parts of the texts that begin alike."""
-    alone = tuple([*each.alone] for each in knew)
-    for place, lines in enumerate(zip(*alone, strict=False)):
-        one, other = lines
-        if replace(one, event=0) == replace(other, event=0) and min(one.event, other.event) >= 0:
-            named = zip(names, lines, strict=True)
-            alone[0][place], alone[1][place] = _where_they_differ(store, *named)
+    """Return the knowledge of two runs. Lines that begin alike get the parts of their texts that
+    differ.
+    """
     first, second = knew
-    return replace(first, alone=tuple(alone[0])), replace(second, alone=tuple(alone[1]))
+    lines = [*first.alone]
+    other_lines = [*second.alone]
+    for index, (line, other_line) in enumerate(zip(lines, other_lines, strict=False)):
+        looks_equal = replace(line, event=0) == replace(other_line, event=0)
+        if looks_equal and min(line.event, other_line.event) >= 0:
+            lines[index], other_lines[index] = _where_they_differ(
+                store, (names[0], line), (names[1], other_line)
+            )
+    return replace(first, alone=tuple(lines)), replace(second, alone=tuple(other_lines))
 
 
 def _line(event: Event) -> LineDocument:
     return LineDocument(event=event.id, kind=label(event), gist=gist(event, GIST))
 
 
-def _aligned(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
-    """Yield the steps of both in one order, each once where both have it. Of requests in other
-    words, those of the same number are beside each other.
+def _align(steps: Sequence[_Step], others: Sequence[_Step]) -> Iterator[StepDocument]:
+    """Yield the steps of both runs in one order; a step that both have comes once. Requests with
+    the same number and different texts stand beside each other.
     """
     matcher = SequenceMatcher(
         None, _places(steps, others), _places(others, steps), autojunk=len(others) > _MANY
     )
     for tag, start, stop, other_start, other_stop in matcher.get_opcodes():
-        mine = steps[start:stop]
-        theirs = others[other_start:other_stop]
-        alone = chain(zip(mine, repeat(None)), zip(repeat(None), theirs))
-        for one, two in zip(mine, theirs, strict=True) if tag == "equal" else alone:
-            if one and two and one.key == two.key:
-                yield StepDocument.of(one.line, other_event=two.line.event)
-                continue
-            if one:
-                yield StepDocument.of(one.line, other_event=None)
-            if two:
-                yield StepDocument.of(two.line, event=None, other_event=two.line.event)
+        steps_here = steps[start:stop]
+        steps_there = others[other_start:other_stop]
+        if tag != "equal":
+            yield from map(_only_here, steps_here)
+            yield from map(_only_there, steps_there)
+            continue
+        for step, other_step in zip(steps_here, steps_there, strict=True):
+            if step.key == other_step.key:
+                yield StepDocument.of(step.line, other_event=other_step.line.event)
+            else:
+                yield _only_here(step)
+                yield _only_there(other_step)
+
+
+def _only_here(step: _Step) -> StepDocument:
+    return StepDocument.of(step.line, other_event=None)
+
+
+def _only_there(step: _Step) -> StepDocument:
+    return StepDocument.of(step.line, event=None, other_event=step.line.event)
 
 
 def _places(steps: Sequence[_Step], others: Sequence[_Step]) -> list[bytes | int]:
-    """Return by what each step is aligned: by what it says; a request that the other run lacks, by
-    its number.
+    """Return the keys by which steps are aligned: the hash of the content, and for a request that
+    the other run lacks its number among the requests.
     """
-    theirs = {step.key for step in others}
+    other_keys = {step.key for step in others}
     numbers = accumulate(step.line.kind == "user" for step in steps)
     return [
-        number if step.line.kind == "user" and step.key not in theirs else step.key
+        number if step.line.kind == "user" and step.key not in other_keys else step.key
         for step, number in zip(steps, numbers, strict=True)
     ]

@@ -1,11 +1,11 @@
-"""Return the words that V0's agent sent to its model, if they differ from the record.
+"""Rebuild the texts that the agent of OpenHands V0 sent to its model, where records have others.
 
-A tool's action is sent as the call that the model wrote, which is in ``tool_call_metadata``. The
-model also reads the user's actions and their results, with words of V0 around them. So a model that
-continues reads the same text as before.
+The model reads a tool's action as the call that it wrote, which is in ``tool_call_metadata``. It
+also reads the user's actions and their results, with words of V0 around them. So a model that
+continues an imported history reads the same text as before.
 
-Knowledge that V0 recalled, about the workspace or for a word of the user, is one text with the same
-content in other words.
+Knowledge that V0 recalled, about the workspace or because of a word of the user, becomes one text
+with the same content in other words.
 """
 
 from __future__ import annotations
@@ -39,60 +39,64 @@ _INSTRUCTIONS = (
 
 
 class WrittenCall(NamedTuple):
-    """A call as the model wrote it. ``said`` is the text that came with the call; parallel calls
-    have it in the first one.
+    """A call as the model wrote it. ``text`` is the text beside the call; of parallel calls, only
+    the first one has it.
     """
 
     tool: str
     arguments: str
-    said: Content
+    text: Content
 
 
 def call_of(metadata: Any) -> WrittenCall | None:
-    """Return the call that ``tool_call_metadata`` names, or None if the model's response does not
-    hold it.
+    """Return the call that ``tool_call_metadata`` names; None if the response of the model in it
+    does not have the call.
     """
-    about = dict_or_empty(metadata)
-    choices = dict_or_empty(about.get("model_response")).get("choices")
+    fields = dict_or_empty(metadata)
+    choices = dict_or_empty(fields.get("model_response")).get("choices")
     message = dict_or_empty(
         dict_or_empty(choices[0] if type(choices) is list and choices else None).get("message")
     )
     calls = message.get("tool_calls")
-    for place, call in enumerate(calls if type(calls) is list else ()):
+    for index, call in enumerate(calls if type(calls) is list else ()):
         function = dict_or_empty(dict_or_empty(call).get("function"))
         tool = function.get("name")
         arguments = function.get("arguments")
         if (
             type(tool) is str
             and type(arguments) is str
-            and call.get("id") == about.get("tool_call_id")
+            and call.get("id") == fields.get("tool_call_id")
         ):
-            return WrittenCall(tool, arguments, "" if place else _said(message.get("content")))
+            return WrittenCall(
+                tool, arguments, "" if index else _content_of(message.get("content"))
+            )
     return None
 
 
-def _said(content: Any) -> Content:
+def _content_of(content: Any) -> Content:
     if type(content) is list and all(type(part) is dict for part in content):
         return tuple(content)
     return content if type(content) is str and content.strip() else ""
 
 
 def final_words(args: dict[str, Any], metadata: Any) -> str:
-    """Return the part of its last action that the model is shown besides the call: its thought and
-    its text.
+    """Return the texts of the agent's last action that the model reads beside the call: the thought
+    and the text.
     """
     thought = text_or_empty(args.get("thought"))
     final = text_or_empty(args.get("final_thought"))
     call = call_of(metadata)
     if call is None:
         return final or thought
-    said = call.said if isinstance(call.said, str) else ""
-    words = "\n".join(dict.fromkeys(text for text in (thought, said) if text.strip()))
+    call_text = call.text if isinstance(call.text, str) else ""
+    words = "\n".join(dict.fromkeys(text for text in (thought, call_text) if text.strip()))
     return words or final or thought
 
 
-def done_by_user(name: str, args: dict[str, Any]) -> str:
-    """Return what the model is told of an action of the user; empty for actions of V0 itself."""
+def text_of_user_action(name: str, args: dict[str, Any]) -> str:
+    """Return the text that the model reads about an action of the user; empty for actions of V0
+    itself.
+    """
     command = args.get("command")
     path = args.get("path")
     if name == "run" and type(command) is str:
@@ -102,22 +106,22 @@ def done_by_user(name: str, args: dict[str, Any]) -> str:
     return ""
 
 
-def observed(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
-    """Return what the model is told of an observation; for a command also where it ran and how it
-    ended.
+def text_of_observation(name: str, content: str, extras: dict[str, Any], *, by_user: bool) -> str:
+    """Return the text that the model reads about an observation; for a command also where it ran
+    and how it ended.
     """
     before, after = _ENDS.get(name, ("", ""))
     metadata = extras.get("metadata")
     if name == "run" and type(metadata) is dict:
         before = text_or_empty(metadata.get("prefix"))
-        after = text_or_empty(metadata.get("suffix")) + ending_of(metadata)
+        after = text_or_empty(metadata.get("suffix")) + text_of_ending(metadata)
     if name == "run" and by_user:
         before = f"{_USER_GOT}{before}"
     return f"{before}{content}{after}"
 
 
-def ending_of(metadata: dict[str, Any]) -> str:
-    """Return what the model is told of where a command ran and how it ended."""
+def text_of_ending(metadata: dict[str, Any]) -> str:
+    """Return the text that the model reads about where a command ran and how it ended."""
     lines = []
     for key, label in (
         ("working_dir", "Current working directory"),
@@ -132,13 +136,13 @@ def ending_of(metadata: dict[str, Any]) -> str:
 
 
 class Recollection:
-    """The knowledge that was recalled in one history. Each piece is told once, and again after it
-    is forgotten.
+    """The knowledge that V0 recalled in one history. The model gets each piece once, and again
+    after the piece was forgotten.
     """
 
     def __init__(self) -> None:
-        self._told: dict[str, Any] = {}
-        """The ids of the records that told each piece."""
+        self._source_ids: dict[str, Any] = {}
+        """The id of the record that had each piece."""
 
     def tell(self, extras: dict[str, Any], source_id: Any) -> tuple[str, dict[str, Any]]:
         """Return the text of one observation, and ``extras`` without the long texts in it."""
@@ -147,34 +151,33 @@ class Recollection:
         if extras.get("recall_type") == "workspace_context":
             _tell_workspace(extras, lines)
         knowledge = extras.get("microagent_knowledge")
-        for place, piece in enumerate(knowledge if type(knowledge) is list else ()):
-            name, content, trigger = (
-                text_or_empty(dict_or_empty(piece).get(key))
-                for key in ("name", "content", "trigger")
-            )
-            if content and name not in self._told:
-                self._told[name] = source_id
-                lines.append(
-                    f"Knowledge about {name}"
-                    + (f", called for by the word {trigger!r}:" if trigger else ":")
-                )
+        for index, piece in enumerate(knowledge if type(knowledge) is list else ()):
+            fields = dict_or_empty(piece)
+            name = text_or_empty(fields.get("name"))
+            content = text_or_empty(fields.get("content"))
+            trigger = text_or_empty(fields.get("trigger"))
+            if content and name not in self._source_ids:
+                self._source_ids[name] = source_id
+                cause = f", called for by the word {trigger!r}" if trigger else ""
+                lines.append(f"Knowledge about {name}{cause}:")
                 lines.append(content)
-                extras["microagent_knowledge"] = pieces = list(extras["microagent_knowledge"])
-                pieces[place] = {**piece, "content": None}
+                shortened = list(extras["microagent_knowledge"])
+                shortened[index] = {**piece, "content": None}
+                extras["microagent_knowledge"] = shortened
         return "\n".join(lines), extras
 
     def forget(self, forgotten: Forgotten) -> None:
         """Mark the knowledge in these records as forgotten, so that it is told again."""
-        for name, source_id in list(self._told.items()):
-            if type(source_id) is int and any(
-                first <= source_id <= last for first, last in forgotten.intervals
-            ):
-                del self._told[name]
+        for name, source_id in list(self._source_ids.items()):
+            if type(source_id) is not int:
+                continue  # V0 forgets by numbers; a record with another id is never forgotten
+            if any(first <= source_id <= last for first, last in forgotten.intervals):
+                del self._source_ids[name]
 
 
 def _tell_workspace(extras: dict[str, Any], lines: list[str]) -> None:
-    """Add what ``extras`` tells of the workspace to ``lines``, and take the long texts out of
-    it.
+    """Add the facts about the workspace in ``extras`` to ``lines``, and take the long texts out of
+    ``extras``.
     """
     for key, label in _FACTS:
         if text_or_empty(extras.get(key)):

@@ -11,9 +11,9 @@ from foldlog._formats.format import Options
 from foldlog._formats.openhands_v0.memory import (
     Recollection,
     call_of,
-    done_by_user,
     final_words,
-    observed,
+    text_of_observation,
+    text_of_user_action,
 )
 from foldlog._formats.record import (
     NotAnEvent,
@@ -199,7 +199,7 @@ class OpenHandsV0Decoder(FollowingDecoder):
             told, extras = self._recollection.tell(extras, record.get("id"))
         else:
             by_user = fields["cause"] is not None and self._by_user.get(fields["cause"]) is not None
-            told = observed(name, content, extras, by_user=by_user)
+            told = text_of_observation(name, content, extras, by_user=by_user)
             if (
                 name in _SAID_BY_ITSELF
                 and call_id is None
@@ -225,12 +225,12 @@ def _done(
     fields["call_id"], fields["response_id"] = call_id, _ = _call(metadata)
     call = call_of(metadata)
     if call is not None:
-        return {"tool": call.tool, "arguments": call.arguments, "thought": call.said, **fields}
+        return {"tool": call.tool, "arguments": call.arguments, "thought": call.text, **fields}
     arguments = args if type(record.get("args", args or None)) is dict else None
     if call_id is None and name in _OWN and fields.get("source", "agent") == "agent":
         fields["source"] = "environment"
     if call_id is None and fields.get("source", "agent") != "agent":
-        told = done_by_user(name, args) if fields["source"] == "user" else ""
+        told = text_of_user_action(name, args) if fields["source"] == "user" else ""
         return {"tool": name, "arguments": arguments, "thought": told, **fields}
     thought = text_or_empty(args.get("thought"))
     if thought:

@@ -11,7 +11,7 @@ import msgspec
 
 from foldlog._formats.blocks import kind_of, said, said_in
 from foldlog._formats.event_fields import image_at, parts_in, url_in
-from foldlog._formats.openhands_v0.memory import ending_of
+from foldlog._formats.openhands_v0.memory import text_of_ending
 from foldlog._formats.record import dicts_in, joined_text, text_or_empty
 from foldlog.eventstore import Content
 
@@ -63,7 +63,7 @@ def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool
             f"{_COMMAND_FAILED if error is True else ''}{text_or_empty(metadata.get('prefix'))}"
         )
         suffix = text_or_empty(metadata.get("suffix"))
-        content = f"{before}{joined_text(content)}{suffix}{ending_of(metadata)}"
+        content = f"{before}{joined_text(content)}{suffix}{text_of_ending(metadata)}"
     if observation.get("is_error") is True:
         content = ({"type": "text", "text": _FAILED}, *parts_in(content))
     return content, rest, observation.get("is_error") is True or error is True
