@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Document(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON document, or a part of one. A field that is unset is left out."""
+    """A JSON document, or a part of one. Unset fields are left out."""
 
     @classmethod
     def of(cls, told: object, **others: Any) -> Self:
-        """Return the document with its fields of an object, and ``others``."""
+        """Return the document with its fields taken from an object, and from ``others``."""
         names = (
             name for name in cls.__struct_fields__ if name not in others and hasattr(told, name)
         )
@@ -30,35 +30,43 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfConversation(Document, frozen=True, kw_only=True):
-    """What a document of one conversation starts with."""
+    """The first fields of a document about one conversation."""
 
     conversation: str
 
 
 class OfVersion(OfConversation, frozen=True, kw_only=True):
-    """What a document that tells of all its events starts with: ``version`` is how many they
-    are.
+    """The first fields of a document about all events of a conversation. ``version`` is their
+    number.
     """
 
     version: int
 
 
 class ConversationDocument(OfVersion, frozen=True, kw_only=True):
-    """A conversation in a list; ``foldlog fork``: the new one. An erased one is a tombstone, whose
-    ``version`` is how many events were erased. Fields from ``attributes`` on need its events: the
-    list of the server leaves out those that are not counted yet, a short list the figures of the
-    View and of calls. ``events`` are those that figures count, without those that an import took
-    back. A figure that is not known is null. A fork's are of what it did itself.
+    """A conversation in a list; for ``foldlog fork`` the new one.
 
-    ``archived`` is how many of its events are in an object of an archive.
-    ``last_recorded_at`` is when its last event was recorded, ``first_event_at`` and
-    ``last_event_at`` when the first and the last one happened, None where an imported event does
-    not say. ``state`` is what it ends with: ``error`` or ``result`` of a call, ``open_call``
-    without one, ``answer`` of the agent, ``request`` of a user. ``first_error`` is the beginning of
-    its text, ``context`` the tokens of the prompts of the agent's calls, of many the highest of
-    several each. ``errors`` is None where its source marks none. ``tokens`` are those of the View;
-    ``last_prompt_tokens`` those of the prompt of the last call; ``longest_wait_s`` is the longest
-    time from one event to the next that a model or a tool made.
+    An erased conversation is a tombstone; its ``version`` is the number of erased events. Fields
+    from ``attributes`` on need its events: the list of the server leaves them out for conversations
+    that are not counted yet, and a short list leaves out the figures of the View and of calls. An
+    unknown figure is null. The figures of a fork count its own events only.
+
+    ``events``              the number of events that figures count: without events that an import
+                            took back
+    ``archived``            how many of its events are in an object of an archive
+    ``last_recorded_at``    when its last event was recorded
+    ``first_event_at``, ``last_event_at``  when the first and the last event happened; null if an
+                            imported event has no time
+    ``state``               what it ends with: ``error`` or ``result`` (of a call), ``open_call``
+                            (a call without a result), ``answer`` (of the agent) or ``request`` (of
+                            a user)
+    ``first_error``         the beginning of the text of the first error
+    ``context``             the tokens of the prompts of the agent's calls; if there are many, the
+                            highest of several each
+    ``errors``              null if its source does not mark errors
+    ``tokens``              the tokens of the View
+    ``last_prompt_tokens``  the tokens of the prompt of the last call
+    ``longest_wait_s``      the longest time from one event to the next that a model or a tool made
     """
 
     created_at: str
@@ -94,9 +102,7 @@ class ConversationDocument(OfVersion, frozen=True, kw_only=True):
 
     @classmethod
     def of_row(cls, row: ConversationRow, **more: Any) -> Self:
-        """Return the document of a conversation, with fields that need its events, or that stand
-        for those without.
-        """
+        """Return the document of a conversation. ``more`` are the fields that need its events."""
         from foldlog._written_files import may_hold  # few documents need the store
 
         fields = {
@@ -124,8 +130,9 @@ class AttentionDocument(Document, frozen=True, kw_only=True):
 
 
 class HomeDocument(Document, frozen=True, kw_only=True):
-    """``foldlog`` without a command: the store that is here, None without one. ``recent`` are the
-    conversations that were active last; ``uncounted`` ones are not in the sums yet.
+    """``foldlog`` without a command. The store in this folder is null if there is none. ``recent``
+    are the conversations that were active last; ``uncounted`` are conversations that are not in the
+    sums yet.
     """
 
     db: str | None
@@ -148,13 +155,13 @@ class ServedPageDocument(Document, frozen=True, kw_only=True):
 
 
 class SavingsDocument(Document, frozen=True, kw_only=True):
-    """What condensations saved and cost. A declined one is not counted and saves nothing, but may
-    cost.
+    """The savings and the cost of condensations. A declined condensation is not counted and saves
+    nothing, but it may cost.
 
     ``condensations``   how many were made, whether or not they were taken back later
-    ``tokens_saved``    the tokens of the Views before them, less those after them; None if they are
-                        not known of any
-    ``cost``            the sum of the recorded costs; None if no condensation recorded one
+    ``tokens_saved``    the tokens of the Views before them, less the tokens of the Views after
+                        them; null if they are not known for any condensation
+    ``cost``            the sum of the recorded costs; null if no condensation recorded a cost
     """
 
     condensations: int = 0
@@ -169,8 +176,8 @@ class ReasonDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
-    """``/api/fleet``: the figures over all conversations, of which ``counted`` are counted up to
-    their last event, but for ``needs_key``, whose keys are not given: no figure has these.
+    """``/api/fleet``: the figures of all conversations. ``counted`` of them are counted up to their
+    last event. ``needs_key`` of them are encrypted under missing keys, and in no figure.
     ``without_usage`` and ``without_cost``: see ``StatsDocument``.
     """
 
@@ -189,8 +196,8 @@ class FleetDocument(SavingsDocument, frozen=True, kw_only=True):
 
 class FacetDocument(Document, frozen=True):
     """How many of the chosen conversations have a name in their figures: a state, a program, a tool
-    with errors, a model, or an attribute with its value. ``number`` is the sum of what is counted
-    under it.
+    with errors, a model, or an attribute with its value. ``number`` is the sum that is counted
+    under the name.
     """
 
     what: str
@@ -200,8 +207,8 @@ class FacetDocument(Document, frozen=True):
 
 
 class DayDocument(Document, frozen=True):
-    """The chosen conversations whose last activity was on a day, their errors, and how many ended
-    with one.
+    """The number of chosen conversations whose last activity was on a day, the number of their
+    errors, and how many of them ended with an error.
     """
 
     day: str
@@ -211,8 +218,8 @@ class DayDocument(Document, frozen=True):
 
 
 class ChosenDocument(Document, frozen=True, kw_only=True):
-    """Sums over the chosen conversations. ``unmarked`` of them are from sources that mark no
-    errors. ``models`` are the calls of each model, with an empty ``day``, and ``days`` those of
+    """Sums over the chosen conversations. ``unmarked`` of them come from sources that mark no
+    errors. ``models`` are the calls of each model, with an empty ``day``; ``days`` are the calls of
     each day, with an empty ``model``. ``without_usage`` and ``without_cost``: see
     ``StatsDocument``.
     """
@@ -229,8 +236,9 @@ class ChosenDocument(Document, frozen=True, kw_only=True):
 
 
 class OverviewDocument(Document, frozen=True, kw_only=True):
-    """``/api/overview``: what the search line ``q`` chooses of ``conversations``, of which
-    ``counted`` have figures. ``spent`` is by all calls of models, in all of them.
+    """``/api/overview``: the conversations that the search line ``q`` chooses among
+    ``conversations``. ``counted`` of these have figures. ``spent`` is the usage and cost of all
+    calls of models in all conversations.
     """
 
     conversations: int
@@ -250,7 +258,7 @@ class GistsDocument(Document, frozen=True, kw_only=True):
 
 
 class RefusedDocument(Document, frozen=True, kw_only=True):
-    """Why a request to the server failed, or why the stream of ``/api/follow`` ends: then with the
+    """Why a request to the server failed. In ``/api/follow`` it is why the stream ends, with the
     ``status``.
     """
 
@@ -259,8 +267,8 @@ class RefusedDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowedDocument(Document, frozen=True, kw_only=True):
-    """``/api/follow``: what differs whenever the page of a conversation has to change; of a store,
-    its ``version``.
+    """``/api/follow``: a value that changes whenever the page of a conversation has to change. For
+    a store it is the ``version``.
     """
 
     version: int
@@ -282,8 +290,8 @@ class FindDocument(Document, frozen=True, kw_only=True):
 
 
 class HitDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that a search found. ``timestamp`` is when it happened, without a zone where its
-    source names none; None where the event does not say.
+    """An event that a search found. ``timestamp`` is when it happened, without a zone if its source
+    names none; null if the event has no time.
     """
 
     event: int
@@ -295,9 +303,9 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class HitsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog search`` and ``/api/search``. ``more``: whether other events have the words too. Of
-    the ``conversations``, ``read`` were read until there were enough hits, or the time was over;
-    ``unread`` names those that could not be.
+    """``foldlog search`` and ``/api/search``. ``more`` says whether other events have the words
+    too. ``read`` of the ``conversations`` were read until there were enough hits or the time was
+    over. ``unread`` are the problems of conversations that could not be read.
     """
 
     words: str
@@ -309,7 +317,9 @@ class HitsDocument(Document, frozen=True, kw_only=True):
 
 
 class HeadDocument(OfVersion, frozen=True, kw_only=True):
-    """A head to publish. ``generation``: how many erased conversations had the id before."""
+    """A head to publish. ``generation`` is the number of erased conversations that had the id
+    before.
+    """
 
     head: str
     generation: int | UnsetType = UNSET
@@ -348,7 +358,7 @@ class AppendedDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RetractedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog retract``: ``event`` is the retraction, ``shown`` how many events the View has
+    """``foldlog retract``: ``event`` is the retraction, ``shown`` the number of events in the View
     now.
     """
 
@@ -359,14 +369,16 @@ class RetractedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProblemDocument(Document, frozen=True, kw_only=True):
-    """A finding in one conversation, or in the database where ``conversation`` is None."""
+    """A finding in a conversation; in the database if ``conversation`` is null."""
 
     conversation: str | None
     problem: str
 
 
 class BackedUpDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store backup``. ``records`` counts those of sources that are no events yet."""
+    """``foldlog store backup``. ``records`` is the number of source records whose events are not
+    made yet.
+    """
 
     file: str
     bytes: int
@@ -377,8 +389,8 @@ class BackedUpDocument(Document, frozen=True, kw_only=True):
 
 
 class CopiedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store copy``. ``grown_since`` names conversations with events that came while the
-    copy was made; ``records`` are those that are no events yet.
+    """``foldlog store copy``. ``grown_since`` names conversations that got events while the copy
+    was made; ``records`` is the number of records whose events are not made yet.
     """
 
     conversations: int
@@ -416,7 +428,7 @@ class RequestDocument(Document, frozen=True, kw_only=True):
 
 
 class SummaryLineDocument(Document, frozen=True):
-    """A line of a digest, and the event that says it."""
+    """A line of a digest, and the event that it is about."""
 
     event: int
     line: str
@@ -444,9 +456,9 @@ class DroppedDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededDocument(Document, frozen=True, kw_only=True):
-    """What the agent needed again of what a condensation dropped: ``events`` with ``tokens`` left
-    the View, and with them ``dropped`` terms that no shown event had then. ``terms`` are those that
-    the agent wrote again, in that order.
+    """How much of a condensation the agent needed again. ``events`` events with ``tokens`` left the
+    View. ``dropped`` terms were then in no shown event. ``terms`` are the terms among them that the
+    agent wrote again, in that order.
     """
 
     condensation: int
@@ -457,16 +469,16 @@ class NeededDocument(Document, frozen=True, kw_only=True):
 
 
 class NeededListDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/dropped``: of each of the newest 50 condensations what was needed again, oldest
-    first.
+    """``/api/dropped``: for each of the newest 50 condensations the terms that were needed again,
+    oldest first.
     """
 
     condensations: tuple[NeededDocument, ...]
 
 
 class NoteDocument(Document, frozen=True, kw_only=True):
-    """A note of a reader of the page, beside an event, or beside the conversation where ``event``
-    is None. One without a text is a bookmark.
+    """A note of a reader of the page, beside an event; beside the conversation if ``event`` is
+    null. A note without a text is a bookmark.
     """
 
     event: int | None
@@ -481,9 +493,7 @@ class NotesDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class EventsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/events``: events in full from ``start`` on, fewer than were asked for where they are
-    long.
-    """
+    """``/api/events``: full events from ``start`` on; if they are long, fewer than requested."""
 
     start: int
     events: tuple[dict[str, Any], ...]
@@ -491,7 +501,7 @@ class EventsDocument(OfConversation, frozen=True, kw_only=True):
 
 class ProgressDocument(OfConversation, frozen=True, kw_only=True):
     """``/api/progress``: how many events of a conversation are ``made`` from the records of its
-    source, and once all are, how many are ``read`` for its page.
+    source. Once all are made, how many of them are ``read`` for its page.
     """
 
     step: str
@@ -500,8 +510,8 @@ class ProgressDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class FactDocument(Document, frozen=True, kw_only=True):
-    """Whether words are known, that is in an event or a summary that a model is sent. See
-    ``foldlog.Fact``.
+    """Whether words are known: whether an event or a summary that a model is sent contains them.
+    See ``foldlog.Fact``.
     """
 
     words: str
@@ -516,10 +526,10 @@ class FactDocument(Document, frozen=True, kw_only=True):
 
 class WhyDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog why``: the ``fate`` of an event in a View ("shown", "forgotten", "taken back",
-    "never shown"), and which event ``by`` hid it. ``dropped`` are its terms that no shown event had
-    then. For words, ``fact`` says whether they are known, and the event is one that has them.
-    ``compacting`` is when a compaction began that the program has not written yet: the answer is
-    from before it.
+    "never shown"), and the event ``by`` which it was hidden. ``dropped`` are its terms that no
+    shown event had then. If words were given, ``fact`` says whether they are known, and the event
+    is one that contains them. ``compacting`` is when a compaction began that the program has not
+    written yet: the answer is from before it.
     """
 
     event: int
@@ -540,9 +550,9 @@ class WhyDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ProgramDocument(Document, frozen=True, kw_only=True):
-    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts that are not
-    in the store as they are now; ``soon`` is how many it deletes within a week; ``days_kept`` is
-    None where it deletes none. ``problem`` says why its settings cannot be read.
+    """A coding agent, as ``foldlog doctor`` finds it. ``not_here`` are the transcripts whose
+    present state is not in the store; ``soon`` is how many transcripts it deletes within a week;
+    ``days_kept`` is null if it deletes none. ``problem`` says why its settings cannot be read.
     """
 
     program: str
@@ -563,14 +573,14 @@ class DoctorDocument(Document, frozen=True, kw_only=True):
 
 
 class SecretDocument(OfConversation, frozen=True, kw_only=True):
-    """An event that holds secrets, and the kinds of these."""
+    """An event that holds secrets, and the kinds of the secrets."""
 
     event: int
     kinds: tuple[str, ...]
 
 
 class SecretsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog secrets``. ``unread`` names what could not be read."""
+    """``foldlog secrets``. ``unread`` are the problems of conversations that could not be read."""
 
     secrets: tuple[SecretDocument, ...]
     unread: tuple[str, ...]
@@ -586,7 +596,7 @@ class SummarizedDocument(Document, frozen=True, kw_only=True):
 
 class DifferenceDocument(OfConversation, frozen=True, kw_only=True):
     """``foldlog diff ID A B``: the events that entered a View and left it, and what the
-    condensations between dropped.
+    condensations in between dropped.
     """
 
     before: int
@@ -620,9 +630,9 @@ class LineDocument(Document, frozen=True, kw_only=True):
 
 
 class RunDocument(OfVersion, frozen=True, kw_only=True):
-    """One of two conversations beside each other: ``replies`` of the model, which made these
-    ``calls``, of ``tools`` as often as it says; and the last ``answer`` in words to its last
-    request, None where it has none.
+    """One of two runs. ``replies`` is the number of replies of the model, ``calls`` of their calls,
+    ``tools`` of calls of each tool. ``answer`` is the answer to the last request; null if there is
+    none.
     """
 
     requests: int
@@ -635,8 +645,8 @@ class RunDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class KnewDocument(Document, frozen=True, kw_only=True):
-    """What a model was shown at this version: events and estimated tokens; ``alone``: what the
-    other one was not.
+    """The events that a model was shown at this version, and their estimated tokens. ``alone`` are
+    the events that the other model was not shown.
     """
 
     version: int
@@ -647,7 +657,9 @@ class KnewDocument(Document, frozen=True, kw_only=True):
 
 
 class StepDocument(Document, frozen=True, kw_only=True):
-    """A request or a call: its event in each of two conversations, None where it has none."""
+    """A request or a call, with its event in each of two conversations; null if one does not have
+    it.
+    """
 
     event: int | None
     other_event: int | None
@@ -656,10 +668,11 @@ class StepDocument(Document, frozen=True, kw_only=True):
 
 
 class RunsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations that share no past. The
-    first ``same_first`` requests and calls say the same, and ``same`` of all, in any order. Of
-    ``redacted_first`` of the first ones nothing is known, since they are redacted. ``knew`` is what
-    each was shown at the first difference, or at its end where no request and no call differs.
+    """``foldlog diff ID OTHER`` and ``/api/compare``: two conversations without a common past. The
+    first ``same_first`` requests and calls are equal; ``same`` of all are equal, in any order.
+    ``redacted_first`` of the first ones are redacted, so that they cannot be compared. ``knew`` is
+    what each agent was shown at the first difference, or at the end if no request and no call
+    differs.
     """
 
     runs: tuple[RunDocument, RunDocument]
@@ -694,8 +707,8 @@ class DamagedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class AddedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog export --to``: what was added. ``rebuilt``: it was emptied first, since the store
-    was restored.
+    """``foldlog export --to``: the numbers of added rows. ``rebuilt`` says that the file was
+    emptied first, since the store was restored.
     """
 
     events: int
@@ -706,7 +719,7 @@ class AddedDocument(Document, frozen=True, kw_only=True):
 
 
 class SpendingDocument(Document, frozen=True, kw_only=True):
-    """The calls of a condenser's model. ``cost`` is in US dollars, None where no price is known."""
+    """The calls of a condenser's model. ``cost`` is in US dollars; null if no price is known."""
 
     models: tuple[str, ...]
     calls: int
@@ -725,9 +738,7 @@ class SizesDocument(Document, frozen=True, kw_only=True):
 
 
 class CondensedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog condense``. Where ``outcome`` is ``declined``, only ``problem`` and ``model``
-    follow.
-    """
+    """``foldlog condense``. If ``outcome`` is ``declined``, only ``problem`` and ``model`` come."""
 
     dry_run: bool
     outcome: str
@@ -747,9 +758,9 @@ class CondensedDocument(OfConversation, frozen=True, kw_only=True):
 class CallDocument(Document, frozen=True):
     """The View at a call of the agent's model, ``before`` this event.
 
-    ``hidden`` counts events of the View that the condenser left out this time. ``repeated`` counts
-    the tokens with which the prompt before began as well, so that a provider may have cached them.
-    Tokens are None if they could not be counted.
+    ``hidden`` is the number of events of the View that the condenser left out this time.
+    ``repeated`` is the number of tokens at the beginning that the previous prompt had too, so that
+    a provider may have cached them. Tokens are null if they could not be counted.
     """
 
     event_id: int = msgspec.field(name="before")
@@ -762,9 +773,9 @@ class CallDocument(Document, frozen=True):
 class MissingDocument(Document, frozen=True):
     """A term in the agent's reply with event ``used`` that its prompt did not show.
 
-    ``occurred`` has the last events in which the term stood before, the newest first, at most
-    three. ``named`` says whether a line of a digest in the prompt ends with the id of an event that
-    has it, so that it could be recalled.
+    ``occurred`` are the last events that had the term before, at most three, the newest first.
+    ``named`` says whether a line of a digest in the prompt ends with the id of such an event, so
+    that the agent could recall it.
     """
 
     term: str
@@ -774,9 +785,10 @@ class MissingDocument(Document, frozen=True):
 
 
 class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
-    """A strategy over a history. Figures that could not be counted are None, as is a cost without a
-    known price. ``events_max`` and ``tokens_max``: above them the ``condenser`` condenses a View;
-    ``parameters`` as they were given. What was recorded has none of these.
+    """A strategy over a history. Figures that could not be counted are null, and so is a cost
+    without a known price. The ``condenser`` condenses a View above ``events_max`` events or
+    ``tokens_max`` tokens; ``parameters`` are its options. The recorded condensations have none of
+    these fields.
     """
 
     strategy: str
@@ -814,9 +826,9 @@ class StrategyFiguresDocument(Document, frozen=True, kw_only=True):
 
 
 class CurvePointDocument(Document, frozen=True, kw_only=True):
-    """A point of ``foldlog compare --curve``: a strategy of a size, the tokens of its prompts on
-    average, and the percentages of the terms and of the facts needed again that these show.
-    Recorded condensations have no size.
+    """A point of ``foldlog compare --curve``: a strategy of a size, the average tokens of its
+    prompts, and the percentages of the terms and of the facts needed again that its prompts show.
+    The recorded condensations have no size.
     """
 
     strategy: str
@@ -827,9 +839,9 @@ class CurvePointDocument(Document, frozen=True, kw_only=True):
 
 
 class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog compare``. Without ``counted_as`` tokens are estimated. ``price``: US dollars for a
-    token that is new, and for a repeated one, of ``priced``. ``dropped`` is what the recorded
-    condensations dropped.
+    """``foldlog compare``. Without ``counted_as``, tokens are estimated. ``price`` has the prices
+    of the model ``priced`` in US dollars: for a new token, and for a repeated one. ``dropped`` is
+    what the recorded condensations dropped.
     """
 
     counted_as: str | None
@@ -842,8 +854,8 @@ class ComparisonDocument(OfVersion, frozen=True, kw_only=True):
 
 
 class RestoredDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store restore``. ``kept`` is the former file; what was erased or redacted since the
-    backup exists again.
+    """``foldlog store restore``. ``kept`` is the former file. Events that were erased or redacted
+    since the backup exist again.
     """
 
     file: str
@@ -856,7 +868,7 @@ class RestoredDocument(Document, frozen=True, kw_only=True):
 
 
 class ExportedDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog export --output``. ``notes`` say what the format has no place for."""
+    """``foldlog export --output``. ``notes`` are about events that the format cannot hold."""
 
     format: str
     file: str
@@ -865,10 +877,10 @@ class ExportedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ImportedDocument(Document, frozen=True, kw_only=True):
-    """The outcome of one source: of its ``records``, ``added`` are new. ``forked_at`` is the first
-    record that differs from what was imported before, where the source became a fork now; one that
-    is ``older`` adds nothing. Where it ``waits``, its last line is not whole yet. One that was
-    ``refused`` has a finding that says why.
+    """The outcome of one source. ``added`` of its ``records`` are new. If the source became a fork
+    now, ``forked_at`` is the first record that differs from the stored ones. An ``older`` source
+    adds nothing. If it ``waits``, its last line is incomplete. A ``refused`` source has a finding
+    with the reason.
     """
 
     path: str
@@ -913,9 +925,7 @@ class ColumnsDocument(Document, frozen=True, kw_only=True):
 
 
 class ToldDocument(Document, frozen=True, kw_only=True):
-    """What the metadata of a condensation say, for the table of its page. They may hold
-    anything.
-    """
+    """The metadata of a condensation, for the table of its page. Their values may be anything."""
 
     condenser: Any = UNSET
     outcome: Any = UNSET
@@ -934,9 +944,7 @@ class ToldDocument(Document, frozen=True, kw_only=True):
 
 
 class ChangeDocument(ToldDocument, frozen=True, kw_only=True):
-    """A condensation, a request or a retraction: ``id`` and ``kind`` of the event, and what it
-    says.
-    """
+    """A condensation, a request or a retraction: its ``id``, its ``kind`` and its fields."""
 
     id: int
     kind: str
@@ -996,15 +1004,15 @@ class HistoryDocument(SavingsDocument, frozen=True, kw_only=True):
 
 
 class ModelsDocument(OfConversation, frozen=True, kw_only=True):
-    """``/api/models``: what was called of each model, those of most tokens first."""
+    """``/api/models``: the calls of each model, the model with the most tokens first."""
 
     models: tuple[ModelDocument, ...]
 
 
 class OpeningDocument(OfConversation, frozen=True, kw_only=True):
     """``/api/opening``: what is shown of a conversation while its page is made. ``row`` has its
-    figures as they were counted last; ``newest`` the last events in full, and ``history`` their
-    columns. Their ids begin at 0.
+    last counted figures, ``newest`` the last events in full, and ``history`` their columns. Their
+    ids begin at 0.
     """
 
     row: ConversationDocument | None
@@ -1013,16 +1021,16 @@ class OpeningDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ShownDocument(OfConversation, frozen=True, kw_only=True):
-    """``foldlog show`` and ``/api/event``: an event as it is stored; for a page without its
-    source's record.
+    """``foldlog show`` and ``/api/event``: an event as it is stored. For a page, the record of its
+    source is left out.
     """
 
     event: dict[str, Any]
 
 
 class LogDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog log``: events as they are stored, each with the ``label`` that ``--kind`` chooses
-    by, and what of them cannot be read.
+    """``foldlog log``: events as they are stored, each with the ``label`` by which ``--kind``
+    chooses, and the problems of events that cannot be read.
     """
 
     borders: tuple[BorderDocument, ...] | UnsetType = UNSET
@@ -1038,10 +1046,10 @@ class UnreadEventDocument(Document, frozen=True, kw_only=True):
 
 
 class ViewDocument(OfVersion, frozen=True, kw_only=True):
-    """``foldlog view``: the ids of the View, and its events, each with the ``role`` of its message,
-    and its ``state``: "sent" to the model whole, "masked", "shortened", "hidden", "unknown",
-    "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are those of a list; null where
-    what is sent is not known. The View is made without the ``damaged`` events.
+    """``foldlog view``: the ids of the View, and its events. Each has the ``role`` of its message
+    and its ``state``: "sent" to the model in full, "masked", "shortened", "hidden", "unknown",
+    "pending" or "unsent". ``sent_events`` and ``sent_summaries`` are the numbers of a list; null if
+    it is not known what is sent. The View is made without the ``damaged`` events.
     """
 
     ids: tuple[int, ...]
@@ -1081,7 +1089,9 @@ class FollowerDocument(Document, frozen=True, kw_only=True):
 
 
 class FollowersDocument(Document, frozen=True, kw_only=True):
-    """``foldlog list --followers``. Positions are texts: they go beyond what a double holds."""
+    """``foldlog list --followers``. Positions are texts, since a number of JSON may be too small
+    for them.
+    """
 
     horizon: str
     horizon_age: int
@@ -1109,8 +1119,8 @@ class LossDocument(Document, frozen=True, kw_only=True):
 
 
 class VerdictDocument(Document, frozen=True, kw_only=True):
-    """A conversation that was verified. ``status`` is sound, damaged, unchecked (a key is not
-    given) or erased. ``views`` is there with ``--views``.
+    """A conversation that was verified. ``status`` is sound, damaged, unchecked (its key is
+    missing) or erased. ``views`` is set with ``--views``.
     """
 
     conversation: str | None
@@ -1151,10 +1161,10 @@ class QuoteDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ErasedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store erase``: the tombstones, or with ``--dry-run`` what would be erased; and what
-    stays, and why.
+    """``foldlog store erase``: the tombstones, or with ``--dry-run`` the conversations that would
+    be erased; and the conversations that stay, with the reasons.
 
-    ``holders`` names what may still hold the content, as far as the store knows.
+    ``holders`` names everything that may still hold the content, as far as the store knows.
     """
 
     conversations: tuple[ConversationDocument, ...]
@@ -1164,8 +1174,8 @@ class ErasedDocument(Document, frozen=True, kw_only=True):
 
 
 class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
-    """A conversation that was archived: how many of its events are in an object of how many
-    bytes.
+    """A conversation that was archived: how many of its events are in an object, and the size of
+    the object in bytes.
     """
 
     events: int
@@ -1173,15 +1183,17 @@ class ArchivedConversationDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class ArchivedDocument(Document, frozen=True, kw_only=True):
-    """``foldlog store archive``: what was archived, and what stays, and why."""
+    """``foldlog store archive``: the archived conversations, and the ones that stay, with the
+    reasons.
+    """
 
     conversations: tuple[ArchivedConversationDocument, ...]
     stay: tuple[ProblemDocument, ...]
 
 
 class MatchDocument(OfConversation, frozen=True, kw_only=True):
-    """Events of a conversation that ``foldlog store redact`` found, and, if asked for, the
-    summaries that go too.
+    """Events of a conversation that ``foldlog store redact`` found, and, if requested, the
+    summaries that are redacted too.
     """
 
     event_ids: tuple[int, ...]
@@ -1189,10 +1201,12 @@ class MatchDocument(OfConversation, frozen=True, kw_only=True):
 
 class RedactionsDocument(Document, frozen=True, kw_only=True):
     """``foldlog store redact``: the events that were found, the conversations whose sources hold
-    the text ``beside`` their records, the receipts, and what stays, and why.
+    the text ``beside`` their records, the receipts, and the places that still hold the text, with
+    the reasons.
 
-    ``holders`` names what may still hold the content, as far as the store knows; ``searched`` and
-    ``not_searched`` say what a text was searched in, and what it was not searched in.
+    ``holders`` names everything that may still hold the content, as far as the store knows.
+    ``searched`` and ``not_searched`` are the places in which a text was searched, and those in
+    which it was not.
     """
 
     found: tuple[MatchDocument, ...]
@@ -1205,8 +1219,8 @@ class RedactionsDocument(Document, frozen=True, kw_only=True):
 
 
 class RedactedDocument(OfConversation, frozen=True, kw_only=True):
-    """The receipt of a redaction. ``documents_lost``: those whose newest values went;
-    ``attributes`` is one.
+    """The receipt of a redaction. ``documents_lost`` are the documents whose newest values were
+    redacted; ``attributes`` is one of them.
     """
 
     event_ids: tuple[int, ...]
@@ -1223,8 +1237,8 @@ class RedactedDocument(OfConversation, frozen=True, kw_only=True):
 
 
 class RekeyedDocument(OfConversation, frozen=True, kw_only=True):
-    """One conversation: whether its data key changed, how many rows did, and which were damaged and
-    left.
+    """One conversation: whether its data key changed, how many rows changed, and how many damaged
+    rows were left as they were.
     """
 
     key: bool
@@ -1242,8 +1256,8 @@ class RekeyDocument(Document, frozen=True, kw_only=True):
 
 
 class ToolDocument(Document, frozen=True, kw_only=True):
-    """Calls of one tool, and how many observations of it are errors; None where no source says
-    which are.
+    """The number of calls of one tool, and how many of their observations are errors; null if no
+    source marks errors.
     """
 
     calls: int = 0
@@ -1251,9 +1265,9 @@ class ToolDocument(Document, frozen=True, kw_only=True):
 
 
 class SpentDocument(Document, frozen=True, kw_only=True):
-    """What calls of models used and cost. Tokens that no call tells are None, and a cost that is
-    not known. ``condenser_calls`` of the calls are those of condensers, the others the agent's.
-    ``costs_estimated`` of them told their tokens only, and a table has the prices.
+    """The usage and cost of calls of models. Tokens that no call records, and an unknown cost, are
+    null. ``condenser_calls`` of the calls were made by condensers, the others by the agent.
+    ``costs_estimated`` of the calls record only tokens, and were priced by a table.
     """
 
     calls: int = 0
@@ -1287,13 +1301,13 @@ class ModelDocument(SpentDocument, frozen=True, kw_only=True):
 
 
 class CondensationsDocument(Document, frozen=True, kw_only=True):
-    """Condensations by one strategy. Summaries that were forgotten are not counted as events. At
-    ``failed`` steps a model failed, and nothing was forgotten. What was forgotten is None if it is
-    not known of any, as of imports that were not used yet.
+    """Condensations by one strategy. Forgotten summaries are not counted as events. At ``failed``
+    steps a model failed, and nothing was forgotten. The numbers of forgotten events are null if
+    they are not known for any condensation, for example in imports that were not used yet.
 
-    ``tokens_saved``: the tokens of the View before each of them less those after it, estimated
-    event by event; None if they are not known of any. ``cost`` is None if no condensation recorded
-    one.
+    ``tokens_saved`` are the tokens of the View before each condensation less the tokens after it,
+    estimated event by event; null if they are not known for any. ``cost`` is null if no
+    condensation recorded a cost.
     """
 
     made: int = 0
@@ -1306,11 +1320,12 @@ class CondensationsDocument(Document, frozen=True, kw_only=True):
 
 
 class StatsDocument(Document, frozen=True, kw_only=True):
-    """``foldlog stats``, of one ``conversation`` or of several. ``events`` by kind, and their
-    ``total``. A total is the sum of what is known: of the ``conversations``, ``unmarked`` mark no
-    errors, ``without_usage`` have no call with its tokens, and ``without_cost`` calls of models
-    without a price, the ``unpriced``. Of one conversation, ``peak_prompt_tokens`` are those of the
-    largest prompt, and ``max_input_tokens`` what its model takes.
+    """``foldlog stats``, of one ``conversation`` or of several. ``events`` are counted by kind,
+    with their ``total``. A total is the sum of the known figures: of the ``conversations``,
+    ``unmarked`` mark no errors, ``without_usage`` have no call with its tokens, and
+    ``without_cost`` have calls of the ``unpriced`` models, whose price is not known. For one
+    conversation, ``peak_prompt_tokens`` are the tokens of the largest prompt, and
+    ``max_input_tokens`` the largest prompt of its model.
     """
 
     conversation: str | UnsetType = UNSET
