@@ -277,9 +277,9 @@ class StoreFile:
         connection.execute("PRAGMA secure_delete = ON")
 
     def _is_read_only(self) -> bool:
-        """Return whether nobody can write the file and nobody has it open, so that no log is beside
-        it. Its file system or the permissions of the file and its folder may forbid writing. Root
-        can write in spite of permissions.
+        """Return whether no user can write the file and no process has it open, so that no log is
+        beside it. Its file system or the permissions of the file and its folder may forbid writing.
+        Root can write in spite of permissions.
         """
         if not os.path.exists(self.path) or os.path.exists(f"{self.path}-wal"):
             return False
