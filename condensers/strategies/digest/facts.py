@@ -320,7 +320,7 @@ def outcome_of(
 def listing_of(text: str) -> str:
     """Return an output of a few short lines as one line; empty if it is longer."""
     lines = lines_that_count(text)
-    is_short = 1 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
+    is_short = 0 < len(lines) <= _LISTED_LINES and max(map(len, lines)) <= _LINE_MAX
     return " | ".join(lines) if is_short else ""
 
 

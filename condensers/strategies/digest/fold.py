@@ -712,8 +712,9 @@ class Digest:
         if pending and pending.deed.section is not Section.CHANGED:
             read = one_line(pending.deed.text, 100)
             if not pending.deed.is_view:
-                listing = listing_of(text)
-                read += "" if listing else f" ({len(text.splitlines())} lines)"
+                count = len(text.splitlines())
+                listing = listing_of(text) if count > 1 else ""
+                read += f" ({count} lines)" if count > 1 and not listing else ""
         names = (
             (name, listing or line)
             for name, line in names_in(text)
