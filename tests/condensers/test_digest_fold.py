@@ -634,7 +634,10 @@ def test_a_short_list_in_a_result_is_whole_and_a_longer_one_says_how_many_lines_
         "`git pull` → exit 0: Updating 1..2 | Fast-forward | kite.py | 2 +-"
     ]
     line = "the kite_tail is long: " * 20
-    for output, shown in (("/w/kites", "`pwd`: /w/kites"), (line, "`pwd`: …is long: the kite_tail")):
+    for output, shown in (
+        ("/w/kites", "`pwd`: /w/kites"),
+        (line, "`pwd`: …is long: the kite_tail"),
+    ):
         assert section(told(ran(1, "pwd", 0, output)), READ)[0].startswith(shown)
     viewed_file = pair(1, "Read", "tail_a = 1\ntail_b = 2", file_path="/w/a.py")
     assert section(told(viewed_file), READ) == ["/w/a.py: tail_a = 1 | tail_b = 2"]
