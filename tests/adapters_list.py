@@ -68,7 +68,7 @@ ADAPTERS = (
         "OpenHands SDK",
         ("FoldlogFileStore", "FoldlogCondenser"),
         "openhands-sdk",
-        ("1.37.0", "1.58.0"),
+        ("1.37.0", "1.58.2"),
     ),
     Adapter(
         "pydantic_ai",
