@@ -206,10 +206,30 @@ class Sources:
             is_last = len(page) < _PAGE
             for first, count, encoding, index, body in page:
                 start = first + count
-                raw = self._unpacked(key, self._opened(key, encoding, b"body", first, body), first)
+                raw = self._raw(key, first, encoding, body)
                 if is_wanted(raw):
                     places, hashes = self._index(key, first, count, encoding, index)[:2]
                     yield Block(first, places, hashes, raw)
+
+    def blocks_back(self, source: Source, number: int, count: int) -> list[Block]:
+        """Return the last ``count`` blocks up to the block with a record, in order; fewer if the
+        records before them are shared. Raises ``CorruptEvent`` for a damaged block.
+        """
+        if number < source.from_record:
+            parent = self.parent_of(source)
+            blocks = [] if parent is None else self.blocks_back(parent, number, count)
+            return [
+                block if block.stop <= source.from_record else block.before(source.from_record)
+                for block in blocks
+            ]
+        key = source.conversation
+        blocks = []
+        for first, length, encoding, index, body in self.reader.ask_sources(
+            "blocks_back", key, number, count
+        ):
+            places, hashes = self._index(key, first, length, encoding, index)[:2]
+            blocks.append(Block(first, places, hashes, self._raw(key, first, encoding, body)))
+        return blocks[::-1]
 
     def hashes(self, source: Source) -> bytes:
         """Return the hashes of all records as one byte string. Cost: the indexes of its blocks."""
@@ -450,6 +470,10 @@ class Sources:
             return key.decrypt(data, _place(column, conversation, first))
         except NotAsWritten as error:
             raise self._corrupt(conversation, first, error) from error
+
+    def _raw(self, conversation: int, first: int, encoding: int, body: bytes) -> bytes:
+        opened = self._opened(conversation, encoding, b"body", first, body)
+        return self._unpacked(conversation, opened, first)
 
     def _unpacked(self, conversation: int, data: bytes, first: int = 0) -> bytes:
         try:

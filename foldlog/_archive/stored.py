@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from functools import cached_property, partial
-from itertools import islice, takewhile
+from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
@@ -214,26 +214,22 @@ class Records:
                     yield made[number][0], parse(record)
 
     def _block_of(self, number: int) -> Block:
-        """Return the block of a record, and read those after it too, or before it where it goes
-        backwards.
+        """Return the block of a record. Blocks are read some together: those after it, or before it
+        where records are read backwards.
         """
         block, (source, _) = self._block, self._source
         assert source is not None
         if block is not None and block.first <= number < block.stop:
             return block
         if not self._blocks or not self._blocks[0].first <= number < self._blocks[-1].stop:
-            is_backwards = bool(self._blocks) and number < self._blocks[0].first
-            start = max(0, number - _TOGETHER + 1) if is_backwards else number
+            first = self._blocks[0].first if self._blocks else number
 
             def read(reader: Reader) -> list[Block]:
-                blocks = islice(Sources(self._database, reader).blocks(source, start), _TOGETHER)
-                return [
-                    *(
-                        takewhile(lambda block: block.first <= number, blocks)
-                        if is_backwards
-                        else blocks
-                    )
-                ]
+                sources = Sources(self._database, reader)
+                if number >= first:
+                    return list(islice(sources.blocks(source, number), _TOGETHER))
+                together = _TOGETHER if number + 1 == first else 1
+                return sources.blocks_back(source, number, together)
 
             self._blocks = self._query(read)
         self._block = next(block for block in self._blocks if number < block.stop)

@@ -78,6 +78,7 @@ _T = TypeVar("_T")
 _FORMAT = "pydantic-ai"
 _RECORD = "record"
 _NEVER = "1970-01-01T00:00:00Z"
+_NO_OFFSET = timedelta(0)
 _KNOWN = 256
 """The number of records that are kept in memory: most saves then read none."""
 _records = TypeAdapter(ConversationRecord)
@@ -265,13 +266,12 @@ class FoldlogConversationStore(OpenHistories, ConversationStore):  # type: ignor
         return self._value(unquoted(conversation.removeprefix(f"{self._prefix}/")))[1]
 
     def _history(self, head_id: str | None, limit: int | None) -> list[ConversationEntry]:
-        entries = [
-            ConversationEntry(
-                id=entry.entry_id, parent_id=entry.parent_id, message=_message_in(entry.text)
-            )
-            for entry in self._entries.back(head_id, limit)
+        stored = list(self._entries.back(head_id, limit))[::-1]
+        messages = _messages_in([entry.text for entry in stored])
+        return [
+            ConversationEntry(id=entry.entry_id, parent_id=entry.parent_id, message=message)
+            for entry, message in zip(stored, messages, strict=True)
         ]
-        return entries[::-1]
 
     # -- writing, in threads
     # ------------------------------------------------------------------------------------------
@@ -402,19 +402,21 @@ def _entry(entry: ConversationEntry) -> dict[str, Any]:
     return {"entry_id": entry.id, "parent_id": entry.parent_id, **_plain(entry.message)}
 
 
-def _message_in(text: bytes) -> ModelMessage:
-    """Return the message of a record. The SDK itself reads strict JSON without our marks, in half
-    of the time.
+def _messages_in(texts: Sequence[bytes]) -> list[ModelMessage]:
+    """Return the messages of records. The SDK itself reads strict JSON without our marks, all
+    messages at once, in half of the time.
     """
+    text = b"[%b]" % b",".join(texts)
     if b'{"$' in text or b"\\ud" in text:
-        return _messages([parse(text)])[0]
-    message: ModelMessage = ModelMessagesTypeAdapter.validate_json(b"[%b]" % text)[0]
-    for each in (message, *message.parts):
-        time = getattr(each, "timestamp", None)
-        if isinstance(time, datetime) and time.utcoffset() == timedelta(0):
-            # the SDK's objects have this zone before they are stored
-            each.timestamp = time.replace(tzinfo=UTC)
-    return message
+        return _messages(map(parse, texts))
+    messages: list[ModelMessage] = ModelMessagesTypeAdapter.validate_json(text)
+    for message in messages:
+        for part in (message, *message.parts):
+            time = getattr(part, "timestamp", None)
+            if isinstance(time, datetime) and time.utcoffset() == _NO_OFFSET:
+                # the SDK's objects have this zone before they are stored
+                part.timestamp = time.replace(tzinfo=UTC)
+    return messages
 
 
 def _messages(records: Iterable[dict[str, Any]]) -> list[ModelMessage]:

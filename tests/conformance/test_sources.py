@@ -398,3 +398,22 @@ def test_what_is_refused_among_many_is_asked_in_few_questions(
 
     assert asked(store, ask) == (refused, ["refused_among"] * 3)
     assert asked(store, lambda sources: sources.refused_among([])) == set()
+
+
+def test_blocks_are_read_backwards_up_to_where_a_source_is_shared(store: Store) -> None:
+    parent, other = begun(store, "c1"), begun(store, "c2")
+    fork = other._replace(root=parent.root, parent=parent.conversation, from_record=4)
+
+    def share(sources: SourcesToWrite) -> None:
+        sources.delete_blocks(fork.conversation, 0, 9)
+        sources.put_blocks(fork, [of_records(4, [b"[4]", b"[5]"]), of_records(6, [b"[6]"])])
+
+    def read(source: Source, number: int, count: int) -> list[list[bytes]]:
+        blocks = asked(store, lambda sources: sources.blocks_back(source, number, count))
+        return [[*block.records()] for block in blocks]
+
+    written(store, share)
+    assert read(parent, 4, 9) == [RECORDS[:3], RECORDS[3:6]]
+    assert read(parent, 8, 1) == [RECORDS[6:]]
+    assert read(fork, 6, 9) == [[b"[4]", b"[5]"], [b"[6]"]]
+    assert read(fork, 3, 9) == [RECORDS[:3], RECORDS[3:4]]

@@ -772,6 +772,10 @@ UPDATE {schema}.conversations SET pending = nullif($1::bigint, 0) WHERE key = $2
 SELECT first, records, encoding, places, body FROM {schema}.blocks
 WHERE conversation = $1::bigint AND first + records > $2::bigint ORDER BY first LIMIT $3::bigint
 
+-- name: blocks_back
+SELECT first, records, encoding, places, body FROM {schema}.blocks
+WHERE conversation = $1::bigint AND first <= $2::bigint ORDER BY first DESC LIMIT $3::bigint
+
 -- name: block_indexes
 SELECT first, records, encoding, places FROM {schema}.blocks WHERE conversation = $1::bigint ORDER BY first
 

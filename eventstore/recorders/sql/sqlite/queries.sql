@@ -510,6 +510,10 @@ UPDATE conversations SET pending = nullif(?, 0) WHERE key = ?
 SELECT first, records, encoding, places, body FROM blocks
 WHERE conversation = ? AND first + records > ? ORDER BY first LIMIT ?
 
+-- name: blocks_back
+SELECT first, records, encoding, places, body FROM blocks
+WHERE conversation = ? AND first <= ? ORDER BY first DESC LIMIT ?
+
 -- name: block_indexes
 SELECT first, records, encoding, places FROM blocks WHERE conversation = ? ORDER BY first
 
