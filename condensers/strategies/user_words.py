@@ -1,10 +1,10 @@
-"""Separate the user's words from context that a runtime added, and the useful lines of an output
-from its frame.
+"""Separate the user's words from the context that a runtime added, and the useful lines of an
+output from its frame.
 
 A user's message holds more than the user wrote: an editor adds the open files, a runtime adds
 reminders and the output of commands that the user ran, the user pastes a log. An output ends with
-the shell's prompt or its working directory. The patterns are those that real histories of Claude
-Code, Codex, Cline, OpenHands and SWE-agent have.
+the shell's prompt or its working directory. The patterns come from real histories of Claude Code,
+Codex, Cline, OpenHands and SWE-agent.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ def of_user(text: str) -> Words:
     shown: list[str] = []
     command: dict[str, str] = {}
 
-    def take(found: re.Match[str]) -> str:
-        name = found[1]
-        content = found[2].strip()
+    def take(match: re.Match[str]) -> str:
+        name = match[1]
+        content = match[2].strip()
         if name in ("command-name", "command-args"):
             command[name] = content
         elif name == "bash-input":
@@ -69,9 +69,9 @@ def of_user(text: str) -> Words:
 
     if "<" in text:
         text = _ASKED.sub(r"\2\n", _BLOCK.sub(take, text))
-    if found := _IDE.search(text):
-        shown.append(f"the user's editor: {gist_of_output(found[1])}")
-        text = text[found.end() :]
+    if match := _IDE.search(text):
+        shown.append(f"the user's editor: {gist_of_output(match[1])}")
+        text = text[match.end() :]
     text = _REST_OF_CONTEXT.sub("", text)
     if _INTERRUPTED.search(text):
         shown.append("the user interrupted the agent")
@@ -107,14 +107,14 @@ def without_pasted(text: str) -> str:
     how it begins.
     """
 
-    def fenced(found: re.Match[str]) -> str:
-        if len(found[0]) >= _PASTED_LENGTH:
-            return _pasted(found[0])
-        return found[0]
+    def shorten_fenced(match: re.Match[str]) -> str:
+        if len(match[0]) >= _PASTED_LENGTH:
+            return _pasted(match[0])
+        return match[0]
 
-    kept: list[str] = []
+    result: list[str] = []
     pasted: list[str] = []
-    for line in [*_FENCE.sub(fenced, text).splitlines(), None]:
+    for line in [*_FENCE.sub(shorten_fenced, text).splitlines(), None]:
         if line is not None and not is_prose(line):
             pasted.append(line)
             continue
@@ -122,11 +122,11 @@ def without_pasted(text: str) -> str:
         is_long = (
             len(block) >= _PASTED_LENGTH and sum(map(bool, map(str.strip, pasted))) >= _PASTED_LINES
         )
-        kept += [_pasted(block)] if is_long else pasted
+        result += [_pasted(block)] if is_long else pasted
         pasted = []
         if line is not None:
-            kept.append(line)
-    return "\n".join(kept)
+            result.append(line)
+    return "\n".join(result)
 
 
 def _pasted(block: str) -> str:
@@ -135,8 +135,8 @@ def _pasted(block: str) -> str:
 
 
 def is_prose(line: str) -> bool:
-    """Return whether a line reads like a sentence: several words, of which most are words of a
-    language.
+    """Return whether a line reads like a sentence: it has several words, and most of them are words
+    of a language.
     """
     words = line.split()
     plain = sum(
@@ -191,11 +191,11 @@ _DENIAL = re.compile(
 
 
 def denial_in(text: str) -> str:
-    """Return the sentence with which a message of the user denies what the agent said last; empty
-    if it does not.
+    """Return the sentence in which a message of the user denies the agent's last words; empty if
+    there is none.
     """
-    found = _DENIAL.match(text.strip())
-    return found[0] if found and text.strip()[found.end() :][:1] != "?" else ""
+    match = _DENIAL.match(text.strip())
+    return match[0] if match and text.strip()[match.end() :][:1] != "?" else ""
 
 
 def question_in(text: str) -> str:
@@ -210,8 +210,8 @@ def command_in(text: str) -> tuple[str, str]:
     """Return an agent's words and the command at their end, as SWE-agent's agents write it; empty
     without one.
     """
-    found = _COMMAND.search(text)
-    return (text[: found.start()], found[1].strip()) if found else (text, "")
+    match = _COMMAND.search(text)
+    return (text[: match.start()], match[1].strip()) if match else (text, "")
 
 
 # --- outputs ---
@@ -324,8 +324,8 @@ def exit_code_in(output: Mapping[str, Any]) -> Any:
 
 
 def said_in_rejection(text: str) -> str | None:
-    """Return what the user said when rejecting a call, from the result of that call: empty if
-    nothing, None if the call was not rejected.
+    """Return the user's words when rejecting a call, from the result of the call: empty if there
+    are none; None if the call was not rejected.
     """
     if not _REJECTED.search(text):
         return None
@@ -337,8 +337,8 @@ def answers_in(text: str) -> str:
     """Return the user's answers to questions that the agent asked, from the result of that call;
     empty if none.
     """
-    found = _ANSWERS.match(text)
-    return found[1] if found else ""
+    match = _ANSWERS.match(text)
+    return match[1] if match else ""
 
 
 def is_applied(text: str) -> bool:
@@ -350,8 +350,8 @@ def refusal_of_edit(text: str) -> str:
     """Return the line in which the result of an edit says that it was not applied; empty if it does
     not.
     """
-    found = _NOT_APPLIED.search(text)
-    return found[0] if found else ""
+    match = _NOT_APPLIED.search(text)
+    return match[0] if match else ""
 
 
 def without_trace(text: str) -> str:
@@ -370,8 +370,8 @@ def is_plan_mode(text: str) -> bool | None:
     """Return whether plan mode holds after a message or a result: in it, an agent may write nothing
     but a plan. None if the text says nothing of it.
     """
-    found = _PLAN_MODE.search(text)
-    return bool(found[1]) if found else None
+    match = _PLAN_MODE.search(text)
+    return bool(match[1]) if match else None
 
 
 def git_status_in(text: str) -> str:
@@ -422,7 +422,9 @@ def gist_of_output(text: str) -> str:
 
 
 def edges_of(text: str) -> set[str]:
-    """Return the first and the last lines of an output, where what is in all outputs stands."""
+    """Return the first and the last lines of an output. Lines that are in all outputs stand
+    there.
+    """
     lines = [" ".join(line.split()) for line in text.splitlines()]
     return {line for line in (*lines[:_EDGE], *lines[-_EDGE:]) if line}
 
@@ -441,7 +443,7 @@ _WRITTEN = re.compile(
 
 def files_written(text: str) -> list[str]:
     """Return the files that a program says it wrote, in its output."""
-    return [found[1] or found[2] for found in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
+    return [match[1] or match[2] for match in _WRITTEN.finditer(text)][:_WRITTEN_MAX]
 
 
 def lines_that_count(text: str) -> list[str]:

@@ -76,7 +76,7 @@ _PAGE = 500
 _POLL_S = 0.005
 _NO_LIMIT = 2**62
 _OF_VIEWS = 0
-"""The key that records of views are kept under; no conversation has it."""
+"""The key under which records of views are stored; no conversation has it."""
 _VIEW_CODEC = RowCodec("")
 
 T = TypeVar("T")
@@ -84,7 +84,6 @@ V = TypeVar("V", bound=TrackingRecorder)
 
 
 # -- events
-# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +155,6 @@ class ConversationMapper(Mapper[str]):
 
 
 # -- recorders
-# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -217,12 +215,10 @@ def errors_of_the_library() -> Iterator[None]:
     except KeyUnavailable:
         raise
     except FAILURES as error:
-        otherwise = (
-            persistence.OperationalError
-            if isinstance(error, StoreUnavailable)
-            else persistence.DatabaseError
-        )
-        raise _OF_LIBRARY.get(error.kind, otherwise)(str(error)) from error
+        default: type[persistence.PersistenceError] = persistence.DatabaseError
+        if isinstance(error, StoreUnavailable):
+            default = persistence.OperationalError
+        raise _OF_LIBRARY.get(error.kind, default)(str(error)) from error
 
 
 class TrackingView(TrackingRecorder):
@@ -252,15 +248,15 @@ class TrackingView(TrackingRecorder):
         self.recorder.transact(lambda transaction: self.track(transaction, tracking))
 
     def max_tracking_id(self, application_name: str) -> int | None:
-        found = self.recorder.value(f"tracking {application_name}")
-        return int(found) if found else None
+        position = self.recorder.value(f"tracking {application_name}")
+        return int(position) if position else None
 
     def record_at(self, reader: Reader, name: str, version: int) -> Record | None:
         """Return the newest record of this view at or before a version; records belong to no
         conversation.
         """
-        found = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
-        return _VIEW_CODEC.decoded_record(name, found[0]) if found else None
+        records = reader.records(_OF_VIEWS, name, version, 1, backwards=True)
+        return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
         """Keep records of this view, within a transaction; one of the same version is replaced."""
@@ -269,7 +265,7 @@ class TrackingView(TrackingRecorder):
 
 
 class EventRecorder(TrackingView, ProcessRecorder):
-    """The library's recorders of events on one of our recorders."""
+    """The library's recorders of events, on one of foldlog's recorders."""
 
     def __init__(
         self, recorder: StoreRecorder, subscription: type[PollingSubscription] | None = None
@@ -305,23 +301,22 @@ class EventRecorder(TrackingView, ProcessRecorder):
         desc: bool = False,
         limit: int | None = None,
     ) -> Sequence[StoredEvent]:
-        """Return events of a conversation. Raises ``CorruptEvent`` if one is damaged. Cost: those
-        in the range of versions, also with ``limit`` if ``desc``.
+        """Return events of a conversation. Raises ``CorruptEvent`` if one is damaged. Cost: all
+        events in the range of versions; without ``desc`` at most ``limit`` of them.
         """
         database = self.recorder.database
         with self.recorder.read() as reader:
-            found = database.find(reader, str(originator_id))
-            if found is None:
+            state = database.find(reader, str(originator_id))
+            if state is None:
                 return []
             start = 0 if gt is None else gt + 1
-            stop = found.version if lte is None else min(lte + 1, found.version)
-            # ids may have gaps: the newest are found last
+            stop = state.version if lte is None else min(lte + 1, state.version)
+            # Ids may have gaps, so the newest rows are known only after all were read.
             at_most = _NO_LIMIT if limit is None or desc else limit
-            rows = ReadTransaction(reader, found, database).rows(start, stop, at_most)
-            return [
-                _RecordedEvent(**_fields(found.id, row))
-                for row in (rows[::-1][:limit] if desc else rows)
-            ]
+            rows = ReadTransaction(reader, state, database).rows(start, stop, at_most)
+            if desc:
+                rows = rows[::-1][:limit]
+            return [_RecordedEvent(**_fields(state.id, row)) for row in rows]
 
     def select_notifications(
         self,
@@ -345,7 +340,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
                     ):
                         continue
                     if row.encoding != PLAIN and selected:
-                        return selected[:limit]  # who asks for what follows is told of the damage
+                        return selected[:limit]  # the next call raises the error of the damage
                     selected.append(
                         _RecordedNotification(id=position, **_fields(conversation, row, position))
                     )
@@ -369,11 +364,11 @@ class EventsOfAggregates(EventRecorder):
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         super().insert_events(stored_events, **kwargs)
 
-    def select_events(self, originator_id: UUID | str, **which: Any) -> Sequence[StoredEvent]:
-        selected = super().select_events(originator_id, **which)
+    def select_events(self, originator_id: UUID | str, **options: Any) -> Sequence[StoredEvent]:
+        selected = super().select_events(originator_id, **options)
         return [
-            StoredEvent(each.originator_id, each.originator_version, each.topic, each.state)
-            for each in selected
+            StoredEvent(event.originator_id, event.originator_version, event.topic, event.state)
+            for event in selected
         ]
 
 
@@ -428,20 +423,19 @@ def _insert(database: Database, transaction: Transaction, stored: StoredEvent, n
     kind, schema = kind_and_schema(stored.topic)
     version = stored.originator_version
     conversation = str(stored.originator_id)
-    as_stored = _encoded(
-        kind, schema, stored.state, codec.decode(kind, schema, stored.state, version)
-    )
-    found = not_erased(database.find(transaction, conversation))
-    if found is None:
-        found = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
-    if version < found.begins:
+    event = codec.decode(kind, schema, stored.state, version)
+    encoded = _encoded(kind, schema, stored.state, event)
+    state = not_erased(database.find(transaction, conversation))
+    if state is None:
+        state = begin_new(transaction, database, Conversation(0, conversation, now, new_salt()))
+    if version < state.begins:
         raise StoreUnavailable(
-            f"conversation {conversation!r} has event {version} already: it shares it with"
-            " another one",
+            f"conversation {conversation!r} already has event {version}, which it shares with"
+            " another conversation",
             kind="taken",
         )
-    writing = WriteTransaction(transaction, found, database)
-    rows, _ = chained(found._replace(version=version), [as_stored], now)
+    writing = WriteTransaction(transaction, state, database)
+    rows, _ = chained(state._replace(version=version), [encoded], now)
     place = writing.insert(rows)
     writing.end()
     return place

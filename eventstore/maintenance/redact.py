@@ -93,9 +93,10 @@ def redact(
     ``erase``. Call it again to finish an interrupted redaction. The id of a summary, which is below
     -1, stands for the condensation that made it.
 
-    ``others`` are events that go with it, by the names of their conversations: the summaries that
-    may quote it, copies of it. ``also`` is called in the transaction with all events that go, to
-    erase what else holds their content: the records of the source from which they were made.
+    ``others`` has further events to redact, by the ids of their conversations: summaries that may
+    quote the event, and copies of it. ``also`` is called in the transaction with all these events.
+    It erases their content elsewhere, such as in the records of the source from which they were
+    made.
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
     has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.
@@ -106,9 +107,11 @@ def redact(
     check_reason(reason, "receipt")
     check_text("by", by)
     database = store.database
-    asked = conversation, event_id, (by, reason), others or {}, also
     receipt, place = on_finished(
-        database, lambda transaction: _redact(transaction, database, *asked)
+        database,
+        lambda transaction: _redact(
+            transaction, database, conversation, event_id, (by, reason), others or {}, also
+        ),
     )
     if complete:
         purge(database.recorder, f"event {event_id} of {conversation!r} is redacted")
@@ -129,202 +132,217 @@ def _redact(
     others: Mapping[str, Sequence[int]],
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None,
 ) -> tuple[RedactionReceipt, Place | None]:
-    """Redact events. Return the receipt as far as it is known here, and the place of the event with
-    it.
+    """Redact events. Return the receipt, without the fields that are known only after the commit,
+    and the position of the event that has it.
     """
-    found = find_existing(database, transaction, conversation)
-    check_finished(transaction, found.key)
-    writing = WriteTransaction(transaction, found, database)
-    named = {
-        summary_of(each) if each < -1 else each: each
-        for each in (named_id, *others.get(conversation, ()))
+    state = find_existing(database, transaction, conversation)
+    check_finished(transaction, state.key)
+    writing = WriteTransaction(transaction, state, database)
+    # The id of a summary stands for the condensation that made it.
+    requested_ids = {
+        summary_of(requested) if requested < -1 else requested: requested
+        for requested in (named_id, *others.get(conversation, ()))
     }
     events = {
-        event_id: _read(writing, event_id, its_name)[1] for event_id, its_name in named.items()
+        event_id: _read(writing, event_id, requested)[1]
+        for event_id, requested in requested_ids.items()
     }
-    goes = {**others, conversation: [*events]}
+    to_redact = {**others, conversation: [*events]}
     quotes: list[Quote] = []
-    for each, shared in (
-        (found, [*events]),
-        *forks_that_share(database, transaction, found.key, events),
-    ):
-        theirs = quotes_in(
-            ReadTransaction(transaction, each, database), [events[one] for one in shared]
+    sharing = forks_that_share(database, transaction, state.key, events)
+    for owner, shared_ids in ((state, [*events]), *sharing):
+        condensations = quotes_in(
+            ReadTransaction(transaction, owner, database),
+            [events[event_id] for event_id in shared_ids],
         )
-        own = [one for one in theirs if one.id >= each.begins]
-        quotes += [
-            Quote(each.id, one.id, one.id in goes.get(each.id, ()) or not has_content(one))
-            for one in own
-        ]
+        for action in condensations:
+            if action.id >= owner.begins:  # a fork's shared ones are reported for their owner
+                is_redacted = action.id in to_redact.get(owner.id, ()) or not has_content(action)
+                quotes.append(Quote(owner.id, action.id, is_redacted))
     if also is not None:
-        also(transaction, goes)
+        also(transaction, to_redact)
     receipts, place, forks = _erase_content(transaction, writing, [*events], who)
     for name in others:
-        now = database.find(transaction, name)
-        # it may be erased since it was chosen
-        if now is not None and now.erasure is None and name != conversation:
-            check_finished(transaction, now.key)
-            beside = WriteTransaction(transaction, now, database)
-            forks += _erase_content(transaction, beside, goes.get(name, ()), who)[-1]
+        other = database.find(transaction, name)
+        # It may have been erased since the caller chose its events.
+        if other is not None and other.erasure is None and name != conversation:
+            check_finished(transaction, other.key)
+            beside = WriteTransaction(transaction, other, database)
+            forks += _erase_content(transaction, beside, to_redact.get(name, ()), who)[-1]
     copies = (
-        Quote(name, each, redacted=True)
-        for name in goes
+        Quote(name, event_id, redacted=True)
+        for name in to_redact
         if name != conversation
-        for each in goes[name]
+        for event_id in to_redact[name]
     )
     ids = tuple(receipts)
-    hashes = tuple(each.hash for each in receipts.values())
-    told = tuple(dict.fromkeys((*quotes, *copies)))
-    names = tuple(dict.fromkeys(forks))
     first = receipts[ids[0]]
-    who_and_why = (first.at, first.by, first.reason)
-    return (
-        RedactionReceipt(
-            conversation, ids, hashes, *who_and_why, None, told, names, (), bytes_pending=True
-        ),
-        place,
+    receipt = RedactionReceipt(
+        conversation=conversation,
+        event_ids=ids,
+        hashes=tuple(redacted.hash for redacted in receipts.values()),
+        at=first.at,
+        by=first.by,
+        reason=first.reason,
+        position=None,
+        quotes=tuple(dict.fromkeys((*quotes, *copies))),
+        forks=tuple(dict.fromkeys(forks)),
+        unconfirmed=(),
+        bytes_pending=True,
     )
+    return receipt, place
 
 
 def _erase_content(
     transaction: Transaction, writing: WriteTransaction, ids: Sequence[int], who: tuple[str, str]
 ) -> tuple[dict[int, Redacted], Place | None, list[str]]:
     """Erase the content of these events, unless it was erased before. Return their receipts, the
-    place of the new one, and the forks that share some.
+    position of the new receipt event, and the forks that share some of them.
     """
-    found, (by, reason) = writing.state, who
-    now = max(writing.database.now(), found.updated_at or 0)
+    state = writing.state
+    by, reason = who
+    now = max(writing.database.now(), state.updated_at or 0)
     receipts: dict[int, Redacted] = {}
-    gone: list[tuple[Event, Redacted, Row]] = []
-    read = {each: _read(writing, each, each) for each in ids}
-    sharing = [*forks_that_share(writing.database, transaction, found.key, read)]
-    for each, shared in ((found, ids), *sharing):
-        its = {event_id: read[event_id][1] for event_id in shared}
-        _check_that_none_builds_on(ReadTransaction(transaction, each, writing.database), its)
-    for event_id, (row, event) in read.items():
+    redacted: list[tuple[Event, Redacted, Row]] = []
+    stored = {event_id: _read(writing, event_id, event_id) for event_id in ids}
+    sharing = [*forks_that_share(writing.database, transaction, state.key, stored)]
+    for owner, shared_ids in ((state, ids), *sharing):
+        shared = {event_id: stored[event_id][1] for event_id in shared_ids}
+        _check_that_none_builds_on(ReadTransaction(transaction, owner, writing.database), shared)
+    for event_id, (row, event) in stored.items():
         receipt = event.redacted
         if receipt is None:
             if not can_be_redacted(event):
                 raise CannotRedact(
-                    f"conversation {found.id!r}, event {row.id}: an event of kind {row.kind!r}"
+                    f"conversation {state.id!r}, event {row.id}: an event of kind {row.kind!r}"
                     " cannot be redacted, because it is a receipt or of a later version of"
                     " foldlog; redact another event, or erase the conversation"
                 )
-            its_hash = commitment_of(row.proof, row.body)
-            own = untraced(event)
-            size = size_of(row.body if own is event else encode(own, ours=True).body)
+            commitment = commitment_of(row.proof, row.body)
+            appended = untraced(event)  # as its writer passed it: its size is part of the receipt
+            size = size_of(row.body if appended is event else encode(appended, ours=True).body)
             receipt = Redacted(
-                at=from_microseconds(now), by=by, reason=reason, hash=its_hash.hex(), bytes=size
+                at=from_microseconds(now), by=by, reason=reason, hash=commitment.hex(), bytes=size
             )
             body = encode(without_content(event, receipt), ours=True).body
-            row = row.in_form(PLAIN, body, row.head + its_hash)
-            gone.append((event, receipt, row))
+            row = row.in_form(PLAIN, body, row.head + commitment)
+            redacted.append((event, receipt, row))
         receipts[event_id] = receipt
     place = None
-    if gone:
-        event_ids, hashes = zip(*((row.id, receipt.hash) for _, receipt, row in gone), strict=True)
-        redaction = Redaction(event_ids=event_ids, hashes=hashes, by=by, reason=reason)
+    if redacted:
+        redaction = Redaction(
+            event_ids=tuple(row.id for _, _, row in redacted),
+            hashes=tuple(receipt.hash for _, receipt, _ in redacted),
+            by=by,
+            reason=reason,
+        )
         place = writing.append([encode(redaction, ours=True)], now)[0]
-        redact_rows(transaction, writing, [(event, row) for event, _, row in gone])
+        redact_rows(transaction, writing, [(event, row) for event, _, row in redacted])
     return receipts, place, [fork.id for fork, _ in sharing]
 
 
 def redact_rows(
-    transaction: Transaction, writing: WriteTransaction, gone: Sequence[tuple[Event, Row]]
+    transaction: Transaction, writing: WriteTransaction, redacted: Sequence[tuple[Event, Row]]
 ) -> None:
-    """Replace events by rows without content, and end ``writing``. Data beside the events is
+    """Replace these events by rows without content, and end ``writing``. Data beside the events is
     deleted, also in the forks that share them: the records of projections that may hold content.
     """
-    writing.redact([row for _, row in gone])
-    _leave_nothing_beside(writing, [event for event, _ in gone])
+    writing.redact([row for _, row in redacted])
+    _forget_derived_content(writing, [event for event, _ in redacted])
     writing.end()
     database = writing.database
-    ids = [row.id for _, row in gone]
+    ids = [row.id for _, row in redacted]
     for fork, shared in [*forks_that_share(database, transaction, writing.key, ids)]:
         check_finished(transaction, fork.key)
-        # its parent may be encrypted since just now
-        fork_now = find_again(database, transaction, fork).state
-        beside = WriteTransaction(transaction, fork_now, database)
+        # Its parent may have got a key in this transaction: read the fork again.
+        present = find_again(database, transaction, fork).state
+        beside = WriteTransaction(transaction, present, database)
         beside.count_redactions(len(shared))
-        _leave_nothing_beside(beside, [event for event, _ in gone if event.id in shared])
+        _forget_derived_content(beside, [event for event, _ in redacted if event.id in shared])
         beside.end()
 
 
 # -- what to redact
-# --------------------------------------------------------------------------------------------------
 
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
-    """Return an event that is stored under the conversation's own key, which the caller named by
-    this id. Raises ``InvalidArgument``, ``CorruptEvent``.
+    """Return an event that is stored under the conversation's own key. The caller named it by
+    ``named_id``, for errors. Raises ``InvalidArgument``, ``CorruptEvent``.
     """
-    found = writing.state
-    if not 0 <= event_id < found.version:
+    state = writing.state
+    if not 0 <= event_id < state.version:
         raise InvalidArgument(
-            f"conversation {found.id!r} has no event {named_id}; it has events 0 to"
-            f" {found.version - 1}"
+            f"conversation {state.id!r} has no event {named_id}; it has events 0 to"
+            f" {state.version - 1}"
         )
-    if event_id < found.begins:
+    if event_id < state.begins:
         owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
         raise InvalidArgument(
-            f"event {event_id} of {found.id!r} belongs to conversation {owner!r}, which it was"
+            f"event {event_id} of {state.id!r} belongs to conversation {owner!r}, which it was"
             " forked from; redact it there, and every fork shows it redacted"
         )
     row = writing.last_row(event_id + 1)
-    event = stored_event_of(found.id, row)
+    event = stored_event_of(state.id, row)
     is_summary = isinstance(event, CondensationAction) and (
         event.summary is not None or event.redacted is not None
     )
     if named_id != event_id and not is_summary:
         raise InvalidArgument(
-            f"conversation {found.id!r} has no event {named_id}: the summary of condensation c is"
+            f"conversation {state.id!r} has no event {named_id}: the summary of condensation c is"
             f" event -(c+2), and event {event_id} has no summary"
         )
     return row, event
 
 
 def quotes_in(reading: ReadTransaction, redacted: Sequence[Event]) -> list[CondensationAction]:
-    """Return the condensations whose summaries stand for events, or for their own summaries, the
-    first one first. A condensation counts too if it forgets the summary of one of these
-    condensations.
+    """Return the condensations whose summaries may quote these events, the oldest first. These are
+    the condensations that forget one of the events, and the condensations that forget the summary
+    of such a condensation.
     """
-    sources: list[Any] = [
-        each.origin.id for each in redacted if each.origin and names_source_ids(each)
+    # A condensation of the V0 dialect names ids of its source, any other one ids of events.
+    source_ids: list[Any] = [
+        event.origin.id for event in redacted if event.origin and names_source_ids(event)
     ]
-    # those are no events of a View
-    ids = [each.id for each in redacted if not isinstance(each, CondensationAction)]
-    summaries_gone = {summary_id(each.id) for each in redacted}
-    found: list[CondensationAction] = []
-    for event in reading.structural_events(
-        min((each.id for each in redacted), default=reading.version)
-    ):
-        if not isinstance(event, CondensationAction) or event.summary is None:
+    # A condensation itself is never shown, so no other condensation forgets it.
+    ids = [event.id for event in redacted if not isinstance(event, CondensationAction)]
+    summary_ids = {summary_id(event.id) for event in redacted}
+    quoting: list[CondensationAction] = []
+    first_id = min((event.id for event in redacted), default=reading.version)
+    for action in reading.structural_events(first_id):
+        if not isinstance(action, CondensationAction) or action.summary is None:
             continue
-        is_v0 = names_source_ids(event)
-        intervals, summaries = event.forgotten
-        named = sources if is_v0 else ids
-        if any(
-            first <= each <= last
-            for each in named
-            if type(each) is int
+        is_v0 = names_source_ids(action)
+        intervals, forgotten_summaries = action.forgotten
+        forgets_event = any(
+            first <= event_id <= last
+            for event_id in (source_ids if is_v0 else ids)
+            if type(event_id) is int
             for first, last in intervals
-        ) or (not is_v0 and not summaries_gone.isdisjoint(summaries)):
-            found.append(event)
-            summaries_gone.add(summary_id(event.id))
-            if is_v0 and event.origin is not None:
-                sources.append(event.origin.id)
-    return found
+        )
+        forgets_summary = not is_v0 and not summary_ids.isdisjoint(forgotten_summaries)
+        if forgets_event or forgets_summary:
+            quoting.append(action)
+            summary_ids.add(summary_id(action.id))
+            if is_v0 and action.origin is not None:
+                source_ids.append(action.origin.id)
+    return quoting
 
 
-def _check_that_none_builds_on(reading: ReadTransaction, gone: Mapping[int, Event]) -> None:
+def _check_that_none_builds_on(reading: ReadTransaction, redacted: Mapping[int, Event]) -> None:
     """Raise ``CannotRedact`` if a remaining value of a document is stored as a difference to a
     redacted one.
     """
     changes: dict[Any, Any] = {
-        at: each.changed for at, each in gone.items() if isinstance(each, DocumentChanges)
+        event_id: event.changed
+        for event_id, event in redacted.items()
+        if isinstance(event, DocumentChanges)
     }
-    for later in reading.document_changes(min(changes) + 1) if changes else ():
-        for name, change in later.changed.items() if later.id not in gone else ():
+    if not changes:
+        return
+    for later in reading.document_changes(min(changes) + 1):
+        if later.id in redacted:
+            continue
+        for name, change in later.changed.items():
             if name in changes.get(change.get("base"), ()):
                 raise CannotRedact(
                     f"conversation {reading.conversation!r}, event {change['base']}: event"
@@ -333,7 +351,7 @@ def _check_that_none_builds_on(reading: ReadTransaction, gone: Mapping[int, Even
                 )
 
 
-def _leave_nothing_beside(writing: WriteTransaction, events: Sequence[Event]) -> None:
+def _forget_derived_content(writing: WriteTransaction, events: Sequence[Event]) -> None:
     """Delete the records of projections that may hold content: they are made again. Then list the
     conversation with its present attributes. The digests of source ids stay.
     """

@@ -29,8 +29,8 @@ Role = Literal["system", "user", "assistant"]
 
 
 class PairedCall(NamedTuple):
-    """An action under the id that its message has, the thinking and the words before it, its
-    result, and the indices of all.
+    """A tool call in a message: the action, the id of the call in the message, the thinking and the
+    words before it, its result, and the indices of all these events.
     """
 
     id: str
@@ -75,99 +75,103 @@ def turns(
     ``call_ids`` are the ids of earlier calls, with their indices; the ids of these turns are added.
     """
     shown = [events[position] for position in positions]
-    found = units(shown)
-    told = {answer for place, answer in found.answers.items() if not begins_reply(shown[place])}
+    shown_units = units(shown)
+    own_turns = {
+        answer for index, answer in shown_units.answers.items() if not begins_reply(shown[index])
+    }
     reasoning = _reasoning(shown)
-    used = {} if call_ids is None else call_ids
-    reached = -1
-    for group in _groups(shown, found.parallel_calls):
-        if isinstance(shown[group[0]], Observation) and group[0] not in told:
+    used_ids = {} if call_ids is None else call_ids
+    last_index = -1
+    for group in _groups(shown, shown_units.parallel_calls):
+        if isinstance(shown[group[0]], Observation) and group[0] not in own_turns:
             continue  # it is in the turn of its call
-        where = tuple(positions[place] for place in group)
+        group_positions = tuple(positions[index] for index in group)
         calls = list[PairedCall]()
         parts = list[Part]()
         thinking = tuple[Part, ...]()
-        first = shown[group[0]]
-        before = (0, 0, 0)
+        first_event = shown[group[0]]
+        counts_before = (0, 0, 0)
         role: Role = "user"
-        if begins_reply(first):
+        if begins_reply(first_event):
             role = "assistant"
-        elif isinstance(first, SystemMessage):
+        elif isinstance(first_event, SystemMessage):
             role = "system"
-        if role == "assistant" and group[0] > reached:
+        if role == "assistant" and group[0] > last_index:
             start = _start(shown, group[0])
         else:
             start = None
-        for number, place in enumerate(group, 1):
-            event: Any = shown[place]
+        for number, index in enumerate(group, 1):
+            event: Any = shown[index]
             parts += parts_of(words_of(event))
             if role == "assistant":
-                thoughts = (*reasoning.get(place, ()), *event.thinking)
+                thoughts = (*reasoning.get(index, ()), *event.thinking)
             else:
                 thoughts = ()
-            # what stands for thinking
+            # Thinking that a condenser has cleared is not sent.
             thinking += tuple(block for block in thoughts if block.get("type") != "cleared")
-            answer = found.answers.get(place, place)
+            answer = shown_units.answers.get(index, index)
             observation = shown[answer]
             if role == "assistant" and isinstance(observation, Observation):
-                own = where[before[0] : number], thinking[before[1] :], parts[before[2] :]
+                own = (
+                    group_positions[counts_before[0] : number],
+                    thinking[counts_before[1] :],
+                    parts[counts_before[2] :],
+                )
                 result = parts_of(observation.content)
-                call_id = _call_id(event, used, positions[place])
+                call_id = _call_id(event, used_ids, positions[index])
                 calls.append(
                     PairedCall(call_id, event, *own, observation, result, positions[answer])
                 )
-                before = number, len(thinking), len(parts)
-            reached = max(reached, place, answer)
-        if not is_unseen(first):
+                counts_before = number, len(thinking), len(parts)
+            last_index = max(last_index, index, answer)
+        if not is_unseen(first_event):
             yield MessageTurn(
                 role,
                 parts,
-                where,
+                group_positions,
                 tuple(calls),
                 thinking,
                 None if start is None else positions[start],
             )
 
 
-def _start(shown: Sequence[Event], place: int) -> int | None:
-    """Return the place of the reasoning before a reply, or its own; None if it stays with another
-    event before it.
+def _start(shown: Sequence[Event], index: int) -> int | None:
+    """Return the index of the reasoning before a reply, or its own index; None if it stays with
+    another event before it.
     """
-    while place and is_unseen(shown[place - 1]):
-        place -= 1
-    return None if place and shown[place - 1].stays_with_next else place
+    while index and is_unseen(shown[index - 1]):
+        index -= 1
+    return None if index and shown[index - 1].stays_with_next else index
 
 
 def words_of(event: Any) -> Content:
     """Return the text or parts of an event that a model is sent."""
     if isinstance(event, Annotation):
         return f"{event.name}:\n{as_json(event.data)}"
-    told: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
-    return told
+    content: Content = event.thought if isinstance(event, Action) else getattr(event, "content", "")
+    return content
 
 
 def _reasoning(shown: Sequence[Event]) -> dict[int, tuple[dict[str, Any], ...]]:
-    """Return the reasoning items that stay with the event after them, by the place of that
+    """Return the reasoning items that stay with the event after them, by the index of that
     event.
     """
-    found: dict[int, tuple[dict[str, Any], ...]] = {}
+    items_by_index: dict[int, tuple[dict[str, Any], ...]] = {}
     items: tuple[dict[str, Any], ...] = ()
-    for place, event in enumerate(shown):
+    for index, event in enumerate(shown):
         if isinstance(event, Annotation) and event.name == "reasoning" and event.stays_with_next:
-            named = {"id": event.origin.id} if event.origin is not None else {}
-            items += (
-                ({"type": "reasoning", **named, **event.data},)
-                if isinstance(event.data, dict)
-                else ()
-            )
+            origin_id = {"id": event.origin.id} if event.origin is not None else {}
+            if isinstance(event.data, dict):
+                items += ({"type": "reasoning", **origin_id, **event.data},)
         elif items:
-            found[place], items = items, ()
-    return found
+            items_by_index[index] = items
+            items = ()
+    return items_by_index
 
 
 def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[list[int]]:
-    """Return the places, by the message that they go into: the words and calls of one reply
-    together, all else alone.
+    """Return the indices of the events of each message: the words and calls of one reply are one
+    message, and every other event is a message of its own.
 
     They stay one message even if results, or words of the user, stand between them: the model said
     them at once, so no call had a result when it made the next one, and a model that thought
@@ -177,22 +181,24 @@ def _groups(shown: Sequence[Event], responses: Sequence[ParallelCalls]) -> list[
     reply: list[int] = []
     calls: int | None = None
     number_of = {
-        place: number for number, response in enumerate(responses) for place in response.members
+        index: number for number, response in enumerate(responses) for index in response.members
     }
-    for place, event in enumerate(shown):
+    for index, event in enumerate(shown):
         if not begins_reply(event):
-            groups.append([place])
+            groups.append([index])
             continue
-        number = number_of.get(place)
-        if not reply or (
-            number != calls
-            if None not in (number, calls)
-            else begins_reply(event, shown[reply[-1]])
-        ):
+        number = number_of.get(index)
+        if not reply:
+            is_new = True
+        elif number is not None and calls is not None:
+            is_new = number != calls  # calls of another response
+        else:
+            is_new = begins_reply(event, shown[reply[-1]])
+        if is_new:
             reply = []
             calls = None
             groups.append(reply)
-        reply.append(place)
+        reply.append(index)
         calls = calls if number is None else number
     return groups
 

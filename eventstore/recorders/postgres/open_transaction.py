@@ -70,7 +70,7 @@ class OpenTransaction:
         self.locks: list[int] = []
         self.witness: Witness | None = None
         self.stands: bool | None = False
-        """Whether the transaction is committed; None where that is not known."""
+        """Whether the transaction is committed; None if it is not known."""
         self._answered_at = 0.0
 
     def ask(self, statement: str, *parameters: Parameter) -> list[Columns]:
@@ -110,7 +110,7 @@ class OpenTransaction:
         return self._unchecked or self._guessed_keys
 
     def commit(self) -> None:
-        """Make the transaction durable. Raises ``CommitInDoubt`` where the commit was sent and not
+        """Make the transaction durable. Raises ``CommitInDoubt`` if the commit was sent and not
         confirmed.
 
         Rows that were only read are durable then too. They may be written by an earlier attempt,
@@ -132,7 +132,7 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        """Raise where nothing was written by which the server would have refused a wrong
+        """Raise an error if nothing was written that would have let the server refuse a wrong
         assumption.
         """
         if self._taken_for_new:
@@ -141,13 +141,13 @@ class OpenTransaction:
             )
 
     def settle(self) -> None:
-        """Send what is queued, and read its answers."""
+        """Send the queued statements, and read their answers."""
         self._begin()
         if self._wire.has_queued:
             self._answers()
 
     def join(self, others: Sequence[OpenTransaction]) -> None:
-        """Commit what the transactions of other stores wrote on this connection."""
+        """Commit also the writes of other stores' transactions on this connection."""
         self._begun = self._begun or any(other._begun for other in others)
         self._wrote = self._wrote or any(other._wrote for other in others)
 
@@ -284,8 +284,8 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes and that may assume what the work
-        expects; if that was wrong, run it again in one that assumes nothing.
+        """Run the work in a transaction that ``begin`` makes, and that may assume the state that
+        the work expects; if that was wrong, run it again in one that assumes nothing.
         """
         if self._doubt is not None:
             result, earlier = self._doubt

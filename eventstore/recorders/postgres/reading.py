@@ -1,8 +1,8 @@
 """The queries of one transaction, and a read transaction.
 
-Followers read only what the server will not lose. A commit is visible when a standby has confirmed
-it. There is one exception: a primary that crashed shows, after its recovery, commits that no
-standby ever confirmed. If it then fails for good, a standby without them is promoted, and gives
+Followers read only rows that the server will not lose. A commit is visible when a standby has
+confirmed it. There is one exception: a primary that crashed shows, after its recovery, commits that
+no standby ever confirmed. If it then fails for good, a standby without them is promoted, and gives
 their positions to other events; a follower that has passed these positions would miss the other
 events. So before a follower reads on a new connection, it commits a message and waits until it is
 confirmed: then everything before it is confirmed too. A connection does not outlive a crash, so one
@@ -83,8 +83,8 @@ class ReadSession:
     answer, a broken connection is replaced by another one. Later, another connection would show
     another moment, so ``ConnectionLost`` is raised.
 
-    ``retried`` asks the first question, and again where the connection breaks. ``bind`` binds a
-    connection to the store that ``ask`` asks.
+    ``retried`` asks the first question, and asks it again if the connection breaks. ``bind`` binds
+    a connection to the store that ``ask`` asks.
     """
 
     def __init__(
@@ -141,7 +141,7 @@ class ReadSession:
 
 
 def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Send these questions behind what is queued. Return their answers."""
+    """Send these questions after the queued statements. Return their answers."""
     for bind, statement, parameters in questions:
         bind(wire)
         wire.queue(statement, *parameters)
@@ -149,7 +149,7 @@ def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after what is confirmed. All statements go out together, so also behind a
+    """Begin to read after the confirmed commits. All statements go out together, so also behind a
     pooler the same server confirms and is read. A hot standby cannot be asked to confirm: it is
     asked each time whether it was promoted.
     """

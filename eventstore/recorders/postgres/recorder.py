@@ -81,13 +81,14 @@ def pauses(total_s: float) -> Iterator[bool]:
 class PostgresRecorder(Recorder):
     """A recorder on one schema of a PostgreSQL database; other schemas are other stores.
 
-    ``dsn`` is anything that libpq takes, and ``options`` are those of a URL, as ``parse_url`` gives
-    them. Of several hosts the primary is used, and looked for again whenever it is lost. While it
-    is unreachable, calls wait for up to ``patience_s``, then raise ``StoreUnavailable``.
-    ``durable=False`` does not wait for the disk.
+    ``dsn`` is anything that libpq accepts, and ``options`` are the options of a URL, as
+    ``parse_url`` returns them. Of several hosts the primary is used, and looked for again whenever
+    it is lost. While it is unreachable, calls wait for up to ``patience_s``, then raise
+    ``StoreUnavailable``. ``durable=False`` does not wait for the disk.
 
-    Raises ``StoreUnavailable`` where the server cannot be reached or could not keep the promise of
-    durability, and ``StoreUnusable`` if the schema is not a store of ours or is of a newer version.
+    Raises ``StoreUnavailable`` if the server cannot be reached or could not keep the promise of
+    durability, and ``StoreUnusable`` if the schema is not a foldlog store or was made by a newer
+    version.
     """
 
     on_server = True
@@ -231,7 +232,7 @@ class PostgresRecorder(Recorder):
         is recycled, and in its archive and in backups until these are deleted. Only a conversation
         whose key is erased is unreadable there.
 
-        Return False where this role may not vacuum. Raises ``StoreUnavailable`` where an older
+        Return False if this role may not vacuum. Raises ``StoreUnavailable`` if an older
         transaction may still read them after ``patience_s`` seconds. Cost: a look at every page of
         the tables that is not all visible, and at their indices.
         """
@@ -248,9 +249,9 @@ class PostgresRecorder(Recorder):
         return are_gone is not None
 
     def check(self) -> Iterator[str]:
-        """Yield the problems of rows without a conversation and, where the extension ``amcheck`` is
-        installed, of indices. If the server was set up with data checksums, it also reports each
-        page with a wrong checksum.
+        """Yield rows without a conversation as problems and, if the extension ``amcheck`` is
+        installed, damaged indices. If the server was set up with data checksums, it also reports
+        each page with a wrong checksum.
         """
         yield from self.beside(
             lambda connection: list(status.findings(connection, self._statements))
@@ -298,7 +299,7 @@ class PostgresRecorder(Recorder):
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
         """Run ``work`` on a connection as psycopg's own, for tables beside the store's and for rare
-        tasks. It is run again on another connection where that one breaks, so what it does twice
+        tasks. It is run again on another connection if the first one breaks, so running it twice
         must have no other effect.
         """
 
@@ -340,7 +341,7 @@ class PostgresRecorder(Recorder):
         return self._greeted(self._new_connection())
 
     def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
-        """Return a connection whose server can keep the promises; another one where it was made for
+        """Return a connection whose server can keep the promises; another one if it was made for
         another kind.
         """
         with self._translated():

@@ -36,8 +36,8 @@ def prepare(
     given.
 
     Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other
-    partitions or may not be made; ``LockNotAvailable`` (psycopg's) where a table that has to change
-    is in use: try again.
+    partitions or may not be made; ``LockNotAvailable`` (psycopg's) if a table that has to change is
+    in use: try again.
     """
     newest = max(migrations("postgresql"))
     try:
@@ -126,8 +126,8 @@ def schemas_there(connection: psycopg.Connection[Any], schemas: Sequence[str]) -
 def check_not_lost(
     connection: psycopg.Connection[Any], lost: Sequence[str], first: str, there: Sequence[str]
 ) -> None:
-    """Raise ``StoreUnusable`` where these of several stores are missing, and not because they are
-    still to be made: the ``first`` one is made last, and before that no other has conversations.
+    """Raise ``StoreUnusable`` if these stores among several are missing, although they were made
+    before: the ``first`` one is made last, and before that no other has conversations.
     """
     begun = "SELECT 1 FROM {schema}.conversations LIMIT 1"
     if first in there or any(connection.execute(_in(schema, begun)).fetchall() for schema in there):
@@ -160,7 +160,7 @@ def greet(
     durable: bool,
 ) -> bool:
     """Check the server of a new connection, in one round trip for all stores that it is for: its
-    settings must keep the promises, and the epochs must be right. Begin an epoch where a store was
+    settings must keep the promises, and the epochs must be right. Begin an epoch if a store was
     restored or its server promoted. Return whether the server belongs to Citus.
 
     Raises ``StoreUnavailable`` if its settings cannot keep a promise, ``ConnectionLost`` if the
@@ -280,8 +280,8 @@ def _facts(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
 
 
 def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[str, str]:
-    """Return the facts of a store; none where the schema has no tables. Raises ``StoreUnusable``
-    for other tables.
+    """Return the facts of a store; none if the schema has no tables. Raises ``StoreUnusable`` for
+    other tables.
     """
     query = "SELECT tablename::text, schemaname::text FROM pg_tables WHERE schemaname = ANY (%s)"
     found = connection.execute(query, ([schema, f"{schema}_00"],)).fetchall()

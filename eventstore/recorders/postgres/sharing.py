@@ -1,7 +1,7 @@
 """Threads that append to one conversation share a transaction: each would wait for the lock of the
 one before.
 
-The first thread leads, alone. Those that come before it ends wait; then the first of them leads,
+The first thread leads, alone. Appends that come before it ends wait; then the first of them leads,
 with all that wait. A leader runs the works in their order in one transaction, so one commit is
 enough for all.
 """
@@ -39,8 +39,8 @@ class Sharing:
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
-        """``run`` runs a work in a transaction and returns what it returned; again where the
-        connection breaks.
+        """``run`` runs a work in a transaction and returns its result; again if the connection
+        breaks.
         """
         self._run = run
         self._mutex = threading.Lock()

@@ -99,7 +99,7 @@ def vacuum(
 ) -> bool | None:
     """Vacuum every table and partition of the schema, in one statement. Return whether no row that
     was deleted before this call is still readable, by VACUUM's own report; False for a report in
-    another language than English. Then the marks are removed. None where the role may not: only the
+    another language than English. Then the marks are removed. None if the role may not: only the
     owner of a table may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
     """
     notices: list[str] = []

@@ -1,14 +1,14 @@
 """Many stores behind one address: N schemas of a database, each a complete store, and each
 conversation in one of them.
 
-A conversation is in the store that a hash of its id names; a companion (``ID/+NAME``) in that of
-``ID``. A fork is in the store of its parent: where its id names another one, that one keeps a fact
-which says so. The keys of conversations have the number of their store as remainder. So what is
-asked by an id or by a key is asked of one store, and all other questions are asked of all stores,
-in one round trip, and their answers joined.
+A hash of a conversation's id gives the number of its store. A companion (``ID/+NAME``) is in the
+store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store,
+that store has a fact which names the right one. The key of a conversation, divided by the number of
+stores, has the number of its store as remainder. So a question by id or by key goes to one store.
+All other questions go to all stores, in one round trip, and their answers are joined.
 
-A position in the order of several stores is one number for each of them. In each store, and so in
-each conversation, followers read in order; between stores there is no order.
+A position in several stores has one number for each store. In each store, and so in each
+conversation, followers read in order; between stores there is no order.
 """
 
 from __future__ import annotations
@@ -60,20 +60,18 @@ _KEYS_AT: Final = {
     "put_place": 1,
     "put_refused": 1,
 }
-"""The place of a conversation's key among the parameters of a statement, where it is not the
-first.
-"""
+"""The index of a conversation's key among the parameters of a statement, if it is not the first."""
 
 
 _Asking = tuple[str, tuple[Parameter, ...]]
 """A statement and its parameters."""
 Snapshots = list[list[Columns]]
-"""The snapshots of servers: while each of them is the same, nothing was committed."""
+"""The snapshots of servers. While they stay the same, nothing was committed."""
 
 
 class _Joined(NamedTuple):
-    """How the answers of all stores are joined: the order, and the number of rows that one store
-    would return.
+    """How the answers of all stores are joined: the order of the rows, and the limit of their
+    number.
     """
 
     order: Callable[[Columns], Any] | None = None
@@ -133,21 +131,23 @@ _TOGETHER: Final[Mapping[str, _Joined]] = {
     "unfinished": _Joined(itemgetter(1)),
     "with_bytes": _Joined(),
 }
-"""What all stores of a server are asked in one statement. Its rows begin with the number of a
-store.
+"""The questions to all stores of a server that are asked in one statement. Each row of the answer
+begins with the number of a store.
 """
 _ENDS: Final = {
     "ids": b"ORDER BY substring(id, 1, 256), id LIMIT $2",
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The stores are read in turn, as far as that is needed."""
+"""The ends of the statements that ask all stores. With them the database stops early, after as many
+rows as are needed.
+"""
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 
 
 class StoresReader(PostgresReader):
-    """One read transaction on each server, begun at the first question that one of its stores is
-    asked.
+    """One read transaction on each server. It begins with the first question to one of the server's
+    stores.
     """
 
     def __init__(self, stores: Stores, sessions: Mapping[Server, ReadSession]) -> None:
@@ -156,17 +156,16 @@ class StoresReader(PostgresReader):
         self._sessions = sessions
         self._home: int | None = None
 
-    # -- what is another question than that of one store
-    # --------------------------------------------------------------
+    # -- questions that concern several stores
 
     def value(self, name: str) -> str:
         kind, _, _ = name.partition(" ")
         if kind == "tracking":
-            [*found] = self._one(0, "store_value", name)
-            return as_text(found[0][0]) if found else ""
+            [*rows] = self._one(0, "store_value", name)
+            return as_text(rows[0][0]) if rows else ""
         if name == "last_position":
-            lasts = [answer[0][0] for answer in self._each(name)]
-            return str(Position.of(max(lasts), lasts))
+            last_positions = [answer[0][0] for answer in self._each(name)]
+            return str(Position.of(max(last_positions), last_positions))
         if name == "data_version":
             return str(hash(tuple(answer[0][0] for answer in self._of_servers(name))))
         if name == "bytes_pending" and self._home is None:
@@ -204,34 +203,37 @@ class StoresReader(PostgresReader):
                 page = self._placed(live)
             pages.append([(row.position, number, row) for row in page])
         placed = list[PlacedRow]()
-        for own, number, row in heapq.merge(*pages, key=itemgetter(0)):
+        for position_in_store, number, row in heapq.merge(*pages, key=itemgetter(0)):
             if len(placed) == limit:
                 break
-            after = after.moved(number, own)
+            after = after.moved(number, position_in_store)
             placed.append(row._replace(position=after))
         return placed
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
         after = self._stores.position(position)
         for number in self._stores.numbers:
-            found = PostgresReader(partial(self._one, number)).place_after(after.parts[number])
-            if found is not None:
-                return after.moved(number, found[0]), *found[1:]
+            next_row = PostgresReader(partial(self._one, number)).place_after(after.parts[number])
+            if next_row is not None:
+                return after.moved(number, next_row[0]), *next_row[1:]
         return None
 
-    def touched(self, after_position: int, least: int) -> tuple[int, Sequence[tuple[int, int]]]:
+    def touched(
+        self, after_position: int, min_version: int
+    ) -> tuple[int, Sequence[tuple[int, int]]]:
         if after_position == 0:
             last = self._stores.position(self.value("last_position"))
             return last, [
                 (key, version) for answer in self._each("all_visible") for key, version in answer
             ]
-        after = until = self._stores.position(after_position)
-        question = ("touched", least, after)
+        after = self._stores.position(after_position)
+        until = after
+        question = ("touched", min_version, after)
         if self._stores.nothing_since(question, snapshots := self._of_servers("snapshot")):
             return after, []
         numbers = self._with_news(after)
-        again = self.to_list_again(least)
-        if not numbers and not again:
+        to_list_again = self.to_list_again(min_version)
+        if not numbers and not to_list_again:
             self._stores.note_nothing(question, snapshots)
         for number, [(last,)] in zip(
             numbers, self._ask_each(numbers, [("last_position", ())] * len(numbers)), strict=True
@@ -239,31 +241,32 @@ class StoresReader(PostgresReader):
             until = until.moved(number, last)
         answers = self._ask_each(
             numbers,
-            [("touched", (after.parts[number], until.parts[number], least)) for number in numbers],
+            [
+                ("touched", (after.parts[number], until.parts[number], min_version))
+                for number in numbers
+            ],
         )
-        return until, [
-            *{*again, *((key, version) for answer in answers for key, version in answer)}
-        ]
+        touched = {(key, version) for answer in answers for key, version in answer}
+        return until, [*touched.union(to_list_again)]
 
     def has_reached(self, reached: str, position: int) -> bool:
         return self._stores.tracked(reached).has_reached(position)
 
     def _as_conversation(self, columns: Columns) -> Conversation:
-        found = super()._as_conversation(columns)
-        erasure = found.erasure
+        conversation = super()._as_conversation(columns)
+        erasure = conversation.erasure
         if erasure is None or erasure.position is None:
-            return found
+            return conversation
         place = Position.in_store(
-            erasure.position, self._stores.store_of(found.key), self._stores.count
+            erasure.position, self._stores.store_of(conversation.key), self._stores.count
         )
-        return found._replace(erasure=erasure._replace(position=place))
+        return conversation._replace(erasure=erasure._replace(position=place))
 
     def with_bytes_pending(self) -> list[int]:
-        """Return the numbers of the stores in which bytes of deleted rows may still be."""
+        """Return the numbers of the stores that may still have bytes of deleted rows."""
         return [number for number, _ in self._together("with_bytes")]
 
     # -- which stores are asked
-    # ---------------------------------------------------------------------------------------
 
     def _route(self, statement: str, *parameters: Parameter) -> list[Columns]:
         joined = _OF_ALL_STORES.get(statement)
@@ -288,56 +291,56 @@ class StoresReader(PostgresReader):
             return self._of_server(statement, *parameters)
         key = parameters[_KEYS_AT.get(statement, 0)]
         if key == 0 and self._home is None:
-            return [row for found in self._each(statement, *parameters) for row in found]
+            return [row for answer in self._each(statement, *parameters) for row in answer]
         return self._one(self._number(key), statement, *parameters)
 
     def _of_server(self, statement: str, *parameters: Parameter) -> list[Columns]:
         if statement == "trackings":
-            found = self._one(0, "facts_of", "tracking ")
+            facts = self._one(0, "facts_of", "tracking ")
             return [
-                (name.removeprefix(b"tracking "), as_text(value)) for name, value in found if value
+                (name.removeprefix(b"tracking "), as_text(value)) for name, value in facts if value
             ]
         return self._one(self._home or 0, statement, *parameters)
 
     def _number(self, key: Parameter) -> int:
-        if not key:  # it is about no conversation, or any
+        if not key:  # the question is not about one conversation
             return self._home or 0
         self._home = self._stores.store_of(cast(int, key))
         return self._home
 
     def _by_name(self, name: str) -> list[Columns]:
-        """Ask the store that the id names, and in the same round trip whether another one has the
-        conversation.
+        """Ask the store that the hash of the id gives; in the same round trip ask it whether
+        another store has the conversation.
         """
         home = self._stores.home(name)
-        found, moved = self._ask_each(
+        rows, home_rows = self._ask_each(
             [home, home], [("conversation", (name,)), ("store_value", (home_fact(name),))]
         )
-        if not found and moved:
-            home = self._stores.note_home(name, int(moved[0][0]))
-            found = self._one(home, "conversation", name)
+        if not rows and home_rows:
+            home = self._stores.note_home(name, int(home_rows[0][0]))
+            rows = self._one(home, "conversation", name)
         self._home = home
-        return found
+        return rows
 
     def _of_ids(self, *parameters: Parameter) -> list[Columns]:
-        found = self._together("ids", *parameters)
-        questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in found]
+        id_rows = self._together("ids", *parameters)
+        questions: list[_Asking] = [("conversation_of", (key,)) for _, _, key in id_rows]
         return [
             row
-            for answer in self._ask_each([number for number, *_ in found], questions)
+            for answer in self._ask_each([number for number, *_ in id_rows], questions)
             for row in answer
         ]
 
     def _listed(self, *parameters: Parameter) -> list[Columns]:
         digests, at, key, count, limit = parameters
         if count == 1:
-            found = self._together("activity", digests, at, key, limit)
+            rows = self._together("activity", digests, at, key, limit)
         else:
-            found = self._together("activity_with_all", *parameters)
-        questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in found]
+            rows = self._together("activity_with_all", *parameters)
+        questions: list[_Asking] = [("listed_one", (key,)) for _, _, key in rows]
         return [
             row
-            for answer in self._ask_each([number for number, *_ in found], questions)
+            for answer in self._ask_each([number for number, *_ in rows], questions)
             for row in answer
         ]
 
@@ -351,8 +354,8 @@ class StoresReader(PostgresReader):
         return self._together_each([(statement, parameters)])[0]
 
     def _together_each(self, questions: Sequence[_Asking]) -> list[list[Columns]]:
-        """Ask all stores of each server each question, in one statement. A row begins with the
-        number of its store.
+        """Ask all stores of each server these questions, each in one statement. A row of an answer
+        begins with the number of its store.
         """
         answers = [
             self._sessions[server].ask_each(
@@ -361,13 +364,13 @@ class StoresReader(PostgresReader):
             for server in self._stores.servers
         ]
         return [
-            _TOGETHER[statement]([answer[place] for answer in answers], parameters)
-            for place, (statement, parameters) in enumerate(questions)
+            _TOGETHER[statement]([answer[index] for answer in answers], parameters)
+            for index, (statement, parameters) in enumerate(questions)
         ]
 
     def _of_servers(self, statement: str) -> list[list[Columns]]:
-        """Ask the first store of each server what is the same for all of them; on Citus, each
-        store.
+        """Ask the first store of each server a question that has the same answer for all its
+        stores. On Citus, ask each store.
         """
         numbers = [number for server in self._stores.servers for number in server.numbers_of_nodes]
         return self._ask_each(numbers, [(statement, ())] * len(numbers))
@@ -383,27 +386,29 @@ class StoresReader(PostgresReader):
         self, numbers: Sequence[int], questions: Sequence[_Asking]
     ) -> list[list[Columns]]:
         """Ask each of these stores its question: one round trip for each server."""
-        of_server: dict[Server, list[tuple[int, Question]]] = {}
-        for place, (number, (statement, parameters)) in enumerate(
+        questions_of_server: dict[Server, list[tuple[int, Question]]] = {}
+        for index, (number, (statement, parameters)) in enumerate(
             zip(numbers, questions, strict=True)
         ):
             server, store = self._stores.server_of(number)
-            of_server.setdefault(server, []).append((place, (store.bind, statement, parameters)))
+            questions_of_server.setdefault(server, []).append(
+                (index, (store.bind, statement, parameters))
+            )
         answers: list[list[Columns]] = [[] for _ in questions]
-        for server, placed in of_server.items():
-            for (place, _), answer in zip(
-                placed,
-                self._sessions[server].ask_each([question for _, question in placed]),
+        for server, indexed_questions in questions_of_server.items():
+            for (index, _), answer in zip(
+                indexed_questions,
+                self._sessions[server].ask_each([question for _, question in indexed_questions]),
                 strict=True,
             ):
-                answers[place] = answer
+                answers[index] = answer
         return answers
 
 
 @Transaction.register
 class StoresTransaction:
-    """A write transaction on one server, in each of its stores that the work names: each method is
-    one of that store's transaction. What two of them write is committed together.
+    """A write transaction on one server. It has a transaction of each store that the work uses, and
+    passes each call on to one of them. They are committed together.
     """
 
     def __init__(
@@ -421,16 +426,15 @@ class StoresTransaction:
         if method.startswith("_"):
             raise AttributeError(method)
 
-        def of_its_store(*arguments: Any, **options: Any) -> Any:
+        def call_in_store(*arguments: Any, **options: Any) -> Any:
             number = number_named(self._stores, method, arguments, options)
             if number is None:
                 number = self._home or 0
             return getattr(self._at(number), method)(*arguments, **options)
 
-        return of_its_store
+        return call_in_store
 
-    # -- what concerns several stores
-    # ---------------------------------------------------------------------------------
+    # -- methods that concern several stores
 
     @property
     def last_conversation(self) -> Any:
@@ -451,38 +455,41 @@ class StoresTransaction:
         server, _ = self._stores.server_of(home)
         if server is not self._server:
             return self._elsewhere(server, home, name)
-        found = self._at(home).conversation(name, expected)
-        if found is None and (moved := self._at(home).value(home_fact(name))):
-            found = self._at(self._stores.note_home(name, int(moved))).conversation(name)
-        return found
+        state = self._at(home).conversation(name, expected)
+        if state is None and (number := self._at(home).value(home_fact(name))):
+            state = self._at(self._stores.note_home(name, int(number))).conversation(name)
+        return state
 
     def _elsewhere(self, server: Server, home: int, name: str) -> Conversation | None:
-        """Find a conversation whose id names a store on another server. Where there is none, that
-        store notes, in a transaction of its own, that it is to be in the store of this one.
+        """Find a conversation whose id belongs to a store on another server. If there is none, that
+        store notes, in a transaction of its own, that the conversation will be in the present store
+        of this transaction.
         """
         own = self._home or self._server.numbers[0]
 
         def find_or_note(transaction: StoresTransaction) -> tuple[Conversation | None, str]:
-            there = transaction._at(home)
-            found = there.conversation(name)
-            moved = there.value(home_fact(name))
-            if found is None and not moved:
-                there.set_value(home_fact(name), moved := str(own))
-            return found, moved
+            store = transaction._at(home)
+            state = store.conversation(name)
+            number = store.value(home_fact(name))
+            if state is None and not number:
+                number = str(own)
+                store.set_value(home_fact(name), number)
+            return state, number
 
-        found, moved = server.transact(
+        state, number = server.transact(
             cast(Callable[[Transaction], tuple[Conversation | None, str]], find_or_note)
         )
-        if found is not None:
-            return found
-        return self._at(self._stores.note_home(name, int(moved))).conversation(name)
+        if state is not None:
+            return state
+        return self._at(self._stores.note_home(name, int(number))).conversation(name)
 
     def lock_all(self, conversations: Sequence[str]) -> None:
-        of_home: dict[int, list[str]] = {}
+        names_by_home: dict[int, list[str]] = {}
         for name in conversations:
-            of_home.setdefault(self._stores.home(name), []).append(name)
-        for home in sorted(of_home):
-            self._at(home).lock_all(of_home[home])
+            names_by_home.setdefault(self._stores.home(name), []).append(name)
+        # In one order, so that no two transactions wait for each other.
+        for home in sorted(names_by_home):
+            self._at(home).lock_all(names_by_home[home])
 
     def begin(self, new: Conversation) -> Conversation:
         home = self._stores.home(new.id)
@@ -496,8 +503,8 @@ class StoresTransaction:
 
     def value(self, name: str) -> str:
         if name.startswith("tracking "):
-            [*found] = self._at(0).ask("store_value", name)
-            return as_text(found[0][0]) if found else ""
+            [*rows] = self._at(0).ask("store_value", name)
+            return as_text(rows[0][0]) if rows else ""
         if name == "key_ids":
             return self._key_ids()
         return self._at(self._home or 0 if name == "now" else 0).value(name)
@@ -509,21 +516,23 @@ class StoresTransaction:
         for member in self._server.members.values():
             member.bind(self._wire)
             self._wire.queue("key_ids")
-        found = [row for answer in self._wire.ask() for row in self._wire.rows(answer)]
+        rows = [row for answer in self._wire.ask() for row in self._wire.rows(answer)]
         self._server.members[self._home or 0].bind(self._wire)
-        return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in found)
+        return " ".join(as_text(key_id) or "(damaged)" for (key_id,) in rows)
 
     def set_value(self, name: str, value: str) -> None:
         store = self._at(0)
         if name.startswith("tracking ") and value:
             store.lock_all([name])
-            known = self.value(name)
-            if known and self._stores.tracked(known).has_reached(self._stores.tracked(value)):
-                raise StoreUnavailable(f"{name!r} is as far already", kind="taken")
+            former = self.value(name)
+            if former and self._stores.tracked(former).has_reached(self._stores.tracked(value)):
+                raise StoreUnavailable(f"{name!r} has already reached this position", kind="taken")
         store._write("set_value", name, value)
 
     def put_records(self, key: int, *arguments: Any, **options: Any) -> None:
-        """Keep records of a conversation, or of none, in its store."""
+        """Store records of a conversation in its store; records of no conversation in the present
+        store.
+        """
         number = self._stores.store_of(key) if key else self._home or 0
         self._at(number).put_records(key, *arguments, **options)
 
@@ -548,7 +557,6 @@ class StoresTransaction:
             )
 
     # -- the transaction
-    # ----------------------------------------------------------------------------------------------
 
     @property
     def assumes(self) -> bool:
@@ -587,7 +595,9 @@ class StoresTransaction:
             self.stands = first.stands
 
     def _at(self, number: int) -> PostgresTransaction:
-        """Return the transaction of a store. What another one has queued is sent before."""
+        """Return the transaction of a store. Statements that another store's transaction has queued
+        are sent first.
+        """
         member = self._members.get(number)
         if member is not None and number == self._home:
             return member
@@ -647,13 +657,11 @@ class Server(PostgresRecorder):
 
     @property
     def numbers_of_nodes(self) -> Sequence[int]:
-        """A store on each server that has some of them: with Citus that may be another one for
-        each.
-        """
+        """The number of one store on each node. On Citus each store may be on another node."""
         return self.numbers if self._is_on_citus else self.numbers[:1]
 
     def bind_together(self, wire: Wire) -> None:
-        """Bind a connection to the statements that all stores of the server are asked together."""
+        """Bind a connection to the statements that ask all stores of the server together."""
         if self._united is None:
             self._united = {name: self._unite(name) for name in _TOGETHER} | {
                 name: self._statements[name] for name in ("begin_reading", "commit", "rollback")
@@ -661,15 +669,15 @@ class Server(PostgresRecorder):
         wire.bind(self._united, f"all{PREFIX_END}")
 
     def _unite(self, name: str) -> bytes:
-        """Return the statement for all stores of this server, the number of a store in front of
-        each row.
+        """Return the statement that asks all stores of this server, with the number of the store at
+        the beginning of each row.
         """
-        each = [
+        parts = [
             b"(%b)"
             % store._statements[name].replace(b"SELECT ", b"SELECT %d::bigint, " % number, 1)
             for number, store in self.members.items()
         ]
-        united = b" UNION ALL ".join(each)
+        united = b" UNION ALL ".join(parts)
         if name in _ENDS:
             return b"SELECT * FROM (%b) found %b" % (united, _ENDS[name])
         return united
@@ -682,17 +690,17 @@ class Server(PostgresRecorder):
         }
         if partitions is None and setup.are_made(connection, parts):
             return
-        there = setup.schemas_there(connection, [*parts])
-        for schema in there:
+        existing = setup.schemas_there(connection, [*parts])
+        for schema in existing:
             setup.prepare(
                 connection, schema, parts[schema], partitions, create=False, writable=self.writable
             )
-        lost = [schema for schema in parts if schema not in there]
-        if lost and self._were_moved:
-            raise setup.lost_stores(lost)
-        if lost:
-            setup.check_not_lost(connection, lost, self.schema, there)
-        for schema in reversed(lost):  # the first one is made last: then all are there
+        missing = [schema for schema in parts if schema not in existing]
+        if missing and self._were_moved:
+            raise setup.lost_stores(missing)
+        if missing:
+            setup.check_not_lost(connection, missing, self.schema, existing)
+        for schema in reversed(missing):  # the first store is made last: if it exists, all do
             setup.prepare(
                 connection, schema, parts[schema], partitions, create=create, writable=self.writable
             )
@@ -715,8 +723,8 @@ class Server(PostgresRecorder):
 class Stores(Recorder):
     """The recorder over several stores: see the beginning of this file.
 
-    ``stores`` in the options is their number, a power of two. ``moved`` names those that are on
-    another server: ``17@host:port,18@host``; else these have the same database, schema and user.
+    ``stores`` in the options is their number, a power of two. ``moved`` names the stores on other
+    servers: ``17@host:port,18@host``. They have the same database, schema and user there.
     """
 
     on_server = True
@@ -731,23 +739,23 @@ class Stores(Recorder):
         self.store_count = self.count
         self.writable = options.get("mode", "rwc") != "ro"
         self._homes: dict[str, int] = {}
-        elsewhere = _moved(options.get("moved", ""), self.count)
-        rest = {name: value for name, value in options.items() if name not in ("stores", "moved")}
-        of_address: dict[str, list[int]] = {}
+        addresses = _moved(options.get("moved", ""), self.count)
+        other_options = {
+            name: value for name, value in options.items() if name not in ("stores", "moved")
+        }
+        numbers_by_address: dict[str, list[int]] = {}
         for number in self.numbers:
-            of_address.setdefault(elsewhere.get(number, ""), []).append(number)
+            numbers_by_address.setdefault(addresses.get(number, ""), []).append(number)
         self.servers: list[Server] = []
         self._nothing: dict[object, Snapshots] = {}
-        """Questions that had no answer, and the snapshots of the servers in which they were
-        asked.
-        """
+        """Questions with an empty answer, and the snapshots of the servers at that time."""
         self._server_of: dict[int, Server] = {}
         try:
-            for address, numbers in of_address.items():
+            for address, numbers in numbers_by_address.items():
                 server = Server(
                     self,
                     _at_address(dsn, address),
-                    rest,
+                    other_options,
                     numbers,
                     were_moved=address != "",
                     durable=durable,
@@ -758,14 +766,13 @@ class Stores(Recorder):
             self.close()
             raise
 
-    # -- where a conversation is
-    # --------------------------------------------------------------------------------------
+    # -- the store of a conversation
 
     def home(self, conversation: str) -> int:
         """Return the number of the store that has a conversation, as far as this process knows."""
-        known = self._homes.get(conversation)
-        if known is not None:
-            return known
+        noted = self._homes.get(conversation)
+        if noted is not None:
+            return noted
         root = utf8(conversation.partition(_OF_COMPANION)[0])
         return (
             int.from_bytes(blake2b(root, digest_size=8, person=b"foldlog store").digest())
@@ -773,7 +780,9 @@ class Stores(Recorder):
         )
 
     def note_home(self, conversation: str, number: int) -> int:
-        """Note in which store a conversation is whose id names another one. That never changes."""
+        """Note the store of a conversation whose id belongs to another store. A conversation never
+        moves.
+        """
         if len(self._homes) >= _KNOWN_MAX:
             self._homes.clear()
         self._homes[conversation] = number
@@ -788,7 +797,7 @@ class Stores(Recorder):
         return server, server.members[number]
 
     def nothing_since(self, question: object, snapshots: Snapshots) -> bool:
-        """Return whether a question had no answer, and nothing was committed since."""
+        """Return whether a question had an empty answer, and nothing was committed since."""
         return self._nothing.get(question) == snapshots
 
     def note_nothing(self, question: object, snapshots: Snapshots) -> None:
@@ -796,18 +805,18 @@ class Stores(Recorder):
             self._nothing.clear()
         self._nothing[question] = snapshots
 
-    def position(self, given: int | str) -> Position:
-        """Return a position, given as such or as its text, or 0 for the beginning."""
-        if isinstance(given, str):
-            given = Position.read(given)
-        elif not isinstance(given, Position) and given == 0:
-            given = Position.of(0, [0] * self.count)
-        if not isinstance(given, Position) or len(given.parts) != self.count:
+    def position(self, position: int | str) -> Position:
+        """Return a position; it may be given as its text, or as 0 for the beginning."""
+        if isinstance(position, str):
+            position = Position.read(position)
+        elif not isinstance(position, Position) and position == 0:
+            position = Position.of(0, [0] * self.count)
+        if not isinstance(position, Position) or len(position.parts) != self.count:
             raise InvalidArgument(
-                f"{given!r} is not a position of {self.count} stores; keep str(recorded.position)"
-                " of what follow gives, or begin at 0"
+                f"{position!r} is not a position of {self.count} stores; keep"
+                " str(recorded.position) of an event that follow yields, or begin at 0"
             )
-        return given
+        return position
 
     def tracked(self, text: str) -> Position:
         """Return the position that a follower has noted; one number is the same in each store."""
@@ -815,8 +824,7 @@ class Stores(Recorder):
             return Position.of(int(text), [int(text)] * self.count)
         return self.position(text)
 
-    # -- the seam
-    # ----------------------------------------------------------------------------------------------
+    # -- the methods of a recorder
 
     @makes_pending
     def transact(
@@ -847,15 +855,17 @@ class Stores(Recorder):
         return self.query(lambda reader: reader.value(name))
 
     def compact(
-        self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
+        self,
+        patience_s: float,
+        on_progress: Callable[[int, int], object] = lambda outcomes, of: None,
     ) -> bool:
-        """Vacuum the stores in which bytes are pending, as each of them does."""
+        """Vacuum each store that has pending bytes."""
         pending = self.query(StoresReader.with_bytes_pending)
-        done = []
-        for place, number in enumerate(pending, 1):
-            done.append(self.server_of(number)[1].compact(patience_s))
-            on_progress(place, len(pending))
-        return all(done)
+        outcomes = []
+        for count, number in enumerate(pending, 1):
+            outcomes.append(self.server_of(number)[1].compact(patience_s))
+            on_progress(count, len(pending))
+        return all(outcomes)
 
     def check(self) -> Iterator[str]:
         for number in self.numbers:
@@ -863,37 +873,36 @@ class Stores(Recorder):
                 yield f"store {number}: {problem}"
 
     def status(self) -> Status:
-        """Return the status of the store whose followers are held back most; events are those of
-        all stores.
+        """Return the status of the store whose followers are held back most, with the number of
+        events that are held back in all stores.
         """
-        found = [self.server_of(number)[1].status() for number in self.numbers]
-        worst = max(found, key=lambda status: status.horizon_age)
-        return worst._replace(held_back=sum(status.held_back for status in found))
+        statuses = [self.server_of(number)[1].status() for number in self.numbers]
+        worst = max(statuses, key=lambda status: status.horizon_age)
+        return worst._replace(held_back=sum(status.held_back for status in statuses))
 
     def close(self) -> None:
         for server in self.servers:
             server.close()
 
     # -- steps
-    # ----------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
     def _reading(self, *, is_retried: bool) -> Iterator[StoresReader]:
         for server in self.servers:
             server._pool.check_open()
-        with contextlib.ExitStack() as held:
+        with contextlib.ExitStack() as stack:
             sessions = {
-                server: held.enter_context(server.session(is_retried=is_retried))
+                server: stack.enter_context(server.session(is_retried=is_retried))
                 for server in self.servers
             }
             yield StoresReader(self, sessions)
 
     def _first_named(self, work: Callable[[Transaction], object]) -> Server:
-        """Return the server of what the work names first. The work has no other effects, and is run
-        again.
+        """Return the server of the first conversation that the work names. To find it, the work is
+        run with a stand-in until its first call; work has no other effects and may be run again.
         """
         try:
-            work(cast(Transaction, _Asked()))
+            work(cast(Transaction, _StandIn()))
         except _Named as named:
             number = number_named(self, named.method, named.arguments, named.options)
             return self._server_of[number or 0]
@@ -901,7 +910,7 @@ class Stores(Recorder):
 
 
 class _Named(BaseException):
-    """What a work asked or wrote first. No work catches it."""
+    """Raised by the stand-in at the first call of a work, with that call. No work catches it."""
 
     def __init__(self, method: str, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         super().__init__(method)
@@ -910,23 +919,23 @@ class _Named(BaseException):
         self.options = options
 
 
-class _Asked:
+class _StandIn:
     """Stands for a transaction until its first method is called."""
 
     last_conversation = None
 
     def __getattr__(self, method: str) -> Callable[..., NoReturn]:
-        def named(*arguments: Any, **options: Any) -> NoReturn:
+        def raise_named(*arguments: Any, **options: Any) -> NoReturn:
             raise _Named(method, arguments, options)
 
-        return named
+        return raise_named
 
 
 def number_named(
     stores: Stores, method: str, arguments: tuple[Any, ...], options: Mapping[str, Any]
 ) -> int | None:
-    """Return the number of the store that a method of a transaction is about; None where it may be
-    any.
+    """Return the number of the store that a call of a transaction's method needs; None if any store
+    will do.
     """
     if method in ("ask_sources", "write_sources", "write_rows"):
         statement, *parameters = arguments
@@ -948,24 +957,24 @@ def number_named(
 
 
 def home_fact(conversation: str) -> str:
-    """Return the name of the fact that says in which store a conversation is, whose id names
-    another one.
+    """Return the name of the fact with the number of a conversation's store, if its id belongs to
+    another store.
     """
     return f"home {sha256(utf8(conversation)).hexdigest()}"
 
 
-def _moved(given: str, count: int) -> dict[int, str]:
+def _moved(text: str, count: int) -> dict[int, str]:
     """Return the addresses of the stores that are on other servers."""
-    moved = {}
-    for part in filter(None, given.split(",")):
+    addresses = {}
+    for part in filter(None, text.split(",")):
         number, _, address = part.partition("@")
         if not number.isdecimal() or int(number) >= count or not address:
             raise InvalidOption(
-                f"moved is {given!r}; name stores below {count} and servers, as in"
+                f"moved is {text!r}; name stores below {count} and servers, as in"
                 " 17@host:port,18@host"
             )
-        moved[int(number)] = address
-    return moved
+        addresses[int(number)] = address
+    return addresses
 
 
 def _at_address(dsn: str, address: str) -> str:

@@ -1,5 +1,5 @@
 """Connections to PostgreSQL, and a bounded pool of them. Statements are queued and then sent
-together, in one round trip. The driver's errors are sorted by what a recorder does next.
+together, in one round trip. The driver's errors are sorted by the recorder's reaction.
 
 This is libpq's pipeline mode, as psycopg binds it. psycopg's own cursors take ten times the CPU of
 this code, which is more than the rest of an append takes.
@@ -32,9 +32,9 @@ from foldlog.eventstore.recorders.types import utf8
 _BINARY: Final = 1
 _CANCEL_S: Final = 2.0
 PREFIX_END: Final = ":"
-"""The end of what tells a statement of one store from that of another."""
+"""The end of the prefix that distinguishes the statements of different stores."""
 _PREPARE: Final = "+"
-"""In the list of sent statements: the next name is that of a statement that was prepared."""
+"""In the list of sent statements: the next name is the name of a prepared statement."""
 
 
 class ConnectionLost(StoreUnavailable):
@@ -130,7 +130,7 @@ def _is_refusal(text: str) -> bool:
 class Wire:
     """A connection in pipeline mode. One thread at a time may use it.
 
-    Its statements are those of the store that it was bound to last. ``prepared=False`` sends each
+    It has the statements of the store to which it was bound last. ``prepared=False`` sends each
     with its text, for poolers that give every transaction another server connection and know
     nothing of prepared statements. ``reply_timeout_s`` is how long to wait for a silent server.
     """
@@ -181,8 +181,8 @@ class Wire:
     # ----------------------------------------------------------------------------------------------
 
     def bind(self, statements: Mapping[str, bytes], prefix: str) -> None:
-        """From now on, queue the statements of a store. ``prefix`` tells them from those of other
-        stores.
+        """From now on, queue the statements of a store. ``prefix`` distinguishes them from the
+        statements of other stores.
         """
         self._statements = statements
         self._prefix = prefix
@@ -254,8 +254,8 @@ class Wire:
 
     @contextlib.contextmanager
     def plain(self) -> Iterator[psycopg.Connection[Any]]:
-        """Lend the connection to code that uses it as psycopg's own. Where that fails, it is not
-        used again.
+        """Lend the connection to code that uses it as psycopg's own. If that fails, it is not used
+        again.
         """
         if self._unread:
             self.ask()  # takes answers that no caller waited for
@@ -390,7 +390,7 @@ class Pool:
         """Give a connection for one transaction, which is rolled back if it is open at the end. A
         connection that still works returns to the pool.
 
-        Raises ``StoreUnavailable`` where all are in use for too long, or none can be made.
+        Raises ``StoreUnavailable`` if all are in use for too long, or none can be made.
         """
         place = _Place()
         try:
