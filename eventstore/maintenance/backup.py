@@ -69,8 +69,8 @@ class BackedUp(NamedTuple):
 
 class Restored(NamedTuple):
     """A store that was restored from a backup. ``kept`` is the new path of the former file, or of
-    its log if there was only a log. ``erased_since`` are the conversations that the former file has
-    erased, or a copy of theirs, and that exist again.
+    its log if there was only a log. ``erased_since`` has the conversations that the former file has
+    erased, and that exist again now.
     """
 
     path: str
@@ -118,9 +118,9 @@ def back_up(
     part = None
     try:
         part = new_beside(target)
-        with held(part), _left(database, part):
+        with held(part), _noted_part(database, part):
             with contextlib.closing(recorder.copy_to(str(part), on_progress)) as copy:
-                made = list(verify(Store(copy, database.settings)))
+                verdicts = list(verify(Store(copy, database.settings)))
             sync(part)
             part.rename(target)
             sync(target.parent)
@@ -129,28 +129,28 @@ def back_up(
     finally:
         if part is not None:
             part.unlink(missing_ok=True)
-    findings = tuple(verdict for verdict in made if verdict.findings)
-    return BackedUp(path, target.stat().st_size, *_counted(made), findings)
+    findings = tuple(verdict for verdict in verdicts if verdict.findings)
+    return BackedUp(path, target.stat().st_size, *_counted(verdicts), findings)
 
 
 @contextlib.contextmanager
-def _left(database: Database, part: Path) -> Iterator[None]:
+def _noted_part(database: Database, part: Path) -> Iterator[None]:
     """Note in the store that this file is being written, so that it is found and removed if this
-    process is killed. Of a store that cannot be written any more a backup is made without that.
+    process is killed. If the store can no longer be written, the backup is made without a note.
     """
     key = -secrets.randbits(62)
-    noted = False
+    is_noted = False
     if database.recorder.writable:
         with contextlib.suppress(*FAILURES):
             _finish(database)
             database.recorder.transact(
                 lambda transaction: transaction.leave_unfinished(key, BACKUP, os.path.abspath(part))
             )
-            noted = True
+            is_noted = True
     try:
         yield
     finally:
-        if noted:
+        if is_noted:
             with contextlib.suppress(*FAILURES):  # the next vacuum finds the note, and no file
                 database.recorder.transact(lambda transaction: transaction.finish(key))
 
@@ -166,51 +166,56 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
         raise InvalidOption(f"the backup {backup} is an empty file; name another one")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
-    kept = _name_for_the_old(path)
+    former_name = _name_for_the_old(path)
     try:
         never_placed = (name for name in names_of_former(path) if name.endswith(NEW))
-        for left in filter(is_abandoned, (*parts_beside(Path(path)), *never_placed)):
-            _remove(left)  # by an attempt that was killed
-        opened, part = made_beside(Path(path))
-        os.close(opened)
+        for abandoned in filter(is_abandoned, (*parts_beside(Path(path)), *never_placed)):
+            _remove(abandoned)  # an earlier attempt was killed
+        descriptor, part = made_beside(Path(path))
+        os.close(descriptor)
         try:
             with held(Path(part)):
-                done, living = _copied(backup, part, settings)
+                counts, living = _copied(backup, part, settings)
                 check_replaceable(path)
                 erased_since = sorted(
-                    {each.id for each in _tombstones(path) if (each.id, each.created_at) in living}
+                    {
+                        tombstone.id
+                        for tombstone in _tombstones(path)
+                        if (tombstone.id, tombstone.created_at) in living
+                    }
                 )
                 sync(part)
-                os.rename(part, f"{kept}{NEW}")
-                former = replace(path, f"{kept}{NEW}", kept)
+                os.rename(part, f"{former_name}{NEW}")
+                former = replace(path, f"{former_name}{NEW}", former_name)
         finally:
             _remove(part)
     except (OSError, sqlite3.Error) as error:
         raise translate(error, f"restore {backup} to {path}", "; nothing was replaced") from error
-    return Restored(path, former, *done, tuple(erased_since))
+    return Restored(path, former, *counts, tuple(erased_since))
 
 
 def _copied(
     backup: str, part: str, settings: WriteSettings
 ) -> tuple[tuple[int, int, int], set[tuple[str, int]]]:
-    """Copy a backup, and verify the copy. Return what it holds, and the ids of conversations that
-    are not erased, each with the moment it began, which copies share. Raises ``KeyUnavailable``,
-    and ``StoreUnusable`` if it is damaged.
+    """Copy a backup, and verify the copy. Return the number of its conversations, events and
+    records, and the id and the time of creation of each conversation that is not erased. A copy of
+    a conversation has the same time. Raises ``KeyUnavailable``, and ``StoreUnusable`` if it is
+    damaged.
     """
     with (
         contextlib.closing(SQLiteRecorder(backup, writable=False)) as source,
         contextlib.closing(source.copy_to(part, lambda done, of: None)) as copy,
     ):
         store = Store(copy, settings)
-        made = list(verify(store))
+        verdicts = list(verify(store))
         living = {
-            (each.id, each.created_at)
-            for each in named_or_all(store.database, ())
-            if each.erasure is None
+            (conversation.id, conversation.created_at)
+            for conversation in named_or_all(store.database, ())
+            if conversation.erasure is None
         }
     findings = [
         (verdict.conversation, finding)
-        for verdict in made
+        for verdict in verdicts
         for finding in verdict.findings
         if not finding.unfinished
     ]
@@ -225,24 +230,28 @@ def _copied(
     if damage:
         conversation, finding = damage[0]
         if conversation is None:
-            where = ""
+            place = ""
         else:
-            where = f"conversation {conversation!r}: "
+            place = f"conversation {conversation!r}: "
         raise StoreDamaged(
-            f"{backup} is not sound (findings: {len(damage):,}; the first: {where}{finding}), and"
+            f"{backup} is not sound (findings: {len(damage):,}; the first: {place}{finding}), and"
             " nothing was replaced; restore another backup, or copy what is sound with 'foldlog"
             " store copy --damaged'"
         )
-    return _counted(made), living
+    return _counted(verdicts), living
 
 
-def _counted(made: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return the number of conversations in these verdicts, and of those that are not erased the
-    numbers of events, and of records of their sources that are no events yet.
+def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
+    """Return the number of conversations in these verdicts. Return also, without erased ones, the
+    number of their events, and the number of records of their sources without events.
     """
-    named = [verdict for verdict in made if verdict.conversation is not None]
+    named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]
-    return len(named), sum(each.version for each in living), sum(each.pending for each in living)
+    return (
+        len(named),
+        sum(verdict.version for verdict in living),
+        sum(verdict.pending for verdict in living),
+    )
 
 
 def _remove(part: str) -> None:
@@ -252,7 +261,7 @@ def _remove(part: str) -> None:
 
 
 def _tombstones(path: str) -> Iterator[Conversation]:
-    """Yield the tombstones of a store, those of an id that is used again too, as far as it can be
+    """Yield the tombstones of a store, also of ids that are used again, as far as the store can be
     read.
     """
     if os.path.exists(path):
@@ -260,9 +269,11 @@ def _tombstones(path: str) -> Iterator[Conversation]:
             contextlib.suppress(EventStoreError),
             contextlib.closing(SQLiteRecorder(path, writable=False)) as old,
         ):
-            for found in named_or_all(Store(old).database, ()):
-                earlier = old.query(lambda reader: tombstones_before(reader, found))  # noqa: B023
-                yield from (each for each in (*earlier, found) if each.erasure is not None)
+            for conversation in named_or_all(Store(old).database, ()):
+                earlier = old.query(lambda reader: tombstones_before(reader, conversation))  # noqa: B023
+                for generation in (*earlier, conversation):
+                    if generation.erasure is not None:
+                        yield generation
 
 
 def _name_for_the_old(path: str) -> str:
@@ -278,9 +289,9 @@ def _name_for_the_old(path: str) -> str:
 def vacuum(
     store: Store, on_progress: Callable[[int, int], object] = lambda done, of: None
 ) -> Vacuumed:
-    """Complete interrupted erasures, remove what killed imports, detachments and backups left, and
-    return the space of deleted rows to the file system. Afterwards no bytes of erased, redacted or
-    re-encrypted events are left in the file and its log.
+    """Complete interrupted erasures, remove the remains of killed imports, detachments and backups,
+    and return the space of deleted rows to the file system. Afterwards no bytes of erased, redacted
+    or re-encrypted events are left in the file and its log.
 
     Positions stay. Readers go on; writers wait until the end. If bytes of an erasure are pending,
     the call waits up to a minute for older readers, then raises ``StoreUnavailable``. Cost: the
@@ -289,11 +300,11 @@ def vacuum(
     database = store.database
     recorder = database.recorder
     path = database.recorder.path
-    before = _size(path)
+    bytes_before = _size(path)
     discarded, objects_left = _finish(database)
     pending = path is None or database.bytes_pending
     try:
-        returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
+        space_returned = recorder.compact(PATIENCE_S if pending else 0, on_progress)
     except StoreUnavailable as error:
         if error.kind != "read":
             raise
@@ -303,10 +314,10 @@ def vacuum(
             )
             still_read.unfinished = True
             raise still_read from error
-        returned = False
+        space_returned = False
     if objects_left is not None:
         raise mark_unfinished("the store is vacuumed, but an object is left", objects_left)
-    return Vacuumed(discarded, before, _size(path), database.bytes_pending, returned)
+    return Vacuumed(discarded, bytes_before, _size(path), database.bytes_pending, space_returned)
 
 
 def _finish(database: Database) -> tuple[int, Failure | None]:
@@ -317,12 +328,14 @@ def _finish(database: Database) -> tuple[int, Failure | None]:
     recorder = database.recorder
     stale = _stale(recorder, database.now() - _STALE_US)
     objects_left = None
-    for each in recorder.query(lambda reader: reader.unfinished()):
-        if each.operation != REKEY and (each.operation != IMPORT or each.key in stale):
+    for operation in recorder.query(lambda reader: reader.unfinished()):
+        if operation.operation != REKEY and (
+            operation.operation != IMPORT or operation.key in stale
+        ):
             try:
-                finish(database, each)
+                finish(database, operation)
             except FAILURES as error:
-                if each.operation not in (ARCHIVE, DISCARD, ERASE):
+                if operation.operation not in (ARCHIVE, DISCARD, ERASE):
                     raise
                 objects_left = error
     return len(stale), objects_left
@@ -333,14 +346,15 @@ def _stale(recorder: Recorder, before: int) -> list[int]:
 
     def stale(reader: Reader) -> list[int]:
         staged = [
-            reader.conversation(each.key)
-            for each in reader.unfinished()
-            if each.operation == IMPORT
+            reader.conversation(operation.key)
+            for operation in reader.unfinished()
+            if operation.operation == IMPORT
         ]
         return [
-            each.key
-            for each in staged
-            if each is not None and (each.updated_at or each.created_at) < before
+            conversation.key
+            for conversation in staged
+            if conversation is not None
+            and (conversation.updated_at or conversation.created_at) < before
         ]
 
     return recorder.query(stale)

@@ -56,8 +56,8 @@ _state = attrgetter("version", "head", "redactions", "mark", "parent", "erasure"
 
 
 class Published(NamedTuple):
-    """The published head of a conversation at a version. ``generation``: how many erased ones had
-    its id before.
+    """The published head of a conversation at a version. ``generation`` is the number of erased
+    conversations that had its id before.
     """
 
     version: int
@@ -70,9 +70,10 @@ class Published(NamedTuple):
 class Verdict(NamedTuple):
     """The findings in one conversation; in the database if ``conversation`` is None.
 
-    ``head`` is that of its last event, ``erasure`` its tombstone if it was erased. If its id was
-    used again, each ``generation`` has a verdict. ``pending`` is how many records of its source are
-    no events yet. ``archived`` is how many of its events are in an object, and were not checked.
+    ``head`` is the head of its last event, ``erasure`` its tombstone if it was erased. If its id
+    was used again, each ``generation`` has a verdict. ``pending`` is the number of records of its
+    source without events. ``archived`` is the number of its events that are in an object, and were
+    not checked.
     """
 
     conversation: str | None
@@ -89,7 +90,7 @@ class Verdict(NamedTuple):
         """The number of events that were checked: less than the version if events are missing or
         archived.
         """
-        return self.version - self.archived - sum(each.missing for each in self.findings)
+        return self.version - self.archived - sum(finding.missing for finding in self.findings)
 
 
 def verify(
@@ -103,8 +104,8 @@ def verify(
     place. Yield a verdict for each conversation or for the named one; last, without a name, a
     verdict for the database itself.
 
-    Conversations come in the order of their ids, from ``start`` on: so an interrupted run can go
-    on.
+    Conversations come in the order of their ids, from ``start`` on, so an interrupted run can be
+    continued.
 
     Raises ``ConversationNotFound``, ``StoreUnavailable``. Cost: one hash and one checksum of every
     event; memory for one page.
@@ -112,48 +113,49 @@ def verify(
     database = store.database
     heads = dict(published or {})
     if conversation is not None:
-        found = database.recorder.query(lambda reader: reader.conversation(conversation))
-        if found is None and conversation not in heads:
+        state = database.recorder.query(lambda reader: reader.conversation(conversation))
+        if state is None and conversation not in heads:
             raise ConversationNotFound(conversation)
-        if found is None:
+        if state is None:
             yield _absent(conversation, heads[conversation])
         else:
-            yield from _generations(database, found, heads, past=True)
+            yield from _generations(database, state, heads, past=True)
         return
     unlisted: list[VerifyFinding] = []
     with ThreadPoolExecutor(1, "check") as beside:
-        # The database does it outside of Python, so it takes no extra time.
-        of_the_database = beside.submit(_of_the_database, database)
-        for each in readable_conversations(database.recorder, start):
-            if not isinstance(each, Unlisted):
-                yield from _generations(database, each, heads)
-            elif each.id is None:
-                unlisted.append(of_all(each.problem))
+        # The database checks itself outside of Python, so it takes no extra time.
+        database_findings = beside.submit(_of_the_database, database)
+        for item in readable_conversations(database.recorder, start):
+            if not isinstance(item, Unlisted):
+                yield from _generations(database, item, heads)
+            elif item.id is None:
+                unlisted.append(of_all(item.problem))
             else:
-                yield Verdict(each.id, 0, None, None, (of_all(each.problem),))
-            heads.pop(each.id or "", None)
-        for missing, kept in heads.items():
+                yield Verdict(item.id, 0, None, None, (of_all(item.problem),))
+            heads.pop(item.id or "", None)
+        for missing, published_heads in heads.items():
             if utf8(missing) >= utf8(start):
-                yield _absent(missing, kept, is_list_whole=not unlisted)
-        yield Verdict(None, 0, None, None, (*unlisted, *of_the_database.result()))
+                yield _absent(missing, published_heads, is_list_whole=not unlisted)
+        yield Verdict(None, 0, None, None, (*unlisted, *database_findings.result()))
 
 
 def _of_the_database(database: Database) -> list[VerifyFinding]:
     recorder = database.recorder
     findings: list[VerifyFinding] = []
     try:
-        findings.extend(map(of_all, recorder.check()))  # those before an error stay
-        left = [
-            each.state
-            for each in recorder.query(lambda reader: reader.unfinished())
-            if each.operation == BACKUP
+        findings.extend(map(of_all, recorder.check()))  # findings before an error stay
+        backup_paths = [
+            operation.state
+            for operation in recorder.query(lambda reader: reader.unfinished())
+            if operation.operation == BACKUP
         ]
-        copy = (
+        problem = (
             "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog store"
             " vacuum' deletes it"
         )
         findings += [
-            of_all(copy.format(path), unfinished=True) for path in filter(is_abandoned, left)
+            of_all(problem.format(path), unfinished=True)
+            for path in filter(is_abandoned, backup_paths)
         ]
         findings += findings_in_ledger(database, 0, "")
     except StoreDamaged as error:
@@ -161,8 +163,10 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
     return findings
 
 
-def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool = True) -> Verdict:
-    version = max(each.version for each in kept)
+def _absent(
+    conversation: str, published_heads: Sequence[Published], *, is_list_whole: bool = True
+) -> Verdict:
+    version = max(published.version for published in published_heads)
     if is_list_whole:
         problem = "it is missing"
     else:
@@ -173,7 +177,7 @@ def _absent(conversation: str, kept: Sequence[Published], *, is_list_whole: bool
 
 def _generations(
     database: Database,
-    found: Conversation,
+    conversation: Conversation,
     heads: Mapping[str, Sequence[Published]],
     *,
     past: bool = False,
@@ -181,75 +185,77 @@ def _generations(
     """Yield a verdict for each erased conversation that had the id before, and one for the
     conversation; with ``past`` also on the events that a fork shares.
     """
-    kept = heads.get(found.id, ())
+    published_heads = heads.get(conversation.id, ())
     try:
-        tombstones = database.recorder.query(lambda reader: tombstones_before(reader, found))
+        tombstones = database.recorder.query(lambda reader: tombstones_before(reader, conversation))
     except StoreDamaged:
         tombstones = ()  # the check of the database names what is damaged
-    for number, each in enumerate((*tombstones, found)):
-        # A copy may lack earlier tombstones, so heads of later generations are those of the newest.
-        own = [
-            (one.version, one.head)
-            for one in kept
-            if min(one.generation, len(tombstones)) == number
+    for number, generation_state in enumerate((*tombstones, conversation)):
+        # A copy may lack earlier tombstones: heads of later generations count for the newest one.
+        own_heads = [
+            (published.version, published.head)
+            for published in published_heads
+            if min(published.generation, len(tombstones)) == number
         ]
-        yield _verdict(database, each, own, past=past)._replace(generation=number)
+        yield _verdict(database, generation_state, own_heads, past=past)._replace(generation=number)
 
 
 def _verdict(
     database: Database,
-    found: Conversation,
-    kept: Sequence[tuple[int, bytes]],
+    conversation: Conversation,
+    published_heads: Sequence[tuple[int, bytes]],
     *,
     past: bool,
     attempts: int = _ATTEMPTS,
 ) -> Verdict:
     """Return the verdict on a conversation; with ``past`` also on the events that a fork shares."""
     try:
-        if found.erasure:
-            found_by = _of_an_erased(database, found, kept)
+        if conversation.erasure:
+            checked = _of_an_erased(database, conversation, published_heads)
         else:
-            found_by = _findings(database, found, kept, past)
-        findings = list(found_by)
+            checked = _findings(database, conversation, published_heads, past)
+        findings = list(checked)
     except KeyUnavailable as error:
         findings = [of_all(f"it could not be checked: {error}", needs_key=True)]
     except StoreDamaged as error:
         findings = [of_all(str(error))]
-    if findings and found.erasure is None and attempts:
-        now = _changed_since(database, found)
-        if now is not None:  # a finding may be of what another process wrote between two reads
-            return _verdict(database, now, kept, past=past, attempts=attempts - 1)
+    if findings and conversation.erasure is None and attempts:
+        present = _changed_since(database, conversation)
+        if present is not None:  # another process may have written between two reads
+            return _verdict(database, present, published_heads, past=past, attempts=attempts - 1)
     return Verdict(
-        found.id,
-        *found.end,
-        found.erasure,
+        conversation.id,
+        *conversation.end,
+        conversation.erasure,
         tuple(findings),
-        pending=max(found.pending, 0),
-        archived=max(-found.pending, 0),
+        pending=max(conversation.pending, 0),
+        archived=max(-conversation.pending, 0),
     )
 
 
-def _changed_since(database: Database, found: Conversation) -> Conversation | None:
-    """Return the conversation as it is now, if it has changed since it was found."""
+def _changed_since(database: Database, former: Conversation) -> Conversation | None:
+    """Return the present state of the conversation, if it differs from ``former``;
+    otherwise None.
+    """
     with suppress(StoreDamaged):
-        now = database.recorder.query(lambda reader: reader.conversation(found.key))
-        return now if now is not None and _state(now) != _state(found) else None
+        present = database.recorder.query(lambda reader: reader.conversation(former.key))
+        return present if present is not None and _state(present) != _state(former) else None
     return None
 
 
 def _of_an_erased(
-    database: Database, found: Conversation, kept: Iterable[tuple[int, bytes]]
+    database: Database, conversation: Conversation, published_heads: Iterable[tuple[int, bytes]]
 ) -> Iterator[VerifyFinding]:
-    assert found.erasure is not None
-    yield from findings_in_ledger(database, found.key, found.id)
-    if database.recorder.query(lambda reader: reader.unfinished(found.key)):
+    assert conversation.erasure is not None
+    yield from findings_in_ledger(database, conversation.key, conversation.id)
+    if database.recorder.query(lambda reader: reader.unfinished(conversation.key)):
         yield of_all(
             "its erasure is not complete; run 'foldlog store vacuum' to complete it",
             unfinished=True,
         )
-    for version, head in kept:
-        if version > found.erasure.events or (
-            version == found.erasure.events and head != found.erasure.head
+    for version, head in published_heads:
+        if version > conversation.erasure.events or (
+            version == conversation.erasure.events and head != conversation.erasure.head
         ):
             yield of_all(
                 f"its tombstone is of another history than the published head at version {version}"
@@ -257,36 +263,41 @@ def _of_an_erased(
 
 
 def _findings(
-    database: Database, found: Conversation, kept: Sequence[tuple[int, bytes]], past: bool
+    database: Database,
+    conversation: Conversation,
+    published_heads: Sequence[tuple[int, bytes]],
+    past: bool,
 ) -> Iterator[VerifyFinding]:
-    if found.version == 0 and not found.pending:
+    if conversation.version == 0 and not conversation.pending:
         yield of_all("all of its events are missing")
         return
-    yield from map(of_all, problems_of(database, found))
-    if found.version == 0:
+    yield from map(of_all, problems_of(database, conversation))
+    if conversation.version == 0:
         return
-    own = Check(database, found, found.version, dict(kept))
-    if found.pending == 0:
+    own = Check(database, conversation, conversation.version, dict(published_heads))
+    if conversation.pending == 0:
         yield from _of_rows(own)
-    for version, _ in kept:
-        if version > found.version:
+    for version, _ in published_heads:
+        if version > conversation.version:
             problem = (
                 f"its end is cut off: it had {version:,} events when its head was published,"
                 " and has"
             )
-            yield of_all(f"{problem} {found.version:,}")
-    if found.parent is not None and (
-        past or not found.head or any(version <= found.begins for version, _ in kept)
+            yield of_all(f"{problem} {conversation.version:,}")
+    if conversation.parent is not None and (
+        past
+        or not conversation.head
+        or any(version <= conversation.begins for version, _ in published_heads)
     ):
-        for part in checks_of_past(database, found, dict(kept)):
+        for part in checks_of_past(database, conversation, dict(published_heads)):
             yield from [part] if isinstance(part, VerifyFinding) else _of_rows(part)
-    yield from findings_beside(database, found, own.codec)
-    yield from findings_in_ledger(database, found.key, found.id)
+    yield from findings_beside(database, conversation, own.codec)
+    yield from findings_in_ledger(database, conversation.key, conversation.id)
 
 
 def _of_rows(check: Check) -> Iterator[VerifyFinding]:
-    """Yield the findings of a check; where it has none, also the published heads that were not
-    found.
+    """Yield the findings of a check. If it has none, yield also the published heads that no row
+    has.
     """
     check.run()
     yield from check.findings
@@ -299,13 +310,12 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
 
 
 # -- the rows of one conversation
-# --------------------------------------------------------------------------------------
 
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
 _MISFIT = (
-    "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in"
-    " its meta"
+    "its kind, or whether it is shown or structural, differs between the columns of its row and its"
+    " meta"
 )
 _STRAY = (
     "it does not follow the event before it: one of the two was changed, or is not in its place"
@@ -314,8 +324,9 @@ _STRAY = (
 
 class VerifyFinding(NamedTuple):
     """A problem of events ``first`` to ``last``; without them, a problem of the whole conversation.
-    ``sound``: the content of the events is unchanged. ``needs_key``: nothing was checked, because a
-    key is missing. ``unfinished``: nothing is damaged, and the next vacuum finishes it.
+    If ``sound`` is true, the content of the events is unchanged. With ``needs_key`` nothing was
+    checked, because a key is missing. With ``unfinished`` nothing is damaged, and the next vacuum
+    finishes an operation.
     """
 
     first: int | None
@@ -329,14 +340,14 @@ class VerifyFinding(NamedTuple):
         if self.first is None:
             return self.problem
         if self.last == self.first:
-            where = f"event {self.first}"
+            place = f"event {self.first}"
         else:
-            where = f"events {self.first} to {self.last}"
-        return f"{where}: {self.problem}"
+            place = f"events {self.first} to {self.last}"
+        return f"{place}: {self.problem}"
 
     @property
     def missing(self) -> int:
-        """The number of events that are not there."""
+        """The number of missing events."""
         is_gap = self.problem in _MISSING and self.first is not None and self.last is not None
         return self.last - self.first + 1 if is_gap else 0  # type: ignore[operator]
 
@@ -352,36 +363,43 @@ class Check:
     """The check of the rows that are stored under the key of a conversation, up to the version
     ``stop``.
 
-    After ``run``, ``findings`` are complete, and ``published`` are those of the published heads, by
-    version, that no row has.
+    After ``run``, ``findings`` is complete, and ``published`` has, by version, the published heads
+    that no row has.
     """
 
     def __init__(
-        self, database: Database, found: Conversation, stop: int, published: Mapping[int, bytes]
+        self,
+        database: Database,
+        conversation: Conversation,
+        stop: int,
+        published: Mapping[int, bytes],
     ) -> None:
         self.findings: list[VerifyFinding] = []
         self.published = {
-            version: head for version, head in published.items() if found.begins < version <= stop
+            version: head
+            for version, head in published.items()
+            if conversation.begins < version <= stop
         }
         try:
-            codec = database.codec_of(found)
-        except CorruptEvent:  # its mark is of another state: then only encrypted rows are read
-            codec = RowCodec(found.id, database.data_key(found))
+            codec = database.codec_of(conversation)
+        except CorruptEvent:  # its mark is from another state: then only encrypted rows are read
+            codec = RowCodec(conversation.id, database.data_key(conversation))
         self.codec = codec
         if codec.data_key is None:
-            self._salt = found.salt
+            self._salt = conversation.salt
         else:
             self._salt = codec.data_key.salt
         self._database = database
-        self._found = found
+        self._conversation = conversation
         self._stop = stop
-        self._next = self._start = found.begins
+        self._start = conversation.begins
+        self._next = self._start
         self._counts: tuple[int, int] | None = (0, 0)
-        self._head: bytes | None = first_head(found, self._salt)
+        self._head: bytes | None = first_head(conversation, self._salt)
         """The head before the next row. None if it is unknown."""
-        if found.parent is not None:
-            parent = found.parent
-            first = found.begins
+        if conversation.parent is not None:
+            parent = conversation.parent
+            first = conversation.begins
             rows = database.recorder.query(lambda reader: reader.rows(parent, first - 1, first, 1))
             self._head = rows[0].head if rows else None
             counts = [
@@ -391,7 +409,7 @@ class Check:
             self._counts = counts[0] if counts else None
         self._redacted: dict[int, str] = {}
         self._receipts: dict[int, set[str]] = {}
-        """What receipts say: the hashes by redacted event."""
+        """The hashes in receipts, by redacted event."""
 
     def run(self) -> None:
         """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises
@@ -400,21 +418,23 @@ class Check:
         for page in self._pages():
             decoded = self.codec.decoded(page)
             misfits = self._misfits(page)
-            for place, row in enumerate(decoded):
-                self._take(row, is_misfit=place in misfits)
+            for index, row in enumerate(decoded):
+                self._take(row, is_misfit=index in misfits)
         self._miss(self._stop)
         self.findings = [
-            each for each in self.findings if each.first is None or each.first < self._stop
+            finding
+            for finding in self.findings
+            if finding.first is None or finding.first < self._stop
         ]
         self._match_receipts()
 
     def _pages(self) -> Iterator[Sequence[Row]]:
-        """Yield the rows in pages, without unreadable rows. They go on behind the version to stop
-        at while a redacted event has no receipt.
+        """Yield the rows in pages, without unreadable rows. While a redacted event has no receipt,
+        they go on after the version at which to stop.
         """
-        key = self._found.key
+        key = self._conversation.key
         recorder = self._database.recorder
-        end = self._found.version
+        end = self._conversation.version
         while self._next < self._stop or (self._next < end and self._without_receipt()):
             start = self._next
             stop = self._stop if self._next < self._stop else end
@@ -428,12 +448,12 @@ class Check:
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
-        """Return the places of stored rows whose columns, which indices need, are not what ``meta``
-        says.
+        """Return the indices of stored rows whose columns, which database indices need, differ from
+        their ``meta``.
         """
         if not page:
             return set()
-        key = self._found.key
+        key = self._conversation.key
         start = page[0].id
         stop = page[-1].id + 1
         size = len(page)
@@ -441,15 +461,15 @@ class Check:
             lambda reader: reader.columns(key, start, stop, size)
         )
         return {
-            place
-            for place, (row, (event_id, kind, *flags)) in enumerate(
+            index
+            for index, (row, (event_id, kind, *flags)) in enumerate(
                 zip(page, columns, strict=False)
             )
             if event_id == row.id and (kind_name(kind), *flags) != in_columns(row.meta)
         }
 
     def _take(self, row: Row, *, is_misfit: bool = False) -> None:
-        """Check the next row, plain. ``is_misfit``: its columns say something else than its
+        """Check the next decoded row. ``is_misfit`` says that its columns differ from its
         ``meta``.
         """
         _, _, before, turns, _, _, shown, structural, encoding, _ = unpacked(row.meta)
@@ -484,7 +504,7 @@ class Check:
         self._head = head
 
     def _miss(self, until: int) -> None:
-        """Find the rows from the next one on missing."""
+        """Record that the rows from the next one up to ``until`` are missing."""
         first = self._next
         if first >= until:
             return
@@ -508,25 +528,25 @@ class Check:
             self.findings.append(VerifyFinding(event_id, event_id, problem, sound))
 
     # -- redactions
-    # ----------------------------------------------------------------------------------------------
 
     def _note_redaction(self, row: Row) -> str | None:
-        """Note what a plain row with a right head says of redactions. Return its problem, if it is
-        not what a redaction leaves.
+        """Note the receipts and the redaction in a decoded row with a right head. Return a problem
+        if the row is redacted in another way than a redaction does it.
         """
         try:
             event = codec.decode(row.kind, row.schema, row.body, row.id, row.shown, row.structural)
         except Undecodable as error:
             return f"its content was changed: {error}"
         if isinstance(event, Redaction):
-            for event_id, its_hash in zip(event.event_ids, event.hashes, strict=False):
-                self._receipts.setdefault(event_id, set()).add(its_hash)
+            for event_id, content_hash in zip(event.event_ids, event.hashes, strict=False):
+                self._receipts.setdefault(event_id, set()).add(content_hash)
         if not is_redacted(row.proof):
             return None
-        own = self._redacted[row.id] = row.proof[HEAD_BYTES:].hex()
+        own_hash = row.proof[HEAD_BYTES:].hex()
+        self._redacted[row.id] = own_hash
         if event.redacted is None:
             return "its content was erased or replaced, and no redaction has a receipt for it"
-        if event.redacted.hash != own:
+        if event.redacted.hash != own_hash:
             return "its content was erased or replaced, and its receipt is for another content"
         if not can_be_redacted(event) or without_content(event, event.redacted) != event:
             return "its receipt says that it is redacted, and it has content"
@@ -536,25 +556,25 @@ class Check:
         """Return the redacted events that no receipt names. The receipts of copied events are in
         the conversation from which these were copied.
         """
-        if self._found.parent is not None:
+        if self._conversation.parent is not None:
             copied = 0
         else:
-            copied = self._found.parent_version or 0
-        redacted = (
-            (each, its_hash)
-            for each, its_hash in self._redacted.items()
-            if copied <= each < self._stop
-        )
-        left = [each for each, its_hash in redacted if its_hash not in self._receipts.get(each, ())]
-        return [each for each in left if each not in self._redacted_by_copies]
+            copied = self._conversation.parent_version or 0
+        unproved = [
+            event_id
+            for event_id, content_hash in self._redacted.items()
+            if copied <= event_id < self._stop
+            and content_hash not in self._receipts.get(event_id, ())
+        ]
+        return [event_id for event_id in unproved if event_id not in self._redacted_by_copies]
 
     @cached_property
     def _redacted_by_copies(self) -> frozenset[int]:
         """The events that a copy from another store redacted, as the ledger says."""
-        found = self._found
+        conversation = self._conversation
         entries = (
-            stored_event_of(found.id, row)
-            for row in _entries(self._database, found.key, found.id)
+            stored_event_of(conversation.id, row)
+            for row in _entries(self._database, conversation.key, conversation.id)
             if row.kind == "redaction_copied" and row.encoding != DAMAGED
         )
         copied = (entry for entry in entries if isinstance(entry, RedactionCopied))
@@ -562,30 +582,29 @@ class Check:
 
     def _match_receipts(self) -> None:
         """Find redacted events without a receipt, and receipts without a redacted event."""
-        found = [
+        intervals = [
             (first, last)
             for first, last, *_ in self.findings
             if first is not None and last is not None
         ]
-        for each in self._without_receipt():
-            self._find(each, "it is redacted, and no later event is a receipt with this hash")
-        for each in sorted(self._receipts.keys() - self._redacted.keys()):
-            if self._start <= each < self._stop and not any(
-                first <= each <= last for first, last in found
+        for event_id in self._without_receipt():
+            self._find(event_id, "it is redacted, and no later event is a receipt with this hash")
+        for event_id in sorted(self._receipts.keys() - self._redacted.keys()):
+            if self._start <= event_id < self._stop and not any(
+                first <= event_id <= last for first, last in intervals
             ):
                 self._find(
-                    each,
+                    event_id,
                     "a later event is the receipt of its redaction, but its content is still"
                     " stored",
                 )
 
 
 # -- conversations
-# --------------------------------------------------------------------------------------------------
 
 
 class Unlisted(NamedTuple):
-    """A conversation that a list cannot show. Without ``id``, the list cannot be read from there
+    """A conversation that a list cannot show. If ``id`` is None, the list cannot be read from here
     on.
     """
 
@@ -596,23 +615,23 @@ class Unlisted(NamedTuple):
 def readable_conversations(
     recorder: Recorder, start: str = ""
 ) -> Iterator[Conversation | Unlisted]:
-    """Yield every conversation from ``start`` on, in the order of ids, and in the place of each
-    that cannot be read its name. Cost: the conversations, and dozens of queries for each that
-    cannot be read.
+    """Yield every conversation from ``start`` on, in the order of ids, and an ``Unlisted`` in the
+    place of each unreadable one. Cost: the conversations, and dozens of queries for each unreadable
+    one.
     """
     while page := _readable(recorder, lambda limit, reader: reader.conversations(start, limit)):  # noqa: B023
         if isinstance(page, StoreDamaged):
-            after = None
+            next_id = None
             with suppress(StoreDamaged):  # an index alone has the names too
-                after = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
-            if after:
-                what = "it cannot be read"
+                next_id = recorder.query(lambda reader: reader.id_from(start))  # noqa: B023
+            if next_id:
+                problem = "it cannot be read"
             else:
-                what = "the list of conversations cannot be read to its end"
-            yield Unlisted(after, f"{what}: {page.__cause__ or page}")
-            if after is None:
+                problem = "the list of conversations cannot be read to its end"
+            yield Unlisted(next_id, f"{problem}: {page.__cause__ or page}")
+            if next_id is None:
                 return
-            start = start_after(after)
+            start = start_after(next_id)
         else:
             yield from page
             start = start_after(page[-1].id)
@@ -621,8 +640,8 @@ def readable_conversations(
 def _readable(
     recorder: Recorder, read: Callable[[int, Reader], Sequence[T]], limit: int = _PAGE
 ) -> Sequence[T] | StoreDamaged:
-    """Return the next items, fewer where one behind them cannot be read; or the error of the
-    first.
+    """Return the next items; fewer, if the one after them cannot be read; or the error, if the
+    first cannot be read.
     """
     try:
         return recorder.query(partial(read, limit))
@@ -631,16 +650,15 @@ def _readable(
 
 
 def checks_of_past(
-    database: Database, found: Conversation, published: Mapping[int, bytes]
+    database: Database, fork: Conversation, published: Mapping[int, bytes]
 ) -> Iterator[Check | VerifyFinding]:
-    """Yield the checks of the events that a fork shares: those of each ancestor up to where the
-    fork leaves it, the oldest first. A finding stands in the place of events whose ancestor is
-    missing.
+    """Yield a check for each ancestor of a fork, of the events that the fork shares, the oldest
+    ancestor first. If an ancestor is missing, yield a finding in its place.
     """
 
     def parts(reader: Reader) -> list[tuple[str, int, int, Conversation | None]]:
-        whole = database.find_key(reader, found.key)  # a list leaves out the ancestors
-        past = () if whole is None else past_of(database, reader, whole)
+        with_lineage = database.find_key(reader, fork.key)  # lists leave out the lineage
+        past = () if with_lineage is None else past_of(database, reader, with_lineage)
         return [
             (part.id, part.start, part.stop, database.find_key(reader, part.key)) for part in past
         ]
@@ -648,7 +666,7 @@ def checks_of_past(
     try:
         past = database.recorder.query(parts)
     except CorruptEvent as error:
-        yield VerifyFinding(0, found.begins - 1, error.problem)
+        yield VerifyFinding(0, fork.begins - 1, error.problem)
         return
     for name, start, stop, ancestor in past:
         if ancestor is None or ancestor.erasure is not None:
@@ -660,8 +678,8 @@ def checks_of_past(
 
 
 def findings_in_ledger(database: Database, key: int, conversation: str) -> Iterator[VerifyFinding]:
-    """Yield findings in the ledger of a conversation, or in that of the store, which has the key
-    0.
+    """Yield findings in the ledger of a conversation, or in the ledger of the store, which has the
+    key 0.
     """
     for row in _entries(database, key, conversation):
         if row.encoding == DAMAGED:
@@ -673,7 +691,7 @@ def findings_in_ledger(database: Database, key: int, conversation: str) -> Itera
 
 
 def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
-    """Yield the rows of a ledger, plain; see ``RowCodec.decoded``."""
+    """Yield the decoded rows of a ledger: see ``RowCodec.decoded``."""
     number = 0
     codec = RowCodec(conversation)
     while page := database.recorder.query(lambda reader: reader.rows(-key, number, 2**62, _PAGE)):  # noqa: B023
@@ -682,28 +700,30 @@ def _entries(database: Database, key: int, conversation: str) -> Iterator[Row]:
 
 
 def findings_beside(
-    database: Database, found: Conversation, codec: RowCodec
+    database: Database, conversation: Conversation, codec: RowCodec
 ) -> Iterator[VerifyFinding]:
-    """Yield findings in mark, records and idempotency keys: damaged ones, and those of events that
-    were cut off.
+    """Yield findings in the mark, the records and the idempotency keys: damaged ones, and ones that
+    belong to events that were cut off.
     """
     try:
-        database.codec_of(found)
+        database.codec_of(conversation)
     except CorruptEvent:
         yield of_all(
             "its mark does not fit: its end was cut off, or its row was changed, without its key"
         )
     try:
-        yield from database.recorder.query(lambda reader: list(_beside(reader, found, codec)))
+        yield from database.recorder.query(
+            lambda reader: list(_beside(reader, conversation, codec))
+        )
     except StoreDamaged as error:
         yield of_all(str(error))
 
 
-def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
-    for newest in reader.records(found.key, None, 0, _PAGE):
+def _beside(reader: Reader, conversation: Conversation, codec: RowCodec) -> Iterator[VerifyFinding]:
+    for newest in reader.records(conversation.key, None, 0, _PAGE):
         projection = newest.projection
         version = -1
-        while records := reader.records(found.key, projection, version, _PAGE):
+        while records := reader.records(conversation.key, projection, version, _PAGE):
             for record in records:
                 if codec.decoded_record(projection, record) is None:
                     problem = (
@@ -711,17 +731,19 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
                         " damaged"
                     )
                     yield of_all(f"{problem}; it is rebuilt from the events", sound=True)
-                elif record.version > found.version:
+                elif record.version > conversation.version:
                     problem = (
                         f"projection {projection!r} knows version {record.version}, and there are"
                         " only"
                     )
-                    yield of_all(f"{problem} {found.version:,} events: its end may be cut off")
+                    yield of_all(
+                        f"{problem} {conversation.version:,} events: its end may be cut off"
+                    )
             version = records[-1].version
     proved = 0
 
     def page(after: str | None) -> Sequence[tuple[str, RecalledKey]]:
-        return reader.recalled(found.key, start_after(after), _PAGE)
+        return reader.recalled(conversation.key, start_after(after), _PAGE)
 
     for name, recalled in paged(page, itemgetter(0), _PAGE):
         first, count, proof, _ = recalled
@@ -730,9 +752,11 @@ def _beside(reader: Reader, found: Conversation, codec: RowCodec) -> Iterator[Ve
             yield of_all("the record of an idempotency key is damaged")
         elif not codec.is_proved(name, recalled):
             yield of_all("an idempotency key was changed without the key of the conversation")
-        elif first + count > found.version:
+        elif first + count > conversation.version:
             problem = f"an idempotency key stands for events {first} to {first + count - 1}"
-            yield of_all(f"{problem}, and there are only {found.version:,}: its end may be cut off")
+            yield of_all(
+                f"{problem}, and there are only {conversation.version:,}: its end may be cut off"
+            )
     if codec.is_strict and proved < codec.mark.keys:
         missing = codec.mark.keys - proved
         yield of_all(f"{missing} of its {codec.mark.keys} idempotency keys are missing")

@@ -38,8 +38,8 @@ LENGTH = 12
 
 CHANGED = "its checksum does not match, so these are not the bytes that were written"
 MISFIT = (
-    "its kind, or whether it is shown or structural, is otherwise in the columns of its row than in"
-    " its meta"
+    "its kind, or whether it is shown or structural, differs between the columns of its row and its"
+    " meta"
 )
 STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
