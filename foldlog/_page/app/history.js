@@ -57,7 +57,6 @@ export class History {
     this.estimated = new Set(document.tokens_estimated);
     this.setFates();
     this.setOrder();
-    this.setStretches();
     this.setMasks();
     this.setDepartures();
     this.setSizes();
@@ -115,7 +114,9 @@ export class History {
   }
 
   isShown(id, version) {
-    return this.spanAt(id, version) !== undefined;
+    if (id < 0 || this.spans.has(id)) return this.spanAt(id, version) !== undefined;
+    const left = this.columns.left[id];
+    return id < version && (left === 0 || version < left);
   }
 
   spanAt(id, version) {
@@ -153,8 +154,13 @@ export class History {
       states.set(state, (states.get(state) ?? 0) + events);
       rest -= events;
     };
-    const addOne = (id) => id >= 0 && add(this.state(id, version), 1);
-    this.through(version, addOne, ({ by, start, stop }) => add(this.departure(by, version), stop - start));
+    const fates = new Map();
+    for (const id of this.ordered) {
+      if (id >= version) break;
+      if (id < 0) continue;
+      const by = this.spans.has(id) || this.isShown(id, version) ? null : this.columns.by[id];
+      add(by === null ? this.state(id, version) : remembered(fates, by, Infinity, () => this.departure(by, version)), 1);
+    }
     if (rest) add("never shown", rest);
     return states;
   }
@@ -216,39 +222,10 @@ export class History {
     this.byCame = ids.some((id) => id < 0) ? [...ids].sort((a, b) => this.came(a) - this.came(b)) : ids;
   }
 
-  // ``ordered`` in stretches, each as long as possible: the events of one are gone for good from one version on, or each
-  // of its ids has to be looked at (``left`` is 0). Most of a long history is in stretches of the first kind.
-  setStretches() {
-    this.stretches = [];
-    let last = null;
-    this.ordered.forEach((id, place) => {
-      const left = id >= 0 && !this.spans.has(id) ? this.columns.left[id] : 0;
-      const by = left ? this.columns.by[id] : -1;
-      if (last?.left !== left || last.by !== by) this.stretches.push((last = { start: place, stop: place, left, by }));
-      last.stop = place + 1;
-    });
-  }
-
-  // Go through the ids that came before a version, in the order of Views: call ``each`` with an id, and ``gone`` with a
-  // stretch whose events are gone at that version.
-  through(version, each, gone = (_stretch) => {}) {
-    const { ordered } = this;
-    for (const stretch of this.stretches) {
-      if (ordered[stretch.start] >= version) return;
-      if (stretch.left && stretch.left <= version) gone(stretch);
-      else
-        for (let place = stretch.start; place < stretch.stop; place += 1) {
-          if (ordered[place] >= version) return;
-          each(ordered[place]);
-        }
-    }
-  }
-
   // The ids of a View, in its order.
   view(version) {
     return remembered(this.views, version, 40, () => {
-      const ids = [];
-      this.through(version, (id) => this.isShown(id, version) && ids.push(id));
+      const ids = this.ordered.filter((id) => this.isShown(id, version));
       for (const id of this.drifting) this.drift(ids, id, version);
       return ids;
     });

@@ -15,21 +15,14 @@ export class Strip {
 
   constructor(app) {
     this.app = app;
-    this.byTime = true;
     this.canvas = el("canvas", { class: "layer", role: "img" });
     this.tip = el("div", { class: "tip", hidden: true });
     this.slider = el("input", { type: "range", class: "slider", min: 0, step: 1, "aria-label": "Version", oninput: () => app.show(Number(this.slider.value)) });
-    this.switch = el("button", { class: "small", onclick: () => this.turn() });
-    this.node = el("section", { class: "strip", "aria-label": "The run over time" }, this.canvas, this.slider, this.tip, this.switch);
+    this.node = el("section", { class: "strip", "aria-label": "The run over time" }, this.canvas, this.slider, this.tip);
     this.canvas.addEventListener("pointerdown", (event) => this.press(event));
     this.canvas.addEventListener("pointermove", (event) => this.move(event));
     this.canvas.addEventListener("pointerleave", () => (this.tip.hidden = true));
     new ResizeObserver(() => app.changed("strip")).observe(this.node);
-  }
-
-  turn() {
-    this.byTime = !this.byTime;
-    this.app.changed("strip");
   }
 
   // The time of each version, never falling; null where the history has no times.
@@ -48,9 +41,9 @@ export class Strip {
     }
   }
 
-  // Above the picture are the versions of the picture, by step.
+  // Over time, but for the versions of the picture below it.
   get hasTime() {
-    return this.byTime && this.times !== null && this.app.tab === "transcript";
+    return this.times !== null && this.app.tab === "transcript";
   }
 
   get window() {
@@ -85,9 +78,6 @@ export class Strip {
   draw() {
     const { history, marks, version, chart, from } = this.app;
     this.measureTime();
-    this.switch.textContent = this.hasTime ? "by time" : "by step";
-    this.switch.hidden = this.times === null || this.app.tab === "memory";
-    this.switch.setAttribute("aria-label", this.hasTime ? "by time; press for steps" : "by step; press for time");
     const ratio = window.devicePixelRatio || 1;
     const full = this.node.clientWidth;
     this.width = Math.max(20, full - LEFT - RIGHT);
