@@ -250,13 +250,6 @@ class OverviewDocument(Document, frozen=True, kw_only=True):
     import_command: str
 
 
-class GistsDocument(Document, frozen=True, kw_only=True):
-    """``/api/gists``: an event in a line, from the event ``start`` on."""
-
-    start: int
-    gists: tuple[str, ...]
-
-
 class RefusedDocument(Document, frozen=True, kw_only=True):
     """Why a request to the server failed. In ``/api/follow`` it is why the stream ends, with the
     ``status``.
@@ -968,7 +961,6 @@ class LivedDocument(Document, frozen=True, kw_only=True):
 
     id: int
     tokens: int
-    gist: str
     spans: list[Any]
 
 

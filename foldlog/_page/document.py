@@ -29,10 +29,8 @@ from foldlog._figures.spending import total_of
 from foldlog._formats.record import within
 from foldlog._formats.replacing import is_replacing
 from foldlog._labels import KINDS, label
-from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import DAMAGED, logged, placeholder, problems_of
 from foldlog._usage import usage_of
-from foldlog._words.gist import gist
 from foldlog._words.reasons import because
 from foldlog._words.times import told_at
 from foldlog.condensers import reports_of
@@ -53,12 +51,9 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.eventstore.inside import EventTime, event_microseconds
-from foldlog.projections import Lifetime, LifetimesFold, Span, summary_event
+from foldlog.projections import Lifetime, LifetimesFold, Span
 from foldlog.projections.retractions import target
 from foldlog.projections.units import WaitingCalls
-
-GIST = 160
-"""The length in characters of the line for one event."""
 
 
 class PageFold:
@@ -83,10 +78,8 @@ class PageFold:
         targets = _versions_returned_to(store, conversation)
         self.borders, self.redactions, self.key = store.query(conversation, known)
         self.conversation = conversation
-        self.gists: list[str] = []
         self.problems: dict[int, str] = {}
         """Why an event cannot be read, by its id."""
-        self._in_own_ids = in_own_ids(store, conversation)
         self._limit = limit
         self._counted = None if model is None else CountedTokens(model)
         self._fold = LifetimesFold(conversation, self._counted or event_tokens, targets)
@@ -98,7 +91,6 @@ class PageFold:
         self._requests: list[CondensationRequest] = []
         self._condensations: dict[int, CondensationAction] = {}
         self._masks: list[MaskDocument] = []
-        self._summaries: dict[int, str] = {}
         self._prompts: list[tuple[int, int]] = []
         self._window: int | None = None
         self._calls = WaitingCalls()
@@ -127,7 +119,6 @@ class PageFold:
             at = None if is_about_it(event) else told_at(event, recorded_at)
             self._times.append(None if at is None else event_microseconds(at) // 1_000)
             self._without_zone |= at is not None and at.tzinfo is None
-            self.gists.append(gist(self._in_own_ids(event), GIST))
             if isinstance(event, Observation):
                 answers = self._calls.take(event)
             else:
@@ -156,7 +147,6 @@ class PageFold:
     def _note_damage(self, error: CorruptEvent) -> Event:
         self._kinds.append(_KINDS.index(DAMAGED))
         self._times.append(None)
-        self.gists.append(error.problem)
         self._answers.append(_NEVER)
         self.problems[error.event_id] = error.problem
         return placeholder(error)
@@ -180,8 +170,6 @@ class PageFold:
                 ChangeDocument(id=event.id, kind=kind, reason=event.reason, version=event.version)
             )
         elif isinstance(event, CondensationAction):
-            if event.summary is not None:
-                self._summaries[summary_id(event.id)] = gist(summary_event(event), GIST)
             self._condensations[event.id] = event
             metadata = event.metadata
             told = {
@@ -257,7 +245,6 @@ class PageFold:
                 LivedDocument(
                     id=one.id,
                     tokens=one.tokens,
-                    gist=self._summaries.get(one.id, ""),
                     spans=_spans(one),
                 )
                 for one in lives.summaries.values()

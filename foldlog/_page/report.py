@@ -35,7 +35,6 @@ _CHUNK_CHARACTERS = 256 * 1024
 """The number of characters of texts that are compressed together: a browser decompresses them when
 one of them is shown.
 """
-_GISTS = 2_000
 _SPLIT = "\0split\0"
 _DOCTYPE = b"<!doctype html>"
 _DATA = re.compile(rb'<script type="text/plain" class="\w+" data-first="\d+">(.*)</script>')
@@ -76,7 +75,7 @@ def write_report(
         beside = {"dropped": needed_again(store, conversation), "notes": notes}
         with whole_file(path) as opened:
             file = io.TextIOWrapper(opened, encoding="utf-8")
-            _write(file, document, fold.gists, texts, beside)
+            _write(file, document, texts, beside)
             file.detach()  # written so far; the file is synced, then closed
     return path.stat().st_size
 
@@ -112,7 +111,6 @@ def _write_data(file: IO[str], name: str, text: str, first: int = 0) -> None:
 def _write(
     file: IO[str],
     document: HistoryDocument,
-    gists: list[str],
     texts: IO[str],
     beside: Mapping[str, Any],
 ) -> None:
@@ -139,8 +137,6 @@ def _write(
     _write_data(file, "history", json_text(document))
     for name, value in beside.items():
         _write_data(file, name, json_text(value))
-    for first in range(0, len(gists), _GISTS):
-        _write_data(file, "gists", json_text(gists[first : first + _GISTS]), first)
     while part := texts.read(1 << 20):
         file.write(part)
     file.write(after)

@@ -153,7 +153,6 @@ def application(
         Route("/api/notes", partial(_notes, check, notes), methods=["GET", "HEAD", "POST"]),
         Route("/api/report", partial(_report, check, partial(_written, pages, notes))),
         api("history", lambda request: pages.history(_id(request), _number(request, "since", 0))),
-        api("gists", lambda request: _gists(pages, request)),
         api("compare", compared),
         api("event", lambda request: _event(pages, request)),
         api(
@@ -316,12 +315,6 @@ def _number(request: Request, name: str, default: int | None = None) -> int:
             f"the parameter {name!r} must be a whole number from 0, not {given!r}"
         )
     return int(given)
-
-
-def _gists(pages: Pages, request: Request) -> documents.GistsDocument:
-    start = _number(request, "start", 0)
-    gists = pages.gists(_id(request), start, _number(request, "stop", start + 500))
-    return documents.GistsDocument(start=start, gists=tuple(gists))
 
 
 def _events(pages: Pages, request: Request) -> documents.EventsDocument:

@@ -29,14 +29,12 @@ from foldlog._figures.prices import Prices
 from foldlog._figures.shown import models_of
 from foldlog._figures.sizes import CountsTokens
 from foldlog._formats.calls import Recent
-from foldlog._page.document import GIST, PageFold, newest_history
+from foldlog._page.document import PageFold, newest_history
 from foldlog._page.report import write_report
 from foldlog._page.texts import shown_document, text_document
 from foldlog._reports.needed_again import needed_again
-from foldlog._reports.own_ids import in_own_ids
 from foldlog._unreadable import logged
 from foldlog._values import texts_in
-from foldlog._words.gist import gist
 from foldlog.eventstore import ConversationRow, CorruptEvent, Logged, Store
 from foldlog.eventstore.inside import is_structural
 
@@ -55,7 +53,7 @@ _TEXT_MAX = 500_000
 _TELL_EVERY = 1_000
 _LONG = 5_000
 """From this number of events on, what a page takes long to make is kept beside the conversation."""
-_CODE = 2
+_CODE = 3
 """The version of what is kept."""
 
 D = TypeVar("D", bound=Document)
@@ -128,16 +126,6 @@ class Pages:
         """Return the calls of a conversation by model. Cost: see ``models_of``."""
         models = models_of(self._store, conversation, self._prices)
         return ModelsDocument(conversation=conversation, models=models)
-
-    def gists(self, conversation: str, start: int, stop: int) -> list[str]:
-        """Return the lines of the events ``start`` to ``stop``. Cost: these events."""
-        in_its_ids = in_own_ids(self._store, conversation)
-        return [
-            found.problem
-            if isinstance(found, CorruptEvent)
-            else gist(in_its_ids(found.event), GIST)
-            for found in logged(self._store, conversation, start, stop)
-        ]
 
     def event(self, conversation: str, event_id: int) -> ShownDocument | None:
         """Return an event in full, or None where there is none with this id."""

@@ -78,6 +78,13 @@ def opened(page: Page, url: str) -> None:
     page.settle()
 
 
+def is_in_sight(page: Page, event: int) -> bool:
+    boxes = f"""[{V}.transcript.node, {V}.transcript.nodes.get({V}.transcript.placeOf({event}))].map((each) => each.getBoundingClientRect())"""
+    return page.ask(
+        f"(([all, one]) => one.top < all.bottom - 40 && one.bottom > all.top + 20)({boxes})"
+    )
+
+
 def block(page: Page, event: int) -> str:
     return " ".join(page.text(f'.transcript [data-event="{event}"]').split())
 
@@ -259,7 +266,7 @@ def test_only_blocks_in_sight_are_elements_and_what_is_read_stays_in_place(page,
     page.wait(READY)
     page.settle()
     assert page.ask(f"{BLOCKS}.length") < 60
-    assert page.ask(f"{V}.transcript.isInSight(50_000)")
+    assert is_in_sight(page, 50_000)
     page.ask(f"{V}.transcript.node.scrollTop -= 3000")
     page.wait(READY)
     page.settle()
@@ -290,7 +297,7 @@ def test_a_run_shows_its_figures_and_newest_events_while_its_page_is_made(page, 
     page.click(".preview .block-of:last-child .what")
     page.ask("window.go()")
     page.wait(f"{V}?.history && {READY}")
-    assert page.ask(f"{V}.transcript.isInSight(7)")
+    assert is_in_sight(page, 7)
     assert page.problems == []
 
 

@@ -545,7 +545,7 @@ def test_no_page_fails_because_of_one_event(tmp_path, odd):
         ]
         asked = [("conversations", {}), ("search", {"words": WORD})]
         for row in rows:
-            asked += [("history", {"id": row.id}), ("gists", {"id": row.id, "start": 0})]
+            asked += [("history", {"id": row.id}), ("events", {"id": row.id, "start": 0})]
         asked += [("event", {"id": ALL, "event": number}) for number in range(store.version(ALL))]
         answers = [(path, given, client.get(f"/api/{path}", params=given)) for path, given in asked]
         assert [

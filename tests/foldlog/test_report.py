@@ -96,7 +96,7 @@ def test_the_file_holds_every_event_and_what_became_of_it(tmp_path):
     texts = [event for chunk in data(elements, "texts") for event in chunk]
     assert [event["id"] for event in texts] == [0, 1, 2, 3, 4]
     assert texts[1]["arguments"] == {"path": "."}
-    assert next(gist for chunk in data(elements, "gists") for gist in chunk) == "look around"
+    assert texts[0]["content"] == "look around"
 
 
 def test_no_text_of_an_event_becomes_markup(tmp_path):

@@ -90,10 +90,6 @@ def test_a_history_is_told_and_goes_on_with_what_is_appended(client, store):
     assert [KINDS[kind] for kind in more["events"]["kind"]] == ["user", "condensation"]
     changed = {event: spans for event, spans in more["spans"] if event < version}
     assert changed[kept[1]][-1][:3] == [kept[1] + 1, version + 2, version + 1]
-    assert (
-        client.get("/api/gists", params={"id": "usual", "start": version}).json()["gists"][0]
-        == "more"
-    )
 
 
 def test_what_a_runtime_keeps_for_itself_is_not_listed(client, store):
@@ -172,7 +168,6 @@ def test_a_path_gives_its_document(client):
         "conversations": documents.ServedPageDocument,
         "fleet": documents.FleetDocument,
         "history?id=usual": documents.HistoryDocument,
-        "gists?id=usual": documents.GistsDocument,
         "event?id=usual&event=2": documents.ShownDocument,
         "find?id=usual&words=make": documents.FindDocument,
         "search?words=make": documents.HitsDocument,
@@ -435,7 +430,7 @@ def test_a_wrong_question_gets_a_reason(client, store):
         ("history?id=usual&since=\u0663", 400, "whole number"),
         ("event?id=usual&event=100000", 404, "no event"),
         ("event?id=usual&event=99999999999999999999", 400, "whole number"),
-        ("gists?id=usual&start=x", 400, "whole number"),
+        ("events?id=usual&start=x", 400, "whole number"),
         ("event?id=usual", 400, "'event' is missing"),
         ("find?id=usual", 400, "'words' is missing"),
         ("search?words=+", 400, "'words' is missing"),
@@ -470,7 +465,7 @@ PATHS = (
         "conversations",
         "fleet",
         "history?id=usual",
-        "gists?id=usual",
+        "events?id=usual",
         "event?id=usual&event=1",
         "search?words=make",
     ),

@@ -209,7 +209,7 @@ class Place:
 
     def page(self, pages: Pages, name: str) -> Any:
         document = pages.history(name)
-        return document, pages.gists(name, 0, 100)
+        return document, pages.events(name, 0, 100)
 
     def close(self) -> None:
         self.histories.close()

@@ -3,6 +3,7 @@
 import { GROUPS } from "./history.js";
 import { count, el, firstPlace, grouped, idOf, printable, short, tokenCount } from "./dom.js";
 import { LEFT, RIGHT, niceStep } from "./strip.js";
+import { lineOf } from "./texts.js";
 
 const ARCS = 8; // for each condensation
 const GUTTER = [4, 12]; // Pixels right of the rows: ticks of rare kinds, and of errors.
@@ -598,9 +599,8 @@ export class Chart {
     if (edge === null) {
       lines.push(el("span", { class: "soft" }, ` ${history.aboutOf(id)}${tokenCount(history.tokens(id))}`));
       lines.push(el("div", {}, `at version ${grouped(version)}: ${STATE_WORDS[history.state(id, version)]}`));
-      const gist = id >= 0 ? this.app.source.gist(id) : history.summaryOf.get(id)?.gist;
-      if (gist === undefined) this.app.source.loadGists(id).catch(() => false);
-      if (gist) lines.push(el("div", { class: "gist" }, printable(gist)));
+      const event = this.app.transcript.text(history.came(id));
+      if (event) lines.push(el("div", { class: "gist" }, lineOf(event)));
     } else lines.push(el("div", {}, this.app.removed(edge).sentence));
     this.tip.replaceChildren(...lines);
     this.tip.hidden = false;

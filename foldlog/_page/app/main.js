@@ -15,6 +15,7 @@ import { Opening } from "./opening.js";
 import { Strip } from "./strip.js";
 import { Transcript } from "./transcript.js";
 import { Embedded, Server } from "./sources.js";
+import { lineOf } from "./texts.js";
 import { themeButton, watchTheme } from "./theme.js";
 import { Why } from "./why.js";
 
@@ -60,7 +61,6 @@ class App {
     addEventListener("hashchange", () => this.readAddress());
     this.changed("size", "moment", "chosen");
     this.loadBeside();
-    this.source.loadAllGists(() => this.changed("gists"));
     this.source.follow({
       changed: (present) => this.follow(present),
       connected: (yes, why) => this.live.set(yes, why),
@@ -242,7 +242,6 @@ class App {
     const whole = this.chart.isWhole;
     const span = this.chart.window[1] - this.chart.window[0];
     const changed = again || news.redactions !== history.redactions;
-    if (changed) this.source.forget();
     history.add(changed && !again ? await this.source.history() : news);
     if (changed) this.transcript.forget();
     this.marks = new Marks(history);
@@ -273,9 +272,9 @@ class App {
     const { hits } = this;
     const id = this.idIn(text);
     if (id !== null) {
-      await this.source.loadGists(id).catch(() => false);
+      const event = await this.source.event(id).catch(() => null);
       if (search.signal.aborted) return;
-      hits.push({ id, snippet: this.source.gist(id) ?? "" });
+      hits.push({ id, snippet: event ? lineOf(event) : "" });
     }
     const isId = id !== null && text.trim().startsWith("#");
     let drawn = 0;
@@ -363,7 +362,6 @@ class App {
       this.toRead = undefined;
     }
     if (has("moment", "chosen")) this.writeAddress();
-    this.drawn = (this.drawn ?? 0) + 1;
   }
 
   showVersion() {
@@ -514,8 +512,7 @@ class App {
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
-      el("p", {}, "At the top are the tokens of the View of each version, by kind. Below, each row is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more."),
-      terms({ class: "states" }, STATES.map(([kind, words]) => [el("span", { class: `swatch ${kind}`, "aria-hidden": true }), words])),
+      el("p", {}, "At the top are the tokens of the View, by kind, and the dashed line of the limit. In Memory each row below is an event. It begins on the diagonal, at the version that it brought, and ends where a condensation, a thin line across rows, forgot it. A vertical line at a version cuts through all that the View showed at that version. Hatched is what it did not show any more: in the colour of summaries where a summary took its place, in red where a retraction took it back. Faint is what the View shows and the model is not sent."),
       terms({ class: "keys" }, keys));
     return this.help;
   }
@@ -617,16 +614,6 @@ class App {
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
 const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
-const STATES = [
-  ["g2", "a row in the colour of summaries: a summary, from its condensation on until it is summarized again"],
-  ["is-edge", "a thin line across rows: a condensation, or in red a retraction. Its label says what it took out of the View, and the tokens"],
-  ["is-open", "the strong line: the version that is open. Dashed: the version that is compared with it"],
-  ["is-limit", "the dashed red line across: the limit of tokens"],
-  ["g3", "full colour: sent to the model"], ["k-pending", "faint: in the View, but not sent. Pending: it waits for its observation, or for that of a parallel call. Unsent: another part of its call was forgotten"],
-  ["k-masked", "pale: masked, a line is sent in place of its content"], ["k-summarized", "hatched in the colour of summaries: summarized, a summary took its place"],
-  ["k-forgotten", "hatched grey: forgotten without a summary"], ["k-taken-back", "hatched the other way: taken back by a retraction"],
-];
-
 const choices = (name, ...buttons) => el("span", { class: "choices", role: "group", "aria-label": name }, ...buttons);
 
 // A button that is on or off.

@@ -73,7 +73,7 @@ export class Opening {
     const nothing = new Map();
     const app = {
       history, event: null, version: history.version, from: null, compared: null, words: [], goToEvent() {}, changed() {},
-      source: { gist: () => "", events: async (start, stop) => newest.slice(start, stop) },
+      source: { events: async (start, stop) => newest.slice(start, stop) },
       marks: { again: nothing, needed: nothing },
     };
     const transcript = new Transcript(app);

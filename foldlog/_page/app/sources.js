@@ -6,9 +6,7 @@ import { remembered } from "./history.js";
 export class Embedded {
   constructor() {
     this.chunks = this.elements("texts");
-    this.gistChunks = this.elements("gists");
     this.opened = new Map();
-    this.gists = new Map();
   }
 
   elements(name) {
@@ -18,26 +16,6 @@ export class Embedded {
 
   async history() {
     return JSON.parse(await unpack(document.querySelector("script.history").textContent));
-  }
-
-  gist(id) {
-    const chunk = chunkOf(this.gistChunks, id);
-    return this.gists.get(chunk)?.[id - this.gistChunks[chunk].first];
-  }
-
-  async loadGists(id) {
-    const chunk = chunkOf(this.gistChunks, id);
-    if (chunk < 0 || this.gists.has(chunk)) return false;
-    this.gists.set(chunk, JSON.parse(await unpack(this.gistChunks[chunk].element.textContent)));
-    return true;
-  }
-
-  // Open the lines of all events, those of the newest first, without holding up what is done on the page.
-  async loadAllGists(loaded) {
-    for (let place = this.gistChunks.length - 1; place >= 0; place -= 1) {
-      if (await this.loadGists(this.gistChunks[place].first)) loaded();
-      await pause();
-    }
   }
 
   async event(id) {
@@ -106,8 +84,6 @@ export class Embedded {
 export class Server {
   constructor(conversation) {
     this.id = conversation;
-    this.lines = new Map();
-    this.asked = new Set();
   }
 
   ask(path, parameters = {}) {
@@ -116,28 +92,6 @@ export class Server {
 
   history(since = 0) {
     return this.ask("history", { since });
-  }
-
-  gist(id) {
-    return this.lines.get(id);
-  }
-
-  async loadGists(id) {
-    const start = id - (id % LINES);
-    if (this.asked.has(start)) return false;
-    this.asked.add(start);
-    const { gists } = await this.ask("gists", { start, stop: start + LINES });
-    gists.forEach((gist, place) => this.lines.set(start + place, gist));
-    if (gists.length < LINES) this.asked.delete(start);
-    return true;
-  }
-
-  async loadAllGists() {}
-
-  // The lines of events whose content may have been erased are asked for again.
-  forget() {
-    this.lines.clear();
-    this.asked.clear();
   }
 
   // The page of another conversation at a version.
@@ -213,7 +167,6 @@ export class Server {
   }
 }
 
-const LINES = 500;
 const GONE_FOR_GOOD = new Set([404, 410]);
 
 // The text around each word, where all words are in the texts of an event; else null.

@@ -1,6 +1,6 @@
 // Texts of events as elements: code, differences, and the words of a search in them.
 
-import { el, said, withMarks } from "./dom.js";
+import { el, printable, said, withMarks } from "./dom.js";
 
 export const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
@@ -9,6 +9,12 @@ export const asText = (value) => (typeof value === "string" ? value : pretty(val
 export function textOf(content) {
   if (!Array.isArray(content)) return asText(content);
   return content.map((part) => (typeof part?.text === "string" ? part.text : pretty(part))).join("\n");
+}
+
+// The beginning of what an event says, in one line.
+export function lineOf(event) {
+  const text = event.tool ? `${event.tool}: ${asText(event.arguments ?? "")}` : textOf(event.content ?? event.summary ?? event.problem ?? "");
+  return printable(text.slice(0, 160).replace(/\s+/g, " "));
 }
 
 const signed = (sign, lines) => lines.map((line) => `${sign}${line}`);

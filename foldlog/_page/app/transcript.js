@@ -171,13 +171,6 @@ export class Transcript {
     this.draw();
   }
 
-  // Whether a block is whole, or in part, in sight.
-  isInSight(id) {
-    const place = this.placeOf(id);
-    const { top, height } = this.sight;
-    return this.tops[place + 1] > top + 20 && this.tops[place] < top + height - 40;
-  }
-
   hasBlock(id) {
     const { id: first, result } = this.blocks[this.placeOf(id)] ?? {};
     return [first, result].includes(this.history.came(id));
@@ -312,7 +305,7 @@ export class Transcript {
     if (history.isUnshown(id)) node.classList.add("unshown");
     const main = el("div", { class: "what" });
     const event = this.text(id);
-    if (event === undefined) main.append(el("b", {}, sentence(kind)), el("span", { class: "soft gist" }, ` ${printable(app.source.gist(id) ?? "")}`), el("div", { class: "waiting" }));
+    if (event === undefined) main.append(el("b", {}, sentence(kind)), el("div", { class: "waiting" }));
     else main.append(...this.content(id, kind, event));
     if (result !== undefined) main.append(...this.result(id, result));
     main.append(...this.notesOf(id), ...(result === undefined ? [] : this.notesOf(result)));

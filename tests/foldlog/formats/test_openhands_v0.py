@@ -9,8 +9,6 @@ from contextlib import closing
 
 import pytest
 
-import foldlog as library
-from foldlog._page.document import PageFold
 from foldlog.eventstore import (
     Action,
     Annotation,
@@ -253,10 +251,6 @@ def test_a_condensation_is_told_in_ids_of_the_log(foldlog, tmp_path):
         12,
         3,
     ]
-    with library.open("foldlog.db") as histories:
-        fold = PageFold(histories.store, "c")
-        fold.take(histories.store.log("c"))
-        assert [gist.split(",")[0] for gist in fold.gists[5:]] == ["events 1-2", "events 1-2"]
     assert foldlog("export", "--to", "audit.db").status == 0
     with closing(sqlite3.connect("audit.db")) as audit:
         told = audit.execute(
