@@ -59,29 +59,31 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` and ``StoreUnusable`` where the
     object store does not answer or refuses. Cost: its events three times, in memory.
     """
-    check_url(to)
     database = store.database
     recorder = database.recorder
-    found, placed, stays = recorder.query(partial(_read, conversation=conversation))
-    stays = stays or _damage(store, found)
+    check_url(recorder, to)
+    state, placed, stays = recorder.query(partial(_read, conversation=conversation))
+    stays = stays or _damage(store, state)
     if stays is not None:
         return Archived(conversation, 0, 0, stays)
-    assert found.head is not None  # it has events
+    assert state.head is not None  # it has events
     data = packed(placed)
-    mine = Unfinished(found.key, found.id, ARCHIVE, new_address(to, found.head, data))
-    check_reachable(mine.state)
-    if not on_finished(database, partial(_begin, found=found, mine=mine)):
+    attempt = Unfinished(state.key, state.id, ARCHIVE, new_address(to, state.head, data))
+    check_reachable(attempt.state)
+    if not on_finished(database, partial(_begin, state=state, attempt=attempt)):
         return Archived(conversation, 0, 0, _CHANGED)
     try:
-        write_object(mine.state, data)
+        write_object(attempt.state, data)
     except StoreUnusable:  # then there is none
-        recorder.transact(partial(go_on, left=mine, operation=None))
+        recorder.transact(partial(go_on, interrupted=attempt, operation=None))
         raise
-    end = partial(_end, database=database, found=found, mine=mine, events=len(placed))
+    if read_archived(conversation, attempt.state) != placed:
+        raise StoreDamaged(f"the object {attempt.state} does not have the rows of {conversation!r}")
+    end = partial(_end, database=database, state=state, attempt=attempt, events=len(placed))
     if recorder.transact(end):
         return Archived(conversation, len(placed), len(data))
-    delete_object(mine.state)
-    recorder.transact(partial(go_on, left=mine, operation=None))
+    delete_object(attempt.state)
+    recorder.transact(partial(go_on, interrupted=attempt, operation=None))
     return Archived(conversation, 0, 0, _CHANGED)
 
 
@@ -103,59 +105,63 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
 
 def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
     """Return a conversation, its own rows but for the last one, and why it stays."""
-    found = reader.conversation(conversation)
-    if found is None:
+    state = reader.conversation(conversation)
+    if state is None:
         raise ConversationNotFound(conversation)
-    last = found.version - 1
-    forks = living_forks(reader, found.key)
+    last = state.version - 1
+    forks = living_forks(reader, state.key)
     stays = None
-    if found.erasure is not None:
+    if state.erasure is not None:
         stays = "it is erased"
-    elif found.pending:
-        stays = "it is archived" if found.pending < 0 else "its source has records without events"
+    elif state.pending:
+        stays = "it is archived" if state.pending < 0 else "its source has records without events"
     elif forks:
         stays = f"forks need its events: {', '.join(repr(fork.id) for fork in forks)}"
-    elif last <= found.begins:
+    elif last <= state.begins:
         stays = "it has no events of its own but the last"
     if stays is not None:
-        return found, [], stays
-    rows = reader.rows(found.key, 0, last, last)
-    positions = reader.ask_sources("positions", found.key, last)
-    return found, [(row, at) for row, (at,) in zip(rows, positions, strict=True)], None
+        return state, [], stays
+    rows = reader.rows(state.key, 0, last, last)
+    positions = reader.ask_sources("positions", state.key, last)
+    return state, [(row, at) for row, (at,) in zip(rows, positions, strict=True)], None
 
 
-def _damage(store: Store, found: Conversation) -> str | None:
+def _damage(store: Store, state: Conversation) -> str | None:
     """Return the first finding in the rows of a conversation: none may be archived as sound."""
     try:
-        check = Check(store.database, found, found.version, {})
+        check = Check(store.database, state, state.version, {})
         check.run()
     except (CorruptEvent, KeyUnavailable, StoreDamaged) as error:
         return str(error)
     return str(check.findings[0]) if check.findings else None
 
 
-def _begin(transaction: Transaction, found: Conversation, mine: Unfinished) -> bool:
+def _begin(transaction: Transaction, state: Conversation, attempt: Unfinished) -> bool:
     """Note the address of the object that will be made."""
-    if transaction.conversation(found.id) != found:
+    if transaction.conversation(state.id) != state:
         return False
-    check_finished(transaction, found.key)
-    transaction.leave_unfinished(found.key, ARCHIVE, mine.state)
+    check_finished(transaction, state.key)
+    transaction.leave_unfinished(state.key, ARCHIVE, attempt.state)
     return True
 
 
 def _end(
-    transaction: Transaction, database: Database, found: Conversation, mine: Unfinished, events: int
+    transaction: Transaction,
+    database: Database,
+    state: Conversation,
+    attempt: Unfinished,
+    events: int,
 ) -> bool:
     """Delete the rows that the object holds, and the records that can be made of them, unless
     something has changed since they were read.
     """
-    now = transaction.conversation(found.id)
-    left = [*transaction.unfinished(found.key)]
-    if left == [mine._replace(operation=ARCHIVED)]:
+    now = transaction.conversation(state.id)
+    unfinished = [*transaction.unfinished(state.key)]
+    if unfinished == [attempt._replace(operation=ARCHIVED)]:
         return True  # the transaction is run again after its commit
-    if now != found or left != [mine] or living_forks(transaction, found.key):
+    if now != state or unfinished != [attempt] or living_forks(transaction, state.key):
         return False
-    WriteTransaction(transaction, found, database).forget_records()
-    transaction.archive(found.key, found.version - 1, events)
-    transaction.leave_unfinished(found.key, ARCHIVED, mine.state)
+    WriteTransaction(transaction, state, database).forget_records()
+    transaction.archive(state.key, state.version - 1, events)
+    transaction.leave_unfinished(state.key, ARCHIVED, attempt.state)
     return True

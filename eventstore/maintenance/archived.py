@@ -96,9 +96,10 @@ def unpacked(data: bytes) -> list[Placed]:
 # --------------------------------------------------------------------------------------------------
 
 
-def check_url(to: str) -> None:
-    """Raise ``InvalidArgument`` if this is not a URL."""
-    if "://" not in to:
+def check_url(recorder: Recorder, to: str) -> None:
+    """Raise ``InvalidArgument`` if this is not a URL of objects that last as long as the store."""
+    is_in_memory = recorder.path is None and not recorder.on_server
+    if "://" not in to or (to.startswith("memory:") and not is_in_memory):
         raise InvalidArgument(
             f"{to!r} is not the URL of an object store; use one such as s3://bucket/prefix or"
             " file:///mnt/archive"
@@ -123,8 +124,8 @@ def check_reachable(address: str) -> None:
 
 
 def write_object(address: str, data: bytes) -> None:
-    """Make an object and read it back. Raises ``StoreUnusable`` where it was not made, and
-    ``StoreUnavailable`` or ``FileNotFoundError`` where that is not known.
+    """Make an object. Raises ``StoreUnusable`` where it was refused, ``StoreUnavailable`` where it
+    is not known whether it was made.
     """
     with _reaching(address, "write") as (store, name):
         store.put(name, data, mode="create")
@@ -133,8 +134,6 @@ def write_object(address: str, data: bytes) -> None:
             path = unquote(urlsplit(url).path)
             sync(path)
             sync(os.path.dirname(path))
-        if bytes(store.get(name).bytes()) != data:
-            raise ValueError("it is not what was written")
 
 
 def read_object(address: str) -> bytes:
@@ -171,12 +170,12 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
     except FileNotFoundError:
         raise
     except (BaseError, OSError, ValueError) as error:
-        told = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
+        problem = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
             raise StoreUnusable(
-                f"{told}; give these credentials the right", kind="refused"
+                f"{problem}; give these credentials the right", kind="refused"
             ) from error
-        raise StoreUnavailable(f"{told}; try again when it answers", kind="away") from error
+        raise StoreUnavailable(f"{problem}; try again when it answers", kind="away") from error
 
 
 @cache
@@ -196,8 +195,10 @@ def address_of_object(reader: Reader, key: int) -> str:
     text.
     """
     operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
-    found = (each.state for each in reader.unfinished(key) if each.operation in operations)
-    return next(found, "")
+    for interrupted in reader.unfinished(key):
+        if interrupted.operation in operations:
+            return interrupted.state
+    return ""
 
 
 def restore(database: Database, conversation: str) -> None:
@@ -239,7 +240,7 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
 
 def _lost(conversation: str, address: str, problem: str) -> StoreUnusable:
     return StoreUnusable(
-        f"conversation {conversation!r} is archived, and its object {_url(address)} {problem}; put"
+        f"the object {_url(address)} of the archived conversation {conversation!r} {problem}; put"
         " the object back, as from an older version in its bucket, or erase the conversation",
         kind="archive",
     )
@@ -247,43 +248,43 @@ def _lost(conversation: str, address: str, problem: str) -> StoreUnusable:
 
 def archived_in(reader: Reader, conversation: str) -> tuple[Conversation, str] | None:
     """Return an archived conversation with the address of its object, or None."""
-    found = reader.conversation(conversation)
-    if found is None or found.pending >= 0:
+    state = reader.conversation(conversation)
+    if state is None or state.pending >= 0:
         return None
-    return found, address_of_object(reader, found.key)
+    return state, address_of_object(reader, state.key)
 
 
 def _put_back(
     transaction: Transaction, archived: tuple[Conversation, str], placed: Sequence[Placed]
 ) -> None:
-    found, address = archived
-    if archived_in(transaction, found.id) != archived:
+    state, address = archived
+    if archived_in(transaction, state.id) != archived:
         return
-    left = iter(placed)
-    while some := [*islice(left, CHUNK)]:
-        rows, positions = zip(*some, strict=True)
-        transaction.insert_again(found.key, rows, positions)
-    transaction.set_pending(found.key, 0)
-    transaction.leave_unfinished(found.key, RESTORED, address)
+    waiting = iter(placed)
+    while chunk := [*islice(waiting, CHUNK)]:
+        rows, positions = zip(*chunk, strict=True)
+        transaction.insert_again(state.key, rows, positions)
+    transaction.set_pending(state.key, 0)
+    transaction.leave_unfinished(state.key, RESTORED, address)
 
 
-def discard(recorder: Recorder, left: Unfinished) -> None:
+def discard(recorder: Recorder, interrupted: Unfinished) -> None:
     """Delete an object that does not have the events, unless it has them by now."""
-    begun = left._replace(operation=DISCARD)
-    if recorder.transact(partial(go_on, left=left, operation=DISCARD)):
-        delete_object(left.state)
-        recorder.transact(partial(go_on, left=begun, operation=None))
+    begun = interrupted._replace(operation=DISCARD)
+    if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
+        delete_object(interrupted.state)
+        recorder.transact(partial(go_on, interrupted=begun, operation=None))
 
 
-def go_on(transaction: Transaction, left: Unfinished, operation: str | None) -> bool:
+def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
     """Put an operation in the place of the one that was left; None for none. Return False where
     another process went on with that.
     """
-    transaction.conversation(left.key)  # locks it, on a server
-    if [*transaction.unfinished(left.key)] != [left]:
+    transaction.conversation(interrupted.key)  # locks it, on a server
+    if [*transaction.unfinished(interrupted.key)] != [interrupted]:
         return False
     if operation is None:
-        transaction.finish(left.key)
+        transaction.finish(interrupted.key)
     else:
-        transaction.leave_unfinished(left.key, operation, left.state)
+        transaction.leave_unfinished(interrupted.key, operation, interrupted.state)
     return True

@@ -215,9 +215,29 @@ def test_a_store_without_foldlog_says_what_to_do(store: Store, to: str):
         next(alone.events("c1"))
 
 
-def test_objects_in_memory(store: Store):
+def test_objects_in_memory_are_for_a_store_in_memory(store: Store):
     before = content(store)
-    assert archive(store, "c1", "memory:///").stays is None
+    if store.path is None and not store.database.recorder.on_server:
+        assert archive(store, "c1", "memory:///").stays is None
+    else:
+        with pytest.raises(InvalidArgument, match="'memory:///' is not the URL"):
+            archive(store, "c1", "memory:///")
+    assert content(store) == before
+
+
+def test_what_is_not_read_back_as_it_was_written_is_not_deleted(
+    store: Store, to: str, monkeypatch: pytest.MonkeyPatch
+):
+    before = content(store)
+    monkeypatch.setattr(
+        "foldlog.eventstore.maintenance.archive.write_object",
+        lambda address, data: archived.write_object(address, data[:-1]),
+    )
+    with pytest.raises(StoreUnusable, match="its hash differs"):
+        archive(store, "c1", to)
+    assert store.conversation("c1").archived == 0
+    vacuum(store)
+    assert objects(to) == []
     assert content(store) == before
 
 
@@ -469,7 +489,7 @@ def test_an_object_that_is_not_what_was_made_is_named(
     change(path)
     for work in (content, _append):
         with pytest.raises(
-            StoreUnusable, match=f"'c1' is archived, and its object .*{name} {problem}"
+            StoreUnusable, match=f"the object .*{name} of the archived conversation 'c1' {problem}"
         ):
             work(store)
     assert store.version("c1") == EVENTS

@@ -77,9 +77,12 @@ def test_verify_names_a_changed_object_and_views_need_none(foldlog, archived):
     path.write_bytes(b"changed")
     ran = foldlog("store", "verify")
     assert ran.status == 1
-    assert f"{path} is not the one that was made: its hash differs" in ran.out + ran.err
+    assert (
+        f"{path} of the archived conversation 'old' is not the one that was made"
+        in ran.out + ran.err
+    )
     ran = foldlog("view", "old")
-    assert f"'old' is archived, and its object file://{path} is not the one" in ran.err
+    assert f"the object file://{path} of the archived conversation 'old' is not the one" in ran.err
 
 
 def test_a_store_that_is_only_read_says_how_to_restore(foldlog, archived):
@@ -110,13 +113,12 @@ def test_a_backup_has_no_object_and_finds_it(foldlog, archived):
 
 
 def test_a_span_or_a_moment(tmp_path):
+    to = f"file://{tmp_path}/objects"
     with api.open(tmp_path / "foldlog.db") as histories:
         histories["old"].append([said("1"), said("2")])
         archive = histories.maintenance.archive
-        assert archive(timedelta(days=1), "memory:///") == ()
+        assert archive(timedelta(days=1), to) == ()
         with pytest.raises(ValueError, match="older_than must be a timedelta"):
-            archive(timedelta(days=-1), "memory:///")
-        [done] = archive(
-            histories.store.conversation("old").updated_at + timedelta(1), "memory:///"
-        )
+            archive(timedelta(days=-1), to)
+        [done] = archive(histories.store.conversation("old").updated_at + timedelta(1), to)
         assert (done.conversation, done.events) == ("old", 1)

@@ -49,7 +49,7 @@ PRINTED = [
     (["report", "five", "--output", "five.html"], documents.ReportDocument),
     (["store", "expire", "--older-than", "90d", "--dry-run"], documents.ErasedDocument),
     (
-        ["store", "archive", "--older-than", "0s", "--to", "memory:///"],
+        ["store", "archive", "--older-than", "90d", "--to", "s3://bucket/x"],
         documents.ArchivedDocument,
     ),
     (["store", "erase", "six", "--yes", "--reason", "asked to"], documents.ErasedDocument),
