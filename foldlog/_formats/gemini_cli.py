@@ -138,37 +138,37 @@ def _shown(part: _Part) -> _Part | None:
 
 
 def result_of(result: Any, call_id: Any) -> tuple[Content, bool]:
-    """Return what a model is told of the result of a call, without those of others, and whether
-    that is an error. A part belongs to the response before it.
+    """Return the content of the result of a call, without the results of other calls, and whether
+    it is an error. A part belongs to the response before it.
     """
-    told: list[Any] = []
+    parts_read: list[Any] = []
     failed = False
     is_own = True
     parts = parts_of(result)
     has_own = bool(call_id) and any(
-        within(each, "functionResponse", "id") == call_id for each in parts
+        within(part, "functionResponse", "id") == call_id for part in parts
     )
     for part in parts:
         response = part.get("functionResponse")
         if type(response) is dict:
             is_own = response.get("id") == call_id or not has_own
-        else:
-            is_own = is_own
-        if not is_own or type(response) is not dict:
-            told += [part] * is_own
+        if not is_own:
             continue
-        given = response.get("response")
-        fields = given if type(given) is dict else {"output": given}
+        if type(response) is not dict:
+            parts_read.append(part)
+            continue
+        response_value = response.get("response")
+        fields = response_value if type(response_value) is dict else {"output": response_value}
         failed = failed or "error" in fields
         if len(fields) == 1 and next(iter(fields)) in ("output", "error"):
-            one = next(iter(fields.values()))
+            output = next(iter(fields.values()))
         else:
-            one = fields
-        told += [
-            one if type(one) is str else json.dumps(one, ensure_ascii=False),
+            output = fields
+        parts_read += [
+            output if type(output) is str else json.dumps(output, ensure_ascii=False),
             *dicts_in(response.get("parts")),
         ]
-    return content_of(told), failed
+    return content_of(parts_read), failed
 
 
 _USAGE = {
@@ -180,7 +180,7 @@ _USAGE = {
 _SNAPSHOT = "<state_snapshot>"
 _SESSION = "<session_context>"
 _CONTEXTS = (_SESSION, "<hook_context>", _SNAPSHOT)
-"""The beginnings of what Gemini CLI says as the user."""
+"""The beginnings of messages that Gemini CLI writes as the user."""
 _CONTEXT_REPLACED = {"reason": "the context of the session was updated"}
 
 
@@ -207,16 +207,17 @@ def _is_context(record: _Part) -> bool:
 
 
 def _calls_in(record: _Part) -> list[_Part]:
-    """Return the calls of a message: in its content, else in the field beside it."""
+    """Return the calls of a message: from its content, or else from the field beside it."""
     parts = parts_of(record.get("content"))
     return held_in(parts, "functionCall") or dicts_in(record.get("toolCalls"))
 
 
 def _results_in(record: _Part) -> dict[Any, Content]:
-    """Return the results that a message has, by the ids of their calls."""
+    """Return the results in a message by the ids of their calls."""
     parts = parts_of(record.get("content"))
     results = {
-        each.get("id"): [{"functionResponse": each}] for each in held_in(parts, "functionResponse")
+        response.get("id"): [{"functionResponse": response}]
+        for response in held_in(parts, "functionResponse")
     }
     results |= {
         call.get("id"): call["result"]
@@ -226,8 +227,8 @@ def _results_in(record: _Part) -> dict[Any, Content]:
     return {call_id: result_of(result, call_id)[0] for call_id, result in results.items()}
 
 
-def _says_same(former: _Part, latter: _Part) -> bool:
-    """Return whether two messages say the same to a model, in whichever form they are written: a
+def _is_same_message(former: _Part, latter: _Part) -> bool:
+    """Return whether two messages are the same for a model. They may have different forms: a
     resumed session has calls in the content, and their results in messages of their own.
     """
     if latter.get("toolCalls") not in (None, former.get("toolCalls")):
@@ -236,13 +237,13 @@ def _says_same(former: _Part, latter: _Part) -> bool:
 
 
 def _repeats_results(record: _Part, results: dict[Any, Content]) -> bool:
-    """Return whether a message has results only, and the same are known."""
-    own = _results_in(record)
+    """Return whether a message has only results, and all of them are known."""
+    own_results = _results_in(record)
     has_more = bool(shown_parts(parts_of(record.get("content"))))
     return (
-        bool(own)
+        bool(own_results)
         and not has_more
-        and all(results.get(call_id) == result for call_id, result in own.items())
+        and all(results.get(call_id) == result for call_id, result in own_results.items())
     )
 
 
@@ -253,9 +254,9 @@ def _content_and_calls(record: _Part) -> object:
     return record.get("type"), parts, calls, results
 
 
-class _Stands(NamedTuple):
-    """A message that a View shows, or that is bookkeeping: its record, and the version after its
-    events.
+class _CurrentMessage(NamedTuple):
+    """A message of the session that was not taken back: its record, the version after its events,
+    and whether a View shows it.
     """
 
     record: Any
@@ -264,9 +265,7 @@ class _Stands(NamedTuple):
 
 
 class GeminiDecoder(FollowingDecoder):
-    """Records of one session to events, one record after the other. Memory: the messages that
-    stand.
-    """
+    """Makes events of the records of one session. Memory: the messages that were not taken back."""
 
     has_own_ids = True
 
@@ -274,18 +273,16 @@ class GeminiDecoder(FollowingDecoder):
 
     def __init__(self, options: Options) -> None:
         super().__init__(options)
-        self._messages: list[_Stands] = []
-        self._places: dict[str, int] = {}
+        self._messages: list[_CurrentMessage] = []
+        self._index_of_id: dict[str, int] = {}
         self._time: datetime | None = None
         self._is_resuming = False
-        """Whether the session began again, and no message came since."""
+        """Whether the session was resumed, and no message came since."""
         self._waiting: list[_Part] | None = None
-        """The messages that a resumed session set, where it will set more of them before it asks a
-        model.
-        """
+        """The messages that a resumed session set first; it sets more before it calls a model."""
         self._context_at = -1
-        """The id of the event that brought the context of a resumed session; -1 where the first
-        message shows it.
+        """The id of the event with the context of a resumed session; -1 if the first message has
+        it.
         """
 
     def begin_record(self, record: _Part, time_and_id: TimeAndId) -> RecordEvents:
@@ -293,68 +290,70 @@ class GeminiDecoder(FollowingDecoder):
         return RecordEvents(self, Origin(format=NAME, id=record.get("id")), time)
 
     def read(self, read: RecordEvents, record: _Part) -> None:
-        rewound = record.get("$rewindTo")
-        changed = record.get("$set")
-        session = changed if type(changed) is dict else record
+        rewound_to = record.get("$rewindTo")
+        changes = record.get("$set")
+        session = changes if type(changes) is dict else record
         title = session.get("summary")
-        if type(rewound) is str or type(record.get("id")) is str:
+        if type(rewound_to) is str or type(record.get("id")) is str:
             self._end_waiting(read)
-        if type(rewound) is str:
-            self._replace(read, self._places.get(rewound, 0), ())
+        if type(rewound_to) is str:
+            self._replace(read, self._index_of_id.get(rewound_to, 0), ())
         elif type(record.get("id")) is str:
             self._add_message(read, record)
         elif type(session.get("messages")) is list:
-            self._set_or_wait(read, [each for each in session["messages"] if type(each) is dict])
+            self._set_or_wait(read, [item for item in session["messages"] if type(item) is dict])
         elif session_in(record) is not None:
             self._is_resuming = bool(self._messages)
         read.close(str(record.get("type") or next(iter(record))), None)
         self._time = read.timestamp
         if "id" not in record and type(title) is str and title.strip():
-            last = read.events[-1]
-            # no other code has it before it is returned
-            force_setattr(last, "meta", {**last.meta, "title": title})
+            last_event = read.events[-1]
+            # No other code has the event yet, so it may be changed in place.
+            force_setattr(last_event, "meta", {**last_event.meta, "title": title})
 
     def _add_message(self, read: RecordEvents, record: _Part) -> None:
-        place = self._places.get(record["id"])
-        if place is None:
+        index = self._index_of_id.get(record["id"])
+        if index is None:
             self._replace(read, len(self._messages), (record,))
-        elif self._messages[place].record != record:
+        elif self._messages[index].record != record:
             self._replace(
-                read, place, (record, *(each.record for each in self._messages[place + 1 :]))
+                read, index, (record, *(message.record for message in self._messages[index + 1 :]))
             )
 
     def _set_or_wait(self, read: RecordEvents, messages: list[_Part]) -> None:
-        """Set the messages. A resumed session sets its context alone first: no model is sent
-        this.
+        """Set the messages. A resumed session first sets its context alone, which no model is sent:
+        let it wait.
         """
         if self._is_resuming and len(messages) == 1 and _is_context(messages[0]):
             self._waiting = messages
         else:
             self._waiting = None
-            self._set(read, messages)
+            self._set_messages(read, messages)
 
     def _end_waiting(self, read: RecordEvents) -> None:
-        """Set the messages that wait, before another message follows them."""
+        """Set the messages that wait, before another message comes."""
         waiting = self._waiting
         self._waiting = None
         self._is_resuming = False
         if waiting is not None:
-            self._set(read, waiting)
+            self._set_messages(read, waiting)
 
     def _follow_context(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
-        """Put another text of the context in the place of the one before: the rest of the prompt
-        stays.
+        """If the messages begin with another text of the context, replace the context in the
+        prompt. The rest of the prompt stays.
         """
         if not self._messages or not messages or not self._messages[0].shown:
             return
-        former = self._messages[0].record
-        latter = messages[0]
+        old_record = self._messages[0].record
+        new_record = messages[0]
         is_same = (
-            former.get("id") == latter.get("id") and _is_context(former) and _is_context(latter)
+            old_record.get("id") == new_record.get("id")
+            and _is_context(old_record)
+            and _is_context(new_record)
         )
-        if is_same and not _says_same(former, latter):
-            self._messages[0] = self._messages[0]._replace(record=latter)
-            read.timestamp = read_time(latter.get("timestamp"))[0]
+        if is_same and not _is_same_message(old_record, new_record):
+            self._messages[0] = self._messages[0]._replace(record=new_record)
+            read.timestamp = read_time(new_record.get("timestamp"))[0]
             self._show_context(read)
 
     def _show_context(self, read: RecordEvents) -> None:
@@ -368,122 +367,139 @@ class GeminiDecoder(FollowingDecoder):
         )
 
     def _count_same(self, messages: Sequence[_Part]) -> tuple[int, int]:
-        """Return how many of the messages that stand are the first of these again, and how many of
-        these they are.
+        """Return how many of the current messages the first of these messages repeat, and how many
+        of these messages do. Results in messages of their own count with the message of their call.
         """
-        place = 0
-        known: dict[Any, Content] = {}
-        latter = {
+        index = 0
+        known_results: dict[Any, Content] = {}
+        new_results = {
             call_id: result
             for record in messages
             for call_id, result in _results_in(record).items()
         }
-        for repeated, record in enumerate(messages):
-            found = self._find_same(record, place)
-            if found is None:
-                if not _repeats_results(record, known):
-                    return place, repeated
+        for count, record in enumerate(messages):
+            same_index = self._find_same(record, index)
+            if same_index is None:
+                if not _repeats_results(record, known_results):
+                    return index, count
                 continue
-            former = _results_in(self._messages[found].record)
-            if any(latter.get(call_id, result) != result for call_id, result in former.items()):
-                return place, repeated
-            known |= former
-            self._take_id(found, record.get("id"))
-            place = found + 1
-        return place, len(messages)
+            old_results = _results_in(self._messages[same_index].record)
+            if any(
+                new_results.get(call_id, result) != result
+                for call_id, result in old_results.items()
+            ):
+                return index, count
+            known_results |= old_results
+            self._take_id(same_index, record.get("id"))
+            index = same_index + 1
+        return index, len(messages)
 
-    def _find_same(self, record: _Part, place: int) -> int | None:
-        """Return the place of the message that says the same: the next one, or after messages that
-        no View shows.
+    def _find_same(self, record: _Part, index: int) -> int | None:
+        """Return the index of the current message that is the same: the one at ``index``, or a
+        later one if no View shows the messages in between.
         """
-        for at in range(place, len(self._messages)):
-            stands = self._messages[at]
-            if stands.record == record or _says_same(stands.record, record):
-                return at
-            if stands.shown:
+        for candidate in range(index, len(self._messages)):
+            message = self._messages[candidate]
+            if message.record == record or _is_same_message(message.record, record):
+                return candidate
+            if message.shown:
                 return None
         return None
 
-    def _take_id(self, place: int, name: Any) -> None:
-        """Take notice that a message has another id from now on."""
-        former = self._messages[place].record
-        if type(name) is str and name not in self._places:
-            self._places.pop(str(former.get("id")), None)
-            self._places[name] = place
-            self._messages[place] = self._messages[place]._replace(record={**former, "id": name})
+    def _take_id(self, index: int, new_id: Any) -> None:
+        """Note that a message has another id from now on."""
+        old_record = self._messages[index].record
+        if type(new_id) is str and new_id not in self._index_of_id:
+            self._index_of_id.pop(str(old_record.get("id")), None)
+            self._index_of_id[new_id] = index
+            self._messages[index] = self._messages[index]._replace(
+                record={**old_record, "id": new_id}
+            )
 
-    def _set(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
+    def _set_messages(self, read: RecordEvents, messages: Sequence[_Part]) -> None:
         self._follow_context(read, messages)
-        same, repeated = self._count_same(messages)
-        following = messages[repeated:]
-        if following:
-            known = any(each.record.get("id") == following[0].get("id") for each in self._messages)
-        else:
-            known = True
-        if following:
-            snapshot = joined_text(content_of(following[0].get("content")))
-        else:
-            snapshot = ""
-        if known or following[0].get("type") != "user" or _SNAPSHOT not in snapshot:
-            self._replace(read, same, following)
+        same_count, repeated_count = self._count_same(messages)
+        following = messages[repeated_count:]
+        snapshot = self._new_snapshot(following)
+        if not snapshot:
+            self._replace(read, same_count, following)
             return
-        names = {str(each.get("id")) for each in following}
-        lost = (
-            n
-            for n, each in enumerate(self._messages, 1)
-            if each.shown and str(each.record.get("id")) not in names
+        # The new messages begin with a summary of the ones that they leave out.
+        ids = {str(message.get("id")) for message in following}
+        lost_numbers = (
+            number
+            for number, message in enumerate(self._messages, 1)
+            if message.shown and str(message.record.get("id")) not in ids
         )
-        self._take_back(read, max(same, *lost, 0), following)
-        version = self._messages[same - 1].end if same else 0
-        members = [event_id for event_id, _ in self.shown.all()]
-        if same and self._context_at >= 0:
+        self._take_back(read, max(same_count, *lost_numbers, 0), following)
+        version = self._messages[same_count - 1].end if same_count else 0
+        shown_ids = [event_id for event_id, _ in self.shown.all()]
+        context = None
+        if same_count and self._context_at >= 0:
             context = summary_id(self._context_at)
-        else:
-            context = None
-        kept = [each for each in members if 0 <= each < version or each == context]
-        gone = tuple(each for each in members if each not in set(kept))
-        self.calls.forget(gone)
+        kept_ids = [
+            event_id for event_id in shown_ids if 0 <= event_id < version or event_id == context
+        ]
+        forgotten_ids = tuple(event_id for event_id in shown_ids if event_id not in set(kept_ids))
+        self.calls.forget(forgotten_ids)
         read.timestamp = read_time(following[0].get("timestamp"))[0]
-        told: _Part = {
+        fields: _Part = {
             "summary": snapshot,
-            "summary_offset": len(kept),
+            "summary_offset": len(kept_ids),
             "metadata": {"reason": "tokens"},
         }
-        read.add(CondensationAction, forgotten_event_ids=gone, **told)
-        self._drop(same)
-        self._places[str(following[0].get("id"))] = same
-        self._messages.append(_Stands(following[0], read.version, shown=True))
-        self._replace(read, same + 1, following[1:])
+        read.add(CondensationAction, forgotten_event_ids=forgotten_ids, **fields)
+        self._drop(same_count)
+        self._index_of_id[str(following[0].get("id"))] = same_count
+        self._messages.append(_CurrentMessage(following[0], read.version, shown=True))
+        self._replace(read, same_count + 1, following[1:])
 
-    def _replace(self, read: RecordEvents, place: int, records: Sequence[_Part]) -> None:
-        """Take messages back, and add others, or the same again."""
-        self._take_back(read, place, records)
+    def _new_snapshot(self, messages: Sequence[_Part]) -> str:
+        """Return the text of the first of these messages if it is a new snapshot of the session,
+        which replaces what came before; otherwise an empty text.
+        """
+        if not messages or messages[0].get("type") != "user":
+            return ""
+        first_id = messages[0].get("id")
+        if any(message.record.get("id") == first_id for message in self._messages):
+            return ""
+        text = joined_text(content_of(messages[0].get("content")))
+        return text if _SNAPSHOT in text else ""
+
+    def _replace(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
+        """Take the messages from an index on back, and add these records instead."""
+        self._take_back(read, index, records)
         for record in records:
-            before = len(read.events)
+            event_count = len(read.events)
             read.timestamp = read_time(record.get("timestamp"))[0]
             self._read_message(read, record)
-            added = read.events[before:]
-            self._places.setdefault(str(record.get("id")), len(self._messages))
-            self._messages.append(_Stands(record, read.version, any(each.shown for each in added)))
+            added_events = read.events[event_count:]
+            self._index_of_id.setdefault(str(record.get("id")), len(self._messages))
+            self._messages.append(
+                _CurrentMessage(record, read.version, any(event.shown for event in added_events))
+            )
 
-    def _take_back(self, read: RecordEvents, place: int, records: Sequence[_Part]) -> None:
-        """Take the messages from ``place`` on back, if they are shown. ``records`` follow."""
-        version = self._messages[place - 1].end if place else 0
-        if gone := {str(each.record.get("id")) for each in self._messages[place:] if each.shown}:
-            is_again = gone <= {str(record.get("id")) for record in records}
+    def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
+        """Take the messages from ``index`` on back, if any is shown. ``records`` come next."""
+        version = self._messages[index - 1].end if index else 0
+        shown_record_ids = {
+            str(message.record.get("id")) for message in self._messages[index:] if message.shown
+        }
+        if shown_record_ids:
+            come_again = shown_record_ids <= {str(record.get("id")) for record in records}
             read.timestamp = None
             self.calls.forget(range(version, read.version))
-            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if is_again else "")
+            read.add(Retraction, version=version, reason=WRITTEN_AGAIN if come_again else "")
             if version <= self._context_at:
                 self._context_at = -1
-                if place:
+                if index:
                     self._show_context(read)
-        self._drop(place)
+        self._drop(index)
 
-    def _drop(self, place: int) -> None:
-        for each in self._messages[place:]:
-            self._places.pop(str(each.record.get("id")), None)
-        del self._messages[place:]
+    def _drop(self, index: int) -> None:
+        for message in self._messages[index:]:
+            self._index_of_id.pop(str(message.record.get("id")), None)
+        del self._messages[index:]
 
     def _read_message(self, read: RecordEvents, record: _Part) -> None:
         parts = parts_of(record.get("content"))
@@ -500,26 +516,26 @@ class GeminiDecoder(FollowingDecoder):
                     Message, content=content, source=source, shown=not text.startswith(("/", "?"))
                 )
         elif record.get("type") == "gemini":
-            told = {"model": record.get("model"), "reply": record.get("id")}
-            read.meta = usage_told(record.get("tokens"), _USAGE, **told)
+            call_fields = {"model": record.get("model"), "reply": record.get("id")}
+            read.meta = usage_told(record.get("tokens"), _USAGE, **call_fields)
             self._read_response(read, record, parts)
             read.meta = {}
 
     def _read_response(self, read: RecordEvents, record: _Part, parts: list[_Part]) -> None:
-        """Read what the model said: its content if that has calls or thoughts, else the fields
-        beside it.
+        """Read a reply of the model. Its calls and thoughts are in its content, or else in the
+        fields beside it.
         """
         results = {
-            each.get("id"): each
-            for each in dicts_in(record.get("toolCalls"))
-            if type(each.get("id")) is str
+            item.get("id"): item
+            for item in dicts_in(record.get("toolCalls"))
+            if type(item.get("id")) is str
         }
         calls = held_in(parts, "functionCall")
         thoughts = thoughts_in(parts)
         if not calls and not thoughts:
-            for each in dicts_in(record.get("thoughts")):
-                subject = text_or_empty(each.get("subject"))
-                thought = text_or_empty(each.get("description"))
+            for item in dicts_in(record.get("thoughts")):
+                subject = text_or_empty(item.get("subject"))
+                thought = text_or_empty(item.get("description"))
                 thoughts.append(f"**{subject}** {thought}" if subject else thought)
             calls = dicts_in(record.get("toolCalls"))
         read.parts = said_parts(parts)
@@ -530,10 +546,8 @@ class GeminiDecoder(FollowingDecoder):
         read.say("agent", as_text=True)
         read.thinking = []
         for call in calls:
-            if type(call.get("id")) is str:
-                result = results.get(call.get("id"), {})
-            else:
-                result = {}
+            call_id = call.get("id")
+            result = results.get(call_id, {}) if type(call_id) is str else {}
             if result.get("result"):
                 failed = result.get("status") in ("error", "cancelled")
                 self._answer(read, call["id"], result["result"], is_error=failed)
@@ -547,10 +561,10 @@ class GeminiDecoder(FollowingDecoder):
         *,
         is_error: bool = False,
     ) -> None:
-        """Add a result. A second one of the same call is not shown."""
+        """Add a result. A second result of the same call is not shown."""
         content, has_failed = result_of(result, call_id)
-        shown = {} if self.calls.is_open(call_id) else {"shown": False}
-        read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **shown)
+        flags = {} if self.calls.is_open(call_id) else {"shown": False}
+        read.answer(call_id, content, is_error=is_error or has_failed, tool=tool, **flags)
 
 
 FORMAT = Format(
