@@ -149,7 +149,10 @@ class _Decoder(FollowingDecoder):
                 self._read_message(read, message)
         if len(read.events) == sent:
             read.add(
-                Annotation, name="span", data=text_or_empty(span.told.get("name")), timestamp=began
+                Annotation,
+                name="span",
+                data=text_or_empty(span.fields.get("name")),
+                timestamp=began,
             )
 
     def _follow_prompt(

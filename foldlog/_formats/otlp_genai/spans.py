@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -18,16 +18,15 @@ from foldlog._formats.record import Located, dict_or_empty, dicts_in, has, refus
 NAME = "otlp-genai"
 
 _KEYS = (
-    *(
-        ("gen_ai.system_instructions", "system"),
-        ("gen_ai.input.messages", "input"),
-        ("gen_ai.prompt", "input"),
-    ),
-    *(("gen_ai.output.messages", "output"), ("gen_ai.completion", "output")),
+    ("gen_ai.system_instructions", "system"),
+    ("gen_ai.input.messages", "input"),
+    ("gen_ai.prompt", "input"),
+    ("gen_ai.output.messages", "output"),
+    ("gen_ai.completion", "output"),
 )
 """The attributes of spans and of their events with JSON: parts, or messages."""
 _OF_MODELS = ("", "chat", "text_completion", "generate_content", "invoke_agent")
-"""Operations whose events are messages of a model. Those of a tool are its arguments and its
+"""Operations whose events are messages of a model. Events of a tool are its arguments and its
 result.
 """
 _INDEXED = {
@@ -35,7 +34,7 @@ _INDEXED = {
     **{"llm.input_messages": "input", "llm.output_messages": "output"},  # OpenInference
 }
 _AROUND = frozenset(("message", "message_content", "tool_call", "function"))
-"""What OpenInference puts before the names of fields."""
+"""Words that OpenInference puts before the names of fields."""
 _FUNCTION = {"name": "function_call_name", "arguments": "function_call_arguments_json"}
 _CONVERSATIONS = ("gen_ai.conversation.id", "session.id")
 _SILENT = (
@@ -46,7 +45,7 @@ _SENT = ("input", "output")
 _has_parts = has(parts=list)
 _LEVELS = ("resourceSpans", "scopeSpans", "spans")
 _SIGNALS = {"resourceSpans", "resourceMetrics", "resourceLogs"}
-"""The keys of what a collector writes, of which one is in each request."""
+"""The keys of the requests that a collector writes; each request has one of them."""
 
 
 def span_of(record: Any) -> dict[str, Any] | None:
@@ -60,21 +59,22 @@ def span_of(record: Any) -> dict[str, Any] | None:
 class TracedSpan:
     """The span of a record.
 
-    ``began`` and ``ended`` are in nanoseconds. ``place``: the time at which it comes, which is when
-    it began, and for an agent's when it ended, after those below it. ``is_ours``: whether it has
-    attributes of models. ``text``: the line that is the record, if there is one.
+    ``began``, ``ended``  in nanoseconds
+    ``place``    the time by which spans are sorted: when it began, or for the span of an agent when
+                 it ended, so that it comes after the spans below it
+    ``is_ours``  whether it has attributes of models
+    ``text``     the line that is the record, if there is one
     """
 
     def __init__(self, record: Any, text: bytes = b"") -> None:
         self.record = record
         self.text = text
-        self.told = span_of(record) or {}
+        self.fields = span_of(record) or {}
         ids = ("traceId", "spanId", "parentSpanId")
-        self.trace, self.id, self.parent = (text_or_empty(self.told.get(key)) for key in ids)
-        self.began, self.ended = (
-            _nanoseconds(self.told.get(f"{key}TimeUnixNano")) for key in ("start", "end")
-        )
-        self.attributes = _pairs(self.told.get("attributes"))
+        self.trace, self.id, self.parent = (text_or_empty(self.fields.get(key)) for key in ids)
+        self.began = _nanoseconds(self.fields.get("startTimeUnixNano"))
+        self.ended = _nanoseconds(self.fields.get("endTimeUnixNano"))
+        self.attributes = _pairs(self.fields.get("attributes"))
         self._does = text_or_empty(self.attributes.get("gen_ai.operation.name"))
         self.is_agent = self._does == "invoke_agent"
         self.place = max(self.began, self.ended if self.is_agent else 0)
@@ -85,33 +85,36 @@ class TracedSpan:
         output.
         """
         events = [
-            (each.get("name"), _pairs(each.get("attributes")))
-            for each in dicts_in(self.told.get("events"))
+            (event.get("name"), _pairs(event.get("attributes")))
+            for event in dicts_in(self.fields.get("events"))
         ]
-        found: dict[str, list[Any]] = {}
-        for each in (self.attributes, *(attributes for _, attributes in events)):
+        raw: dict[str, list[Any]] = {}
+        for attributes in (self.attributes, *(attributes for _, attributes in events)):
             for key, name in _KEYS:
-                found[name] = found.get(name) or dicts_in(parsed(each.get(key)))
+                raw[name] = raw.get(name) or dicts_in(parsed(attributes.get(key)))
         for prefix, name in _INDEXED.items():
-            found[name] = found[name] or _indexed(self.attributes, f"{prefix}.")
-        if self._does in _OF_MODELS and not found["input"] and not found["output"]:
-            for of, attributes in events:
-                found["output" if of == "gen_ai.choice" else "input"] += _in_event(
-                    text_or_empty(of), attributes
+            raw[name] = raw[name] or _indexed(self.attributes, f"{prefix}.")
+        if self._does in _OF_MODELS and not raw["input"] and not raw["output"]:
+            for event_name, attributes in events:
+                raw["output" if event_name == "gen_ai.choice" else "input"] += _in_event(
+                    text_or_empty(event_name), attributes
                 )
-        told = {
-            name: [each if _has_parts(each) else message_of(dict(each)) for each in found[name]]
+        result = {
+            name: [
+                message if _has_parts(message) else message_of(dict(message))
+                for message in raw[name]
+            ]
             for name in _SENT
         }
-        told["system"] = [{"role": "system", "parts": found["system"]}] if found["system"] else []
-        return {name: messages for name, messages in told.items() if messages}
+        result["system"] = [{"role": "system", "parts": raw["system"]}] if raw["system"] else []
+        return {name: messages for name, messages in result.items() if messages}
 
 
 def _value(value: Any) -> Any:
     """Return the value of an attribute."""
     match value:
         case {"arrayValue": {"values": list(values)}}:
-            return [_value(each) for each in values]
+            return [_value(item) for item in values]
         case {"kvlistValue": {"values": list(values)}}:
             return _pairs(values)
         case {"intValue": str(number)} if number.lstrip("-").isdecimal() and len(number) < 20:
@@ -123,56 +126,53 @@ def _value(value: Any) -> Any:
 
 def _pairs(pairs: Any) -> dict[str, Any]:
     return {
-        each["key"]: _value(each.get("value"))
-        for each in dicts_in(pairs)
-        if type(each.get("key")) is str
+        pair["key"]: _value(pair.get("value"))
+        for pair in dicts_in(pairs)
+        if type(pair.get("key")) is str
     }
 
 
 def _indexed(attributes: dict[str, Any], prefix: str) -> list[Any]:
     """Return the messages of attributes such as ``gen_ai.prompt.0.content``."""
-    found: dict[str, Any] = {}
+    by_number: dict[str, Any] = {}
     for key, value in attributes.items():
         number, _, rest = key.removeprefix(prefix).partition(".")
         if key.startswith(prefix):
-            held = found.setdefault(number, {})
-            *names, last = [
-                name for name, _ in groupby(rest.split(".")) if name not in _AROUND
-            ] or [rest]
-            for name in names:
-                if type(held.get(name, {})) is dict:
-                    held = held.setdefault(name, {})
-                else:
-                    held = held
-            held[last] = value
-    return _in_order(found)
+            fields = by_number.setdefault(number, {})
+            names = [name for name, _ in groupby(rest.split(".")) if name not in _AROUND]
+            *outer_names, last = names or [rest]
+            for name in outer_names:
+                if type(fields.get(name, {})) is dict:
+                    fields = fields.setdefault(name, {})
+            fields[last] = value
+    return _in_order(by_number)
 
 
 def _in_event(name: str, attributes: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the message that an event is, by the conventions of before 2026."""
+    """Return the message in an event of a span, by the conventions before 2026."""
     body = dict_or_empty(parsed(attributes.get("gen_ai.event.content"))) or attributes
     if name == "gen_ai.choice":
         reply = body.get("message")
         return [{"role": "assistant", **(dict_or_empty(parsed(reply)) or {"content": reply})}]
     role = name.removeprefix("gen_ai.").removesuffix(".message")
-    told = {key: body[key] for key in ("role", "content", "tool_calls", "id") if key in body}
-    return [{"role": role} | told] if name == f"gen_ai.{role}.message" else []
+    fields = {key: body[key] for key in ("role", "content", "tool_calls", "id") if key in body}
+    return [{"role": role} | fields] if name == f"gen_ai.{role}.message" else []
 
 
-def message_of(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a message as the conventions have it, with what else it has of its own."""
-    text, given, calls = (told.pop(key, None) for key in ("content", "contents", "tool_calls"))
-    parts = [*_parts(text), *_in_order(given)]
-    if told.get("role") == "tool" and not any(
-        each.get("type") == "tool_call_response" for each in parts
+def message_of(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return a message in the form of the conventions. Fields that they do not have stay."""
+    text, contents, calls = (fields.pop(key, None) for key in ("content", "contents", "tool_calls"))
+    parts = [*_parts(text), *_in_order(contents)]
+    if fields.get("role") == "tool" and not any(
+        part.get("type") == "tool_call_response" for part in parts
     ):
-        call_id = told.get("tool_call_id", told.get("id"))
-        answer = text if type(text) is str and not given else parts
+        call_id = fields.get("tool_call_id", fields.get("id"))
+        answer = text if type(text) is str and not contents else parts
         parts = [{"type": "tool_call_response", "id": call_id, "response": answer}]
-    function = dict_or_empty(told.pop("function_call", None))
-    function |= {key: told.pop(name) for key, name in _FUNCTION.items() if name in told}
-    called = [*_in_order(parsed(calls)), *([function] if function else ())]
-    return {**told, "parts": [*parts, *map(_call, called)]}
+    function = dict_or_empty(fields.pop("function_call", None))
+    function |= {key: fields.pop(name) for key, name in _FUNCTION.items() if name in fields}
+    all_calls = [*_in_order(parsed(calls)), *([function] if function else ())]
+    return {**fields, "parts": [*parts, *map(_call, all_calls)]}
 
 
 def _call(call: dict[str, Any]) -> dict[str, Any]:
@@ -181,26 +181,24 @@ def _call(call: dict[str, Any]) -> dict[str, Any]:
 
 
 def _parts(content: Any) -> list[dict[str, Any]]:
-    """Return content as parts: a text, parts of a chat, or Bedrock's blocks, which may be in
-    JSON.
+    """Return a content as parts. It is a text, parts of a chat, or Bedrock's blocks, or one of
+    these as JSON.
     """
-    if type(content) is str and content.startswith("[{"):
-        held = parsed(content)
-    else:
-        held = content
-    if type(held) is not list:
+    is_json = type(content) is str and content.startswith("[{")
+    blocks = parsed(content) if is_json else content
+    if type(blocks) is not list:
         return [{"type": "text", "content": content}] if content else []
-    return [_part(each) for each in dicts_in(held)]
+    return [_part(block) for block in dicts_in(blocks)]
 
 
 def _part(block: dict[str, Any]) -> dict[str, Any]:
     match block:
-        case {"toolUse": {"toolUseId": call_id, "name": name, **told}}:
+        case {"toolUse": {"toolUseId": call_id, "name": name, **other_fields}}:
             return {
                 "type": "tool_call",
                 "id": call_id,
                 "name": name,
-                "arguments": told.get("input"),
+                "arguments": other_fields.get("input"),
             }
         case {"toolResult": {"toolUseId": call_id, "content": content}}:
             return {"type": "tool_call_response", "id": call_id, "response": _parts(content)}
@@ -210,15 +208,15 @@ def _part(block: dict[str, Any]) -> dict[str, Any]:
 
 
 def _in_order(numbered: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list, or those under numbers in their order."""
+    """Return the objects in a list, or the objects under numbers in the order of the numbers."""
     if type(numbered) is list:
         return dicts_in(numbered)
-    held = {
+    by_number = {
         int(key): value
         for key, value in dict_or_empty(numbered).items()
         if key.isdecimal() and len(key) < 10
     }
-    return dicts_in([held[number] for number in sorted(held)])
+    return dicts_in([by_number[number] for number in sorted(by_number)])
 
 
 class SpanFiles(FileReader):
@@ -230,72 +228,74 @@ class SpanFiles(FileReader):
         )
 
     def histories(self, path: Path) -> Iterator[Contained]:
-        """Yield the histories by their names. A problem may hide spans of each. Memory: the spans
-        of models, tools and agents.
+        """Yield the histories with their names. A record that cannot be read may belong to any of
+        them, so each gets all problems. Memory: the spans of models, tools and agents.
         """
-        found: list[TracedSpan] = []
+        model_spans: list[TracedSpan] = []
         traces: dict[str, Trace] = {}
         problems: list[Located] = []
         for row in _requests(path):
             span = TracedSpan(row.value, row.text)
-            if not span.told:
+            if not span.fields:
                 problems.append(row)
                 continue
             traces.setdefault(span.trace, Trace(span.trace)).add(span)
-            found += [span] if span.is_ours else ()
+            model_spans += [span] if span.is_ours else ()
         histories: dict[str, list[TracedSpan]] = {}
-        for each in found:
-            histories.setdefault(traces[each.trace].history_of(each.id), []).append(each)
-        told = {
+        for span in model_spans:
+            histories.setdefault(traces[span.trace].history_of(span.id), []).append(span)
+        with_messages = {
             name: spans
             for name, spans in histories.items()
-            if any(each.messages() for each in spans)
+            if any(span.messages() for span in spans)
         }
-        if not told:
+        if not with_messages:
             problem = next(
-                (f"{each.place}: {each.problem}" for each in problems if each.problem), _SILENT
+                (f"{span.place}: {span.problem}" for span in problems if span.problem), _SILENT
             )
             raise NotAHistory(path, problem)
-        for name, spans in told.items():
+        for name, spans in with_messages.items():
             ordered = _in_order_of_time(spans, traces)
             rows = [
-                Located(0, 0, each.record, None, f"{path}, span {each.id}", each.text)
-                for each in ordered
+                Located(0, 0, span.record, None, f"{path}, span {span.id}", span.text)
+                for span in ordered
             ]
-            # whose they are is not known
             yield Contained(name, Placed(0, partial(iter, [*rows, *problems])))
 
 
 def _in_order_of_time(spans: Sequence[TracedSpan], traces: Mapping[str, Trace]) -> list[TracedSpan]:
-    """Return spans in the order of their places, an agent's after all that are below it, also if
-    these came later.
+    """Return spans in the order of their places. The span of an agent comes after all spans below
+    it, also if these have later places.
     """
     places = {(span.trace, span.id): span.place for span in spans}
     depths = dict[tuple[str, str], int]()
     for span in spans:
-        _, *above = traces[span.trace].upwards(span.id)
-        depths[span.trace, span.id] = len(above)
-        for name in above:
-            known = places.get((span.trace, name))
-            if known is not None:
-                places[span.trace, name] = max(known, span.place)
+        _, *ancestors = traces[span.trace].upwards(span.id)
+        depths[span.trace, span.id] = len(ancestors)
+        for name in ancestors:
+            place = places.get((span.trace, name))
+            if place is not None:
+                places[span.trace, name] = max(place, span.place)
 
     def rank(span: TracedSpan) -> tuple[int, int]:
-        named = span.trace, span.id
+        key = span.trace, span.id
         if span.is_agent:
-            return (places[named], -depths[named])
-        return (span.place, -depths[named])
+            return (places[key], -depths[key])
+        return (span.place, -depths[key])
 
     return sorted(spans, key=rank)
 
 
 def _requests(path: Path) -> Iterator[Located]:
-    """Yield a request for each span of a file, which is a request or has one on each line."""
-    whole = None if on_lines(path, 1) else record_in(path)
-    for located in JsonLines(path) if whole is None or whole.problem else [whole._replace(line=1)]:
+    """Yield a request for each span of a file. The file is one request, or has one on each line."""
+    document = None if on_lines(path, 1) else record_in(path)
+    rows: Iterable[Located] = JsonLines(path)
+    if document is not None and not document.problem:
+        rows = [document._replace(line=1)]
+    for located in rows:
         line = located.text.strip()
         located = located._replace(text=b"")
-        if exported := [located._replace(value=each) for each in requests_in(located.value)]:
+        if exported := [located._replace(value=request) for request in requests_in(located.value)]:
             yield from exported
             continue
         request = dict_or_empty(located.value)
@@ -307,18 +307,17 @@ def _requests(path: Path) -> Iterator[Located]:
 
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
-    """Yield an object that holds spans for each of them, with that one alone, or the problem in its
-    place.
+    """Yield a copy of an object that holds spans for each span in it, with this span alone. For a
+    value that is no span, yield None and the problem.
     """
     array = holder.get(key, [])
+    odd_items = [array]
     if type(array) is list:
-        odd = [each for each in array if type(each) is not dict]
-    else:
-        odd = [array]
-    yield from ((None, str(refused("a span", each))) for each in odd)
-    for each in dicts_in(array):
-        for one, problem in _single(each, *below) if below else [(each, None)]:
-            yield {**holder, key: [one]}, problem
+        odd_items = [item for item in array if type(item) is not dict]
+    yield from ((None, str(refused("a span", item))) for item in odd_items)
+    for item in dicts_in(array):
+        for single, problem in _single(item, *below) if below else [(item, None)]:
+            yield {**holder, key: [single]}, problem
 
 
 class Trace:
@@ -329,52 +328,58 @@ class Trace:
         self._above: dict[str, str] = {}
         self._agents: set[str] = set()
         self._conversations: dict[str, dict[str | None, str]] = {key: {} for key in _CONVERSATIONS}
-        """By the attributes that name them: of each span; for None the only one, "" for several."""
-        self._told: list[tuple[str, int, Collection[str]]] = []
-        """What spans tell, and when they began."""
+        """By the attributes that name conversations, the name in each span. The entry for None is
+        the only name in the trace; it is empty if there are several.
+        """
+        self._reports: list[tuple[str, int, Collection[str]]] = []
+        """Spans with messages: the id, when the span began, and the ids of what it tells."""
 
     def add(self, span: TracedSpan, tells: Collection[str] = ()) -> None:
         self._above[span.id] = span.parent
         self._agents |= {span.id} if span.is_agent else set()
-        self._told += [(span.id, span.began, tells)] if tells else ()
+        self._reports += [(span.id, span.began, tells)] if tells else ()
         for key, names in self._conversations.items():
             if name := text_or_empty(span.attributes.get(key)):
                 names[span.id] = name
                 names[None] = name if names.get(None, name) == name else ""
 
     def upwards(self, span: str) -> list[str]:
-        """Return a span and those above it, up to the first that is not known."""
+        """Return a span and the spans above it, up to the first unknown one."""
         path = [span]
         while (span := self._above.get(span, span)) not in path:
             path.append(span)
         return path
 
     def history_of(self, span: str) -> str:
-        """Return the conversation of a span, and the agent of which it is a part, if another one
-        called that there.
+        """Return the conversation of a span. If another agent called the agent of the span in the
+        same conversation, the name ends with the id of the inner agent.
         """
         path = self.upwards(span)
-        agents = [place for place, each in enumerate(path) if each in self._agents]
-        name, *of_outermost = (
-            self._conversation_of(path[place:]) for place in (0, *agents[1:][-1:])
-        )
-        return f"{name}/{path[agents[0]]}" if of_outermost == [name] else name
+        agents = [index for index, span_id in enumerate(path) if span_id in self._agents]
+        name = self._conversation_of(path)
+        if len(agents) < 2:
+            return name
+        innermost = agents[0]
+        outermost = agents[-1]
+        is_same = self._conversation_of(path[outermost:]) == name
+        return f"{name}/{path[innermost]}" if is_same else name
 
     def _conversation_of(self, path: list[str]) -> str:
-        """Return the conversation that a span or the nearest one above it names, else the only one
-        of the trace.
+        """Return the conversation that a span or the nearest span above it names, or else the only
+        one of the trace.
         """
-        found = (
-            names.get(each) for names in self._conversations.values() for each in (*path, None)
-        )
-        return next(filter(None, found), self._name)
+        for names in self._conversations.values():
+            for span_id in (*path, None):
+                if name := names.get(span_id):
+                    return name
+        return self._name
 
     def told_below(self, agent: TracedSpan) -> set[str]:
-        """Return what the spans below an agent's tell. A span below one that is not part of the
-        history is below the agents that worked when it began.
+        """Return what the spans below the span of an agent tell. If the parent of a span is not in
+        the trace, it counts as below the agents that worked when it began.
         """
         below = set[str]()
-        for span, began, tells in self._told:
+        for span, began, tells in self._reports:
             *path, top = self.upwards(span)
             is_lost = bool(top) and top not in self._above and span not in self._agents
             if agent.id in (*path, top)[1:] or (is_lost and agent.began <= began <= agent.ended):
@@ -383,6 +388,6 @@ class Trace:
 
 
 def _nanoseconds(value: Any) -> int:
-    """Return a time of OTLP, which is a number in a text; 0 for what is not such a number."""
+    """Return a time of OTLP, which is a number in a text; 0 for any other value."""
     text = str(value) if type(value) in (int, str) else ""
     return int(text) if text.isdecimal() and len(text) < 20 else 0
