@@ -1,9 +1,9 @@
-"""The companions of a conversation: the conversations ``ID/+NAME`` that a runtime keeps beside it,
-such as the writes of a thread. They are part of it: what erases, copies, redacts or rekeys a
-conversation does so with them.
+"""The companions of a conversation: conversations ``ID/+NAME`` in which a runtime stores more about
+it, such as the writes of a thread. They are erased, copied, redacted and rekeyed together with the
+conversation.
 
-``ID`` may also be what the ids of several conversations begin with. Then they share what is kept
-there, such as the state of a user, and it is a companion of none of them.
+``ID`` may also be a path above several conversations. They share such a companion, for example the
+state of a user, and it is a companion of none of them alone.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from foldlog.eventstore import (
 from foldlog.eventstore.inside import beginning_with
 
 _OWN = "/+"
-"""What precedes the name of a companion. An id that a runtime was given is quoted, so it has no
-such part.
+"""The text before the name of a companion. Runtimes quote the ids that programs pass to them, so no
+such id contains it.
 """
 
 
@@ -34,47 +34,53 @@ def companion(conversation: str, name: str) -> str:
 
 
 def companion_of(conversation: str) -> str:
-    """Return the id of which a conversation, or the one that it is a companion of, is a companion,
-    so that lists leave it out; an empty text for another.
+    """Return the id whose companion a conversation is; of a companion of a companion, the first
+    owner. An empty text if it is no companion. Lists leave companions out.
     """
-    whole, _, name = conversation.rpartition(_OWN)
-    return (companion_of(whole) or whole) if whole and "/" not in name else ""
+    owner, _, name = conversation.rpartition(_OWN)
+    if not owner or "/" in name:
+        return ""
+    return companion_of(owner) or owner
 
 
 def companions(store: Store, *conversations: str) -> list[ConversationRow]:
-    """Return the other companions of these conversations, and theirs, each once, erased ones too.
-    Cost: these, and a look-up for each.
+    """Return the companions of these conversations, and the companions of companions, each once,
+    also erased ones. Cost: these, and a look-up for each.
     """
-    wanted = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
-    starts = (companion(each, "") for each in wanted)
-    begun = ((start, row) for start in starts for row in _beginning_with(store, start))
-    found = {
+    ids = dict.fromkeys(map(str, conversations))  # the store refuses an id that is not text
+    starts = (companion(owner, "") for owner in ids)
+    pairs = ((start, row) for start in starts for row in _beginning_with(store, start))
+    rows_by_id = {
         row.id: row
-        for start, row in begun
+        for start, row in pairs
         if "/" not in row.id.removeprefix(start).replace(_OWN, "")
     }
-    return [row for row in found.values() if row.id not in wanted]
+    return [row for row in rows_by_id.values() if row.id not in ids]
 
 
 def and_companions(store: Store, conversations: Sequence[str]) -> list[str]:
-    """Return these ids, and those of their companions, erased ones too, each once."""
-    # the store refuses an id that is not text
-    each_once = {str(each): each for each in conversations}
-    return [*each_once.values(), *(row.id for row in companions(store, *conversations))]
+    """Return these ids and the ids of their companions, also erased ones, each once."""
+    # An id that is not a text is returned as it is, so that the store refuses it.
+    by_text = {str(conversation): conversation for conversation in conversations}
+    return [*by_text.values(), *(row.id for row in companions(store, *conversations))]
 
 
 def with_companions(store: Store, rows: Iterable[ConversationRow]) -> list[ConversationRow]:
-    """Return conversations, and their companions without erased ones."""
+    """Return these conversations, and their companions without erased ones."""
     rows = [*rows]
     return [
         *rows,
-        *(each for each in companions(store, *(row.id for row in rows)) if each.erased_at is None),
+        *(
+            companion
+            for companion in companions(store, *(row.id for row in rows))
+            if companion.erased_at is None
+        ),
     ]
 
 
 def sub_agents(store: Store, conversation: str) -> list[str]:
-    """Return the conversations ``ID/…`` whose first event names a parent, as that of a sub-agent of
-    Claude Code does, or cannot be read. Cost: these, and their first events.
+    """Return the conversations ``ID/…`` of sub-agents: their first event names a parent, as in
+    Claude Code, or cannot be read. Cost: these, and their first events.
     """
     return [
         row.id
@@ -93,36 +99,38 @@ def _beginning_with(store: Store, start: str) -> Iterator[ConversationRow]:
 def _is_begun_by_another(store: Store, conversation: str) -> bool:
     try:
         return any("parent" in event.meta for event in store.events(conversation, 0, 1))
-    except ConversationErased:  # since it was listed
+    except ConversationErased:  # it was erased after it was listed
         return False
-    except EventStoreError:  # without its key
+    except EventStoreError:  # its key may be missing
         return True
 
 
-def ids_meant(store: Store, given: str) -> Iterator[str]:
-    """Yield the id that a person may mean: the given one, or those that begin with it; of a session
-    and its sub-agents, which are ``session/agent-1``, the session.
+def ids_meant(store: Store, beginning: str) -> Iterator[str]:
+    """Yield the ids that a person may mean: this id, or the ids that begin with it. Of a session
+    and its sub-agents, such as ``session/agent-1``, only the session.
     """
-    above: str | None = None
-    for name in _ids_from_parts(store, given) if given else ():
-        if above is None or not name.startswith(f"{above}/"):
-            above = name
+    if not beginning:
+        return
+    session: str | None = None
+    for name in _ids_from_parts(store, beginning):
+        if session is None or not name.startswith(f"{session}/"):
+            session = name
             yield name
-        if name == given:
+        if name == beginning:
             return
 
 
-def _ids_from_parts(store: Store, given: str) -> Iterator[str]:
+def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
     """Yield the ids that begin with ``given``; where there are none, those of which each part
     begins so.
     """
     name = None
-    for name in ids_from(store, given):
+    for name in ids_from(store, beginning):
         yield name
-    session, slash, rest = given.partition("/")
+    session, slash, rest = beginning.partition("/")
     if name is None and slash and rest:
-        for above in ids_meant(store, session):
-            yield from ids_from(store, f"{above}/{rest}")
+        for session_id in ids_meant(store, session):
+            yield from ids_from(store, f"{session_id}/{rest}")
 
 
 def ids_from(store: Store, beginning: str) -> Iterator[str]:
@@ -135,12 +143,12 @@ def ids_from(store: Store, beginning: str) -> Iterator[str]:
 
 
 def forked_from(store: Store, conversation: str) -> list[str]:
-    """Return the conversations that a fork was begun from: their companions may hold what is in
-    it.
+    """Return the conversations from which a fork was begun: their companions may have content of
+    the fork.
     """
-    with suppress(EventStoreError):  # it is erased, or its key is not given
+    with suppress(EventStoreError):  # the conversation is erased, or its key is missing
         row = store.conversation(conversation, pending=True)
-        if row.pending and not row.version:  # an import that was not used
+        if row.pending and not row.version:  # an import that was never used
             return []
         return [origin.parent for origin in store.query(conversation, ReadTransaction.origins)]
     return []

@@ -1,9 +1,8 @@
-"""What is derived from a store and kept outside of it, such as an audit database, and the rule by
-which it follows.
+"""Tables outside a store that are derived from its events and follow it, such as an audit database.
 
-Removals come first: what was erased or redacted is removed before the text of any event is looked
-at. Then come the events, one by one: an event that cannot be taken is left out and named, and stops
-no other one.
+Removals come first: erased and redacted content is removed before the text of any event is read.
+Then the events are added. An event that cannot be added is left out and named, and stops no other
+event.
 """
 
 from __future__ import annotations
@@ -35,12 +34,12 @@ from foldlog.eventstore import (
 R = TypeVar("R")
 
 REFUSED_BY_SQLITE = (sqlite3.DataError, OverflowError, ValueError)
-"""The errors of SQLite that blame a value of a row: too large for it, no Unicode."""
+"""The errors of SQLite about a value of a row, such as a number that is too large."""
 
 
 class Removal(NamedTuple):
-    """What was erased: all events of a conversation at positions before ``position``; with ``ids``,
-    the content of these.
+    """The removal of all events of a conversation at positions before ``position``; with ``ids``,
+    of the content of these events.
     """
 
     conversation: str
@@ -54,7 +53,7 @@ class Removal(NamedTuple):
 
 
 class OmittedEvent(NamedTuple):
-    """An event that is left out of what is derived. ``problem`` holds nothing of its content."""
+    """An event that is left out of the derived tables. ``problem`` has nothing of its content."""
 
     conversation: str
     event: int
@@ -72,7 +71,7 @@ class OmittedEvent(NamedTuple):
 
 
 class Changes(NamedTuple, Generic[R]):
-    """What a batch changes, in the order in which it is written."""
+    """The changes of a batch, in the order in which they are written."""
 
     conversations: frozenset[str]
     removals: Sequence[Removal]
@@ -81,12 +80,12 @@ class Changes(NamedTuple, Generic[R]):
 
 
 class Derived(ABC, Generic[R]):
-    """Tables that follow a store. A subclass says how an event becomes a row, and writes rows; the
-    rule stands here.
+    """Tables that follow a store. A subclass makes the row of an event and writes rows; this class
+    decides which changes come in which order.
     """
 
     batch_size: int
-    """The most events in one transaction."""
+    """The largest number of events in one transaction."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -94,27 +93,28 @@ class Derived(ABC, Generic[R]):
     @property
     @abstractmethod
     def position(self) -> int:
-        """The position in the store up to which it is complete."""
+        """The position in the store up to which the tables are complete."""
 
     @abstractmethod
     def row_of(self, recorded: Recorded) -> R | None:
-        """Return the row of an event; None for an event without one. After any error of its own the
-        event is left out.
+        """Return the row of an event; None for an event without a row. If this raises, the event is
+        left out.
         """
 
     @abstractmethod
     def write(self, changes: Changes[R], position: int, *, after: int) -> int | None:
-        """Remove, add (``add_each``), and set the position, in one transaction. Return the number
-        of added rows; None, without a change, where it is not complete up to exactly ``after``.
+        """Remove rows, add rows (``add_each``), and set the position, in one transaction. Return
+        the number of added rows. If the tables are not complete up to exactly ``after``, change
+        nothing and return None.
         """
 
     @abstractmethod
     def begin_again(self) -> None:
-        """Remove everything: it holds what the store lost."""
+        """Remove everything: the store was restored, and has lost events that the tables have."""
 
     @abstractmethod
     def refresh(self) -> object:
-        """Do what is due from time to time."""
+        """Do the work that is due from time to time."""
 
     @abstractmethod
     def close(self) -> None: ...
@@ -123,77 +123,74 @@ class Derived(ABC, Generic[R]):
         """Look at an entry of the ledger before anything of its batch is written."""
 
     def catch_up(self, on_events: Callable[[int], object] = lambda added: None) -> int:
-        """Apply what is new in the store. Return the number of added events."""
+        """Apply the new events of the store. Return the number of added events."""
         added = 0
-        while batch := list(islice(followed(self.store, after := self.position), self.batch_size)):
-            new = self.apply(batch, batch[-1].position or after, after=after)
-            if new is not None:
-                added += new
-                on_events(
-                    sum(
-                        isinstance(one, CorruptEvent) or not isinstance(one.event, Entry)
-                        for one in batch
-                    )
-                )
-        return added
+        while True:
+            after = self.position
+            batch = list(islice(followed(self.store, after), self.batch_size))
+            if not batch:
+                return added
+            added_now = self.apply(batch, batch[-1].position or after, after=after)
+            if added_now is not None:
+                added += added_now
+                events = [
+                    item
+                    for item in batch
+                    if isinstance(item, CorruptEvent) or not isinstance(item.event, Entry)
+                ]
+                on_events(len(events))
 
     def apply(
         self, batch: Sequence[Recorded | CorruptEvent], position: int, *, after: int
     ) -> int | None:
-        """Apply what the store has between two positions. Return the number of added events; None
-        where it is not complete up to ``after``, because another process has changed it, or it was
-        emptied here: then ``catch_up``.
+        """Apply the events of the store between two positions. Return the number of added events.
+        Return None if the tables are not complete up to ``after``, since another process has
+        changed them, or since they were emptied here: then call ``catch_up``.
         """
         if self.position != after:
             return None
-        for one in batch:
-            if isinstance(one, Recorded) and isinstance(one.event, Entry):
-                self.meet(one.event)
-                if isinstance(one.event, StoreRestored) and after > one.event.after:
+        for item in batch:
+            if isinstance(item, Recorded) and isinstance(item.event, Entry):
+                self.meet(item.event)
+                if isinstance(item.event, StoreRestored) and after > item.event.after:
                     self.begin_again()
                     return None
         return self.write(self.changes_of(batch), position, after=after)
 
     def changes_of(self, events: Iterable[Recorded | CorruptEvent]) -> Changes[R]:
-        """Return what these events change."""
+        """Return the changes of these events."""
         batch = list(events)
         removals = removals_of(batch)
-        of = defaultdict[str, list[Removal]](list)
+        removals_by_conversation = defaultdict[str, list[Removal]](list)
         for removal in removals:
-            of[removal.conversation].append(removal)
+            removals_by_conversation[removal.conversation].append(removal)
         rows = list[tuple[Recorded, R]]()
         left_out = list[OmittedEvent]()
-        for one in batch:
-            if isinstance(one, CorruptEvent):
-                left_out.append(OmittedEvent.damaged(one))
+        for item in batch:
+            if isinstance(item, CorruptEvent):
+                left_out.append(OmittedEvent.damaged(item))
                 continue
-            if isinstance(one.event, Entry):
+            if isinstance(item.event, Entry):
                 continue
             try:
-                current = self._current(one, of.get(one.conversation, ()))
+                current = self._current(item, removals_by_conversation.get(item.conversation, ()))
                 row = None if current is None else self.row_of(current)
             except CorruptEvent as error:
                 left_out.append(OmittedEvent.damaged(error))
             except StoreDamaged as error:
-                left_out.append(OmittedEvent.of(one, error))
-            except (
-                StoreUnavailable,
-                StoreUnusable,
-                MemoryError,
-            ):  # not because of this event: the batch waits
-                raise
-            except Exception as error:  # noqa: BLE001 - whatever it is, the other events are taken
-                left_out.append(OmittedEvent.of(one, error))
+                left_out.append(OmittedEvent.of(item, error))
+            except (StoreUnavailable, StoreUnusable, MemoryError):
+                raise  # the event is not the cause: the batch is tried again later
+            except Exception as error:  # noqa: BLE001 - whatever it is, the other events are added
+                left_out.append(OmittedEvent.of(item, error))
             else:
                 if current is not None and row is not None:
                     rows.append((current, row))
-        return Changes(frozenset(one.conversation for one in batch), removals, rows, left_out)
+        return Changes(frozenset(item.conversation for item in batch), removals, rows, left_out)
 
     def _current(self, recorded: Recorded, removals: Sequence[Removal]) -> Recorded | None:
-        """Return an event as it is now, if it was read before a removal of the same batch; None for
-        an erased one.
-
-        ``removals`` are those of its conversation.
+        """Return an event as it is now; None for an erased one. An event of the batch may have been
+        read before a later removal in the same batch. ``removals`` are of its conversation.
         """
         covering = [removal for removal in removals if removal.covers(recorded)]
         if any(removal.ids is None for removal in covering):
@@ -202,15 +199,15 @@ class Derived(ABC, Generic[R]):
             return recorded
         position, conversation, _, event = recorded
         try:
-            [again] = self.store.log(conversation, event.id, event.id + 1)
-        except (ConversationErased, ConversationNotFound):  # the entry of that comes later
-            return None
-        return Recorded(position, conversation, *again)
+            [stored] = self.store.log(conversation, event.id, event.id + 1)
+        except (ConversationErased, ConversationNotFound):
+            return None  # the entry of this erasure comes in a later batch
+        return Recorded(position, conversation, *stored)
 
 
 def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
-    """Yield all events of a store after a position. Raises what ``Store.follow`` raises, except
-    these errors.
+    """Yield all events of a store after a position, and for a damaged event its error. Raises what
+    ``Store.follow`` raises, except ``CorruptEvent`` with a position.
     """
     while True:
         try:
@@ -224,16 +221,16 @@ def followed(store: Store, position: int) -> Iterator[Recorded | CorruptEvent]:
 
 
 def removals_of(batch: Iterable[Recorded | CorruptEvent]) -> list[Removal]:
-    """Return what the entries and events of a batch remove."""
+    """Return the removals in the entries and events of a batch."""
     removals = []
-    for one in batch:
-        if isinstance(one, CorruptEvent):
+    for item in batch:
+        if isinstance(item, CorruptEvent):
             continue
-        match one.event:
+        match item.event:
             case Erased():
-                removals.append(Removal(one.conversation, one.position))
+                removals.append(Removal(item.conversation, item.position))
             case RedactionCopied(event_ids=ids) | Redaction(event_ids=ids):
-                removals.append(Removal(one.conversation, one.position, frozenset(ids)))
+                removals.append(Removal(item.conversation, item.position, frozenset(ids)))
     return removals
 
 
@@ -243,10 +240,8 @@ def add_each(
     savepoint: Callable[[], AbstractContextManager[object]],
     refused: tuple[type[Exception], ...],
 ) -> list[OmittedEvent]:
-    """Add rows together. Where the database refuses one of them, add each by itself, and return
-    those that it refuses.
-
-    ``refused`` are the errors by which it says that the row is to blame, and no others.
+    """Add rows together. If the database refuses one of them, add each by itself, and return the
+    refused ones. ``refused`` are the errors of the database that are about a row.
     """
     try:
         with savepoint():
