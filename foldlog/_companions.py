@@ -121,8 +121,8 @@ def ids_meant(store: Store, beginning: str) -> Iterator[str]:
 
 
 def _ids_from_parts(store: Store, beginning: str) -> Iterator[str]:
-    """Yield the ids that begin with ``given``; where there are none, those of which each part
-    begins so.
+    """Yield the ids that begin with ``beginning``. If there are none, yield the ids whose parts
+    between slashes begin with its parts.
     """
     name = None
     for name in ids_from(store, beginning):

@@ -1,9 +1,8 @@
-"""Make the events of a source at the first use of its conversation, and of what it has grown by
-since.
+"""Make the events of a source at the first use of its conversation, and later the events of its new
+records.
 
-A decoder always begins at the first record. Which events each record became is stored with the
-events, in one transaction: so their ids never move, whatever was appended between them, or
-redacted.
+A decoder always begins at the first record. The ids of the events of each record are stored
+together with the events. So their ids never move, whatever is appended between them or redacted.
 """
 
 from __future__ import annotations
@@ -39,9 +38,9 @@ from foldlog.eventstore.sources.reading import IMPORTED_AT, about, blocks_of
 from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 
 SECRET: Final = "secret"
-"""What is stored about a source with records that are no events yet: the secret of which the salts
-of these events are made, in hexadecimal. So copies that make them apart have the same heads. It
-goes when all are made.
+"""The field of a source that has the secret for the salts of its events, in hexadecimal. With it,
+copies of a store that make the events separately get the same heads. It is deleted when all events
+are made.
 """
 SECRET_BYTES: Final = 32
 _EVENTS: Final = 1_000
@@ -50,8 +49,8 @@ _TRIES: Final = 5
 
 
 class ReadOtherwise(EventStoreError):
-    """This version of foldlog reads a record into other events than the version that made them. The
-    events that are here stay; import the source under another name to have it read again.
+    """This version of foldlog makes other events of a record than the version that made the stored
+    ones. The stored events stay; import the source under another name to read it again.
     """
 
     def __init__(self, conversation: str, number: int) -> None:
@@ -65,12 +64,12 @@ class ReadOtherwise(EventStoreError):
 
 
 def make_events(store: Store, conversation: str) -> None:
-    """Have the events of all records of a conversation in the log.
+    """Make the missing events of a conversation.
 
-    Each transaction has some events with their records, so what is killed is gone on with. Raises
-    ``ReadOtherwise``, ``VersionConflict`` where other writers were in the way again and again, and
-    no records were made in between. On disk when it returns. Cost: nothing where all are there;
-    else all records.
+    Each transaction has some events with their records, so that after a kill the next call
+    continues. Raises ``ReadOtherwise``, and ``VersionConflict`` if other writers were first several
+    times and none of them made events. The events are on disk when it returns. Cost: nothing if all
+    events are made, otherwise all records.
     """
     tries = 0
     before = -1
@@ -79,7 +78,8 @@ def make_events(store: Store, conversation: str) -> None:
         try:
             if making.make():
                 return
-        except VersionConflict:  # another thread or process made some, or appended
+        except VersionConflict:
+            # Another thread or process made events, or appended. Count only tries without progress.
             tries = tries + 1 if making.made == before else 1
             before = making.made
             if tries == _TRIES:
@@ -89,14 +89,15 @@ def make_events(store: Store, conversation: str) -> None:
 def decoded(
     store: Store,
     source: Source,
-    known: Mapping[int, tuple[int, int]],
+    events_of_records: Mapping[int, tuple[int, int]],
     start: int,
     version: int,
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield the number of each record with the events that it becomes. Those of ``known`` records
-    have the ids that they have in the log; those from record ``start`` on follow ``version``.
+    """Yield the number of each record with its events. ``events_of_records`` has the id of the
+    first event and the number of events of each record whose events are made; they get these ids.
+    The events from record ``start`` on get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:
@@ -104,13 +105,13 @@ def decoded(
     number = 0
     for block in blocks_of(store.database, source):
         for value in values_of(block.records()):
-            if number in known:
-                decoder.skip_to(known[number][0])
+            if number in events_of_records:
+                decoder.skip_to(events_of_records[number][0])
             elif number == start:
                 decoder.skip_to(version)
             try:
                 events = events_of(decoder, format, value)
-            except NotAnEvent:  # the import said so
+            except NotAnEvent:  # the import has reported it
                 events = []
             yield number, events
             number += 1
@@ -119,31 +120,33 @@ def decoded(
 def change_of_documents(
     store: Store,
     conversation: str,
-    told: Mapping[str, Any],
+    documents: Mapping[str, Any],
     attributes: Mapping[str, Any] | None = None,
 ) -> DocumentChanges | None:
-    """Return the change of documents to these values, and of some attributes; None where they are
-    so.
+    """Return the event that changes documents to these values, and some attributes; None if they
+    have these values.
     """
     database = store.database
 
     def read(reader: Reader) -> tuple[Mapping[str, int], Mapping[str, Any]]:
-        found = database.find(reader, conversation, pending=True)
-        if found is None:
+        conversation_row = database.find(reader, conversation, pending=True)
+        if conversation_row is None:
             raise ConversationNotFound(conversation)
-        reading = ReadTransaction(reader, found, database)
-        before = {name: newest_value(reading, name, default=None) for name in (*told, ATTRIBUTES)}
-        return newest_documents(reading, None), before
+        reading = ReadTransaction(reader, conversation_row, database)
+        present = {
+            name: newest_value(reading, name, default=None) for name in (*documents, ATTRIBUTES)
+        }
+        return newest_documents(reading, None), present
 
-    newest, before = database.recorder.query(read)
-    values = dict(told)
+    newest, present = database.recorder.query(read)
+    values = dict(documents)
     if attributes:
-        values[ATTRIBUTES] = {**(before[ATTRIBUTES] or {}), **attributes}
-    changed = {name: {"value": value} for name, value in values.items() if value != before[name]}
-    if not changed:
+        values[ATTRIBUTES] = {**(present[ATTRIBUTES] or {}), **attributes}
+    changes = {name: {"value": value} for name, value in values.items() if value != present[name]}
+    if not changes:
         return None
     return DocumentChanges(
-        changed=changed, others={name: newest[name] for name in newest if name not in changed}
+        changed=changes, others={name: newest[name] for name in newest if name not in changes}
     )
 
 
@@ -158,19 +161,19 @@ class _Making:
         def read(reader: Any) -> tuple[Source | None, int, dict[int, tuple[int, int]]]:
             sources = Sources(database, reader)
             source = sources.of(conversation)
-            found = database.find(reader, conversation, pending=True)
+            conversation_row = database.find(reader, conversation, pending=True)
             made = {} if source is None else sources.made(source)
-            return source, 0 if found is None else found.version, made
+            return source, 0 if conversation_row is None else conversation_row.version, made
 
-        self.source, self.version, self.known = database.recorder.query(read)
+        self.source, self.version, self.events_of_records = database.recorder.query(read)
         self.made = 0 if self.source is None else self.source.made
-        told = {} if self.source is None else about(self.source)
-        self._recorded_at: int | None = told.get(IMPORTED_AT)
-        self._secret = bytes.fromhex(told[SECRET]) if SECRET in told else None
+        facts = {} if self.source is None else about(self.source)
+        self._recorded_at: int | None = facts.get(IMPORTED_AT)
+        self._secret = bytes.fromhex(facts[SECRET]) if SECRET in facts else None
 
     def make(self) -> bool:
-        """Make the events that are missing. Return whether there are none left, as far as this pass
-        knew.
+        """Make the missing events. Return whether all events of the records that this pass knew are
+        made.
         """
         source = self.source
         if source is None or source.made == source.records:
@@ -180,97 +183,103 @@ class _Making:
         )
         start = source.made
         findings = list[str]()
-        # what stays of a record may be read into fewer events
-        first_gone = min(redacted, default=start)
+        # A redacted record is blank, and may have fewer events than before. So may later records,
+        # since they depend on it.
+        first_redacted = min(redacted, default=start)
         first = start
-        made = dict[int, tuple[int, int]]()
-        events = list[Event]()
-        firsts = {number: place[0] for number, place in self.known.items()}
+        new_records = dict[int, tuple[int, int]]()
+        new_events = list[Event]()
+        first_ids = {number: place[0] for number, place in self.events_of_records.items()}
         number = start
-        for number, of_record in decoded(
-            self.store, source, self.known, start, self.version, findings
+        for number, events in decoded(
+            self.store, source, self.events_of_records, start, self.version, findings
         ):
             if number < start:
-                there = self.known.get(number, (0, 0))[1]
-                if there != len(of_record) and number < first_gone:
+                event_count = self.events_of_records.get(number, (0, 0))[1]
+                if event_count != len(events) and number < first_redacted:
                     raise ReadOtherwise(self.conversation, number)
                 continue
-            if of_record:
-                made[number] = of_record[0].id, len(of_record)
-                firsts[number] = of_record[0].id
-                events += of_record
-            if len(events) >= _EVENTS and number + 1 < source.records:
-                self._write(first, number + 1, made, events)
+            if events:
+                new_records[number] = events[0].id, len(events)
+                first_ids[number] = events[0].id
+                new_events += events
+            if len(new_events) >= _EVENTS and number + 1 < source.records:
+                self._write(first, number + 1, new_records, new_events)
                 first = number + 1
-                made = {}
-                events = []
+                new_records = {}
+                new_events = []
         for finding in findings:
             tell(
                 "foldlog.import.finding", of=f"conversation {self.conversation!r}", finding=finding
             )
         changes = self._documents(
-            firsts, self.version + len(events), is_new=start == source.from_record
+            first_ids, self.version + len(new_events), is_new=start == source.from_record
         )
         if changes is not None:
-            events.append(changes)
-        self._write(first, source.records, made, events)
+            new_events.append(changes)
+        self._write(first, source.records, new_records, new_events)
         return True
 
     def _write(
-        self, first: int, stop: int, made: Mapping[int, tuple[int, int]], events: list[Event]
+        self,
+        first: int,
+        stop: int,
+        records_made: Mapping[int, tuple[int, int]],
+        events: list[Event],
     ) -> None:
-        """Write events, and that the records up to ``stop`` are made."""
+        """Write events, and that the events of the records before ``stop`` are made."""
         assert self.source is not None
         source = self.source
 
-        def also(writing: WriteTransaction) -> None:
+        def write_progress(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
-            now = sources.find_by_key(source.conversation)
-            if now is None or now.made != first:
+            stored = sources.find_by_key(source.conversation)
+            if stored is None or stored.made != first:
                 raise VersionConflict(self.conversation, self.version, self.version)
-            sources.put_made(source, made)
-            if stop < now.records:
-                sources.set_progress(now, now.records, stop, now.head)
+            sources.put_made(source, records_made)
+            if stop < stored.records:
+                sources.set_progress(stored, stored.records, stop, stored.head)
             else:
-                beside = {name: value for name, value in about(now).items() if name != SECRET}
-                sources.put(now._replace(made=stop, about=msgspec.json.encode(beside)))
-            writing.set_pending(now.records - stop)
+                facts = {name: value for name, value in about(stored).items() if name != SECRET}
+                sources.put(stored._replace(made=stop, about=msgspec.json.encode(facts)))
+            writing.set_pending(stored.records - stop)
 
         try:
             self.version = self.store.extend(
                 self.conversation,
                 events,
                 expected_version=self.version,
-                also=also,
+                also=write_progress,
                 recorded_at=self._recorded_at,
                 secret=self._secret,
             )
         except FAILURES as error:
             if first > self.made:
-                there = (
+                progress = (
                     f"the events of {first:,} of {source.records:,} records stay, and the next use"
                     " makes the others"
                 )
-                error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {there}",)
+                error.args = (f"{str(error).removesuffix(NOTHING_WRITTEN)}; {progress}",)
             raise
 
     def _documents(
-        self, firsts: Mapping[int, int], end: int, *, is_new: bool
+        self, first_ids: Mapping[int, int], end: int, *, is_new: bool
     ) -> DocumentChanges | None:
-        """Return the change of the documents that say what is known beside the records: ``firsts``
-        are the ids of their first events, ``end`` is the version after them.
+        """Return the change of the documents with the facts beside the records: usage, title and
+        unread records. ``first_ids`` are the ids of the first events of records, ``end`` is the
+        version after all of them.
         """
         assert self.source is not None
-        told = about(self.source)
-        changed = {IMPORTED: told["usage"]} if told.get("usage") else {}
-        attributes = {TITLE: told[TITLE]} if is_new and TITLE in told else {}
-        if places := told.get("unread"):
-            unread = [(place, _first_since(firsts, place, end)) for place in places]
+        facts = about(self.source)
+        changed = {IMPORTED: facts["usage"]} if facts.get("usage") else {}
+        attributes = {TITLE: facts[TITLE]} if is_new and TITLE in facts else {}
+        if places := facts.get("unread"):
+            unread = [(place, _first_since(first_ids, place, end)) for place in places]
             changed[UNREAD] = [*map(list, unread)]
             attributes[INCOMPLETE] = incomplete(unread)
         return change_of_documents(self.store, self.conversation, changed, attributes)
 
 
-def _first_since(firsts: Mapping[int, int], record: int, end: int) -> int:
-    """Return the first event of the records from one on."""
-    return min((first for number, first in firsts.items() if number >= record), default=end)
+def _first_since(first_ids: Mapping[int, int], record: int, end: int) -> int:
+    """Return the id of the first event of the records from ``record`` on."""
+    return min((first for number, first in first_ids.items() if number >= record), default=end)

@@ -1,9 +1,9 @@
-"""Records that a runtime hands over one by one: stored with their events in one transaction.
+"""Store the records that a runtime appends one by one, each in one transaction with its events.
 
-They come in small blocks, each with what its records became, so an append writes one row beside the
-events. Blocks are put together as they are stored, since a redaction may have changed them: eight
-at a time, and once there are 128 kB of them. The decoder of a conversation is in memory; the first
-append of a process decodes the records that are there.
+Each append writes one small block of records, so it writes one row beside the events. Small blocks
+are joined later: eight at a time, and again when they have 128 kB. They are joined in their stored
+form, since a redaction may have changed them. The decoder of a conversation stays in memory; the
+first append of a process decodes all earlier records.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from foldlog._history.history import ExpectedVersion, History
 
 _RECORDERS_MAX: Final = 256
-"""The number of recorders that are kept: most appends then read nothing."""
+"""The number of recorders that stay in memory, so that most appends read nothing."""
 _TRIES: Final = 100
 _SHORT_BLOCKS: Final = 8
 """The number of short blocks that become one."""
@@ -58,11 +58,11 @@ class Recording:
         self._recorders = Recent[tuple[str, str], tuple[HistoryRecorder, int | None]](
             _RECORDERS_MAX
         )
-        """The recorders, each with the key of its conversation: the id of an erased one may be used
-        again.
+        """By conversation and format, the recorders. Each comes with the key of its conversation,
+        since another conversation may use the id of an erased one.
         """
         self._repeating = Recent[str, bool](_RECORDERS_MAX)
-        """The histories whose programs append records again that are there."""
+        """The histories whose programs append records again that are stored."""
 
     def append(
         self,
@@ -75,21 +75,19 @@ class Recording:
         """Append these records and their events, all or none; see ``History.append_records``."""
         if not isinstance(records, Iterable):
             raise TypeError(f"records are a list of the format's records, not {records!r:.60}")
-        given = list(records)
+        record_list = list(records)
         rules = format_named(format)
-        for tried in range(_TRIES):
+        for attempt in range(_TRIES):
             recorder = self.recorder(history, rules)
             version = recorder.version
-            if expected_version is ANY_VERSION:
-                expected = version
-            else:
-                expected = expected_version
-            # most programs append only new records: then the append alone asks for source ids
+            # The decoder numbers its events after this version, so no other event may come between.
+            expected = version if expected_version is ANY_VERSION else expected_version
+            # Most programs append only new records: then only the append itself looks for ids.
             if dedupe is None or history.id not in self._repeating:
-                new = given
+                new_records = record_list
             else:
-                new = _unknown(history, given, rules)
-            events = recorder.decode_all(new)
+                new_records = _unknown(history, record_list, rules)
+            events = recorder.decode_all(new_records)
             findings = tuple(recorder.findings)  # the recorder forgets them with the append
             recorded: tuple[Recorded, ...] = ()
             try:
@@ -98,13 +96,13 @@ class Recording:
                 else:
                     self.keep(history, recorder)
             except PartlyKnown:
-                if new is not given:
+                if new_records is not record_list:
                     raise
                 self._note_repeating(history)
                 continue
             except VersionConflict:
-                # another writer was first, or the kept decoder is of an older version
-                if expected_version is not ANY_VERSION or tried + 1 == _TRIES:
+                # Another writer was first, or the decoder in memory is of an older version.
+                if expected_version is not ANY_VERSION or attempt + 1 == _TRIES:
                     raise
                 continue
             if events and not recorded:
@@ -120,7 +118,7 @@ class Recording:
             self._repeating[history.id] = True
 
     def keep(self, history: History, recorder: HistoryRecorder) -> None:
-        """Keep a recorder after the append of what it decoded, if that was stored."""
+        """Keep a recorder in memory after an append, if the records that it decoded were stored."""
         if recorder.committed():
             with self._lock:
                 self._recorders[history.id, recorder.format] = recorder, history._conversation_key()
@@ -128,7 +126,7 @@ class Recording:
     def recorder(
         self, history: History, format: Format, version: int | None = None
     ) -> HistoryRecorder:
-        """Return a recorder that goes on at a version, by default at the end of the history. No
+        """Return a recorder that continues at a version, by default at the end of the history. No
         other caller has it.
         """
         with self._lock:
@@ -143,19 +141,19 @@ class Recording:
 def _unknown(history: History, records: list[Any], format: Format) -> list[Any]:
     """Return the records whose source ids the history does not have, each id once."""
     ids = [format.source_id(record) for record in records]
-    known = origins.find_known(history._store.database, history.id, format.name, ids)
-    unknown: dict[Any, Any] = {}
-    for place, record in enumerate(records):
-        if not known[place]:
-            unknown.setdefault(origins.source_key(format.name, ids[place]) or place, record)
-    return list(unknown.values())
+    is_known = origins.find_known(history._store.database, history.id, format.name, ids)
+    unknown_records: dict[Any, Any] = {}
+    for index, record in enumerate(records):
+        if not is_known[index]:
+            unknown_records.setdefault(origins.source_key(format.name, ids[index]) or index, record)
+    return list(unknown_records.values())
 
 
 class HistoryRecorder:
-    """The decoder of one conversation, after the records that it has.
+    """The decoder of one conversation, which continues after its records.
 
-    Decode the next records, append their events at ``version`` with ``write`` beside them, and hand
-    it back to ``Recording.keep``. After an append that failed, take a new one.
+    Decode the next records, append their events at ``version`` together with ``write``, and give it
+    back to ``Recording.keep``. After a failed append, take a new one.
     """
 
     def __init__(self, store: Store, conversation: str, format: Format, version: int) -> None:
@@ -167,16 +165,20 @@ class HistoryRecorder:
         self._records = 0
         self._head = GENESIS
         self._small = list[_Stored]()
-        """The last blocks, which are small; ``_small_then`` once those that were decoded last are
-        stored.
-        """
-        self._small_then = self._small
+        """The small blocks at the end of the source."""
         self._stored_as: int | None = None
-        """The key of the conversation, while what was stored last is all that its source has."""
+        """The key of the conversation, while its source has only the records that this recorder
+        knows. Then an append need not look.
+        """
+        # The fields with ``_then`` replace the others if the transaction is committed.
+        self._small_then = self._small
         self._stored_then: int | None = None
-        self._bodies, self._made = list[bytes](), dict[int, tuple[int, int]]()
+        self._bodies = list[bytes]()
+        """The decoded records that are not stored yet."""
+        self._made = dict[int, tuple[int, int]]()
+        """By the numbers of these records, the id of the first event and the number of events."""
         self._new: Block | None = None
-        """The records that were decoded last, once they are written."""
+        """The block of these records, once it is written."""
         self._head_then = GENESIS
         self._version_then = version
         if version:
@@ -190,7 +192,7 @@ class HistoryRecorder:
         return self._format.name
 
     def _read(self, store: Store, conversation: str) -> None:
-        """Decode the records that are there."""
+        """Decode the stored records."""
 
         def read(reader: Reader) -> tuple[Source, Made, bytes] | None:
             sources = Sources(store.database, reader)
@@ -202,10 +204,10 @@ class HistoryRecorder:
             )
             return source, sources.made(source), head
 
-        found = store.database.recorder.query(read)
-        if found is None:
+        stored = store.database.recorder.query(read)
+        if stored is None:
             return
-        source, made, self._head = found
+        source, made, self._head = stored
         self._records = source.records
         for _ in decoded(
             store, source, made, source.records, self.version, self.findings, self._decoder
@@ -218,14 +220,14 @@ class HistoryRecorder:
                     self._small.clear()
 
     def go_to(self, version: int) -> None:
-        """Go on behind events that others appended."""
+        """Continue after events that others appended."""
         if version != self.version:
-            self._stored_as = None  # there may be records among them
+            self._stored_as = None  # others may have appended records too
         self.skip(version - self.version)
         self.version = version
 
     def skip(self, count: int) -> None:
-        """Reserve the next ids for other events, which are appended before those of the next
+        """Reserve the next ids for other events, which are appended before the events of the next
         record.
         """
         if count:
@@ -234,19 +236,19 @@ class HistoryRecorder:
 
     def decode_all(self, records: Sequence[Any]) -> list[Event]:
         """Return the events of the next records. Raises ``InvalidEvent``."""
-        found = list[Event]()
-        for place, record in enumerate(records):
-            known = len(self.findings)
+        events = list[Event]()
+        for index, record in enumerate(records):
+            findings_before = len(self.findings)
             try:
-                found += self.decode(record)
+                events += self.decode(record)
             except NotAnEvent as error:
                 raise InvalidEvent(
-                    f"record {place}: {error}; nothing was appended, correct the record"
+                    f"record {index}: {error}; nothing was appended, correct the record"
                 ) from error
-            self.findings[known:] = [
-                f"record {place} {finding}" for finding in self.findings[known:]
+            self.findings[findings_before:] = [
+                f"record {index} {finding}" for finding in self.findings[findings_before:]
             ]
-        return found
+        return events
 
     def decode(self, record: Any) -> list[Event]:
         """Return the events of the next record. Raises ``NotAnEvent``."""
@@ -267,31 +269,34 @@ class HistoryRecorder:
         """Write the records that were decoded last, in the transaction of their events."""
         if not self._bodies:
             return
-        new = self._new = of_records(self._records, self._bodies)
+        new_block = self._new = of_records(self._records, self._bodies)
         sources = SourcesToWrite.beside(writing)
         if self._stored_as != writing.key:
             self._find_source(sources, writing, conversation)
         if writing.appended_at != self.version:
             raise VersionConflict(conversation, self.version, writing.appended_at)
-        self._head_then = chained(self._head, new.hashes)
-        sources.append_block(writing.key, new, self._made, self._head_then)
-        small = [*self._small, _Stored(new.first, len(new.raw))]
-        to_join = _to_join(small)
+        self._head_then = chained(self._head, new_block.hashes)
+        sources.append_block(writing.key, new_block, self._made, self._head_then)
+        small_blocks = [*self._small, _Stored(new_block.first, len(new_block.raw))]
+        to_join = _to_join(small_blocks)
         if to_join:
             source = sources.find_by_key(writing.key)
             assert source is not None
             if len(to_join) > 1:
                 sources.join_last(source, to_join[0].first)
-            small = [*small[: -len(to_join)], _Stored(to_join[0].first, _size_of(to_join))]
-        self._small_then = small if _size_of(small) < SIZE else []
+            small_blocks = [
+                *small_blocks[: -len(to_join)],
+                _Stored(to_join[0].first, _size_of(to_join)),
+            ]
+        self._small_then = small_blocks if _size_of(small_blocks) < SIZE else []
         self._stored_then = writing.key
         self._version_then = writing.version
 
     def _find_source(
         self, sources: SourcesToWrite, writing: WriteTransaction, conversation: str
     ) -> None:
-        """Begin the source of the conversation, unless it has one. Raises ``VersionConflict`` where
-        that has other records than were decoded.
+        """Begin the source of the conversation, unless it has one. Raises ``VersionConflict`` if
+        the source has other records than this recorder has decoded.
         """
         stored = Sources(writing.database, writing.transaction, {writing.key: writing.data_key})
         source = stored.find_by_key(writing.key)
@@ -301,8 +306,8 @@ class HistoryRecorder:
             raise VersionConflict(conversation, self.version, writing.version)
 
     def committed(self) -> bool:
-        """Go on behind what was decoded last. Return whether it is stored: no events came in its
-        place.
+        """Continue after the records that were decoded last. Return whether they are stored; they
+        are not if the append found its events recorded before.
         """
         if self._new is None and self._bodies:
             return False
@@ -310,9 +315,10 @@ class HistoryRecorder:
         if self._new is None:
             self.version = self._next
             return True
-        self.skip(self._version_then - self._next)  # changes of documents came last
+        self.skip(self._version_then - self._next)  # events of documents were appended last
         self.version = self._version_then
-        self._records, self._head = self._new.stop, self._head_then
+        self._records = self._new.stop
+        self._head = self._head_then
         self._small = self._small_then
         self._stored_as = self._stored_then
         self._new = None
@@ -321,8 +327,9 @@ class HistoryRecorder:
         return True
 
     def _fingerprint(self) -> bytes:
-        """Return what refuses imports after an erasure: the first line of a log. Many documents
-        begin with the same prompt, so nothing refuses these.
+        """Return the hash by which imports are refused after an erasure: the first line of a log.
+        Many documents begin with the same prompt, so a document gets a random hash, which refuses
+        nothing.
         """
         assert self._new is not None
         is_document = self._format.skeleton is None
@@ -331,29 +338,25 @@ class HistoryRecorder:
         return self._new.hash_of(self._new.first)
 
     def _begun(self, sources: SourcesToWrite, stored: Sources, writing: WriteTransaction) -> Source:
-        """Begin the source of a conversation: that of a fork goes on from the records of its
-        past.
+        """Begin the source of a conversation. The source of a fork continues the records that it
+        shares with its parent.
         """
         assert self._new is not None
-        parent = source_in(stored, writing.state)  # its row has no mark of the new events yet
+        parent = source_in(stored, writing.state)
         if parent is not None and parent.format != self._format.name:
             parent = None
-        begins = self._records if parent is not None else 0
-        if parent is None:
-            fingerprint = self._fingerprint()
-        else:
-            fingerprint = parent.fingerprint
+        shared_records = self._records if parent is not None else 0
         source = Source(
-            writing.key,
-            writing.key if parent is None else parent.root,
-            None if parent is None else parent.parent,
-            begins,
-            begins,
-            begins,
-            self._format.name,
-            READER,
-            self._head,
-            fingerprint,
+            conversation=writing.key,
+            root=writing.key if parent is None else parent.root,
+            parent=None if parent is None else parent.parent,
+            from_record=shared_records,
+            records=shared_records,
+            made=shared_records,
+            format=self._format.name,
+            reader=READER,
+            head=self._head,
+            fingerprint=self._fingerprint() if parent is None else parent.fingerprint,
         )
         sources.put(source)
         return source
@@ -370,44 +373,44 @@ def _size_of(blocks: Iterable[_Stored]) -> int:
     return sum(block.size for block in blocks)
 
 
-def _to_join(small: list[_Stored]) -> list[_Stored]:
-    """Return the last small blocks that are to be one: all, where they have 128 kB; else the short
-    ones at the end, once there are more than eight of them. So a record is written three times, and
-    128 kB are read in some sixteen blocks.
+def _to_join(blocks: list[_Stored]) -> list[_Stored]:
+    """Return the blocks at the end that have to be joined: all small blocks if they have 128 kB,
+    otherwise the short ones at the end if there are more than eight. So a record is written three
+    times, and 128 kB are read in about sixteen blocks.
     """
-    if _size_of(small) >= SIZE:
-        return small
-    short = list(takewhile(lambda block: block.size < SIZE // _SHORT_BLOCKS, reversed(small)))
+    if _size_of(blocks) >= SIZE:
+        return blocks
+    short = list(takewhile(lambda block: block.size < SIZE // _SHORT_BLOCKS, reversed(blocks)))
     return short[::-1] if len(short) > _SHORT_BLOCKS else []
 
 
 def source_of(sources: Sources, conversation: str) -> Source | None:
-    """Return the source of a conversation; of a fork without one the part of its parent's that it
-    shares: the records whose events it has.
+    """Return the source of a conversation. For a fork without a source of its own, it is the shared
+    part of its parent's source: the records whose events the fork has.
     """
     return source_in(sources, sources.database.find(sources.reader, conversation, pending=True))
 
 
-def source_in(sources: Sources, found: Conversation | None) -> Source | None:
-    """Return the source of a conversation that was found: see ``source_of``."""
-    key = 0 if found is None else found.key
+def source_in(sources: Sources, conversation: Conversation | None) -> Source | None:
+    """Return the source of the conversation in this row: see ``source_of``."""
+    key = 0 if conversation is None else conversation.key
     stop: int | None = None
-    while found is not None:
-        source = sources.find_by_key(found.key)
+    while conversation is not None:
+        source = sources.find_by_key(conversation.key)
         if source is not None:
             if stop is None:
                 return source
             return _before(sources, source, stop, key)
-        if found.parent is None:
+        if conversation.parent is None:
             return None
-        stop = found.begins if stop is None else min(found.begins, stop)
-        found = sources.reader.conversation(found.parent)
+        stop = conversation.begins if stop is None else min(conversation.begins, stop)
+        conversation = sources.reader.conversation(conversation.parent)
     return None
 
 
 def _before(sources: Sources, source: Source, version: int, conversation: int) -> Source:
-    """Return the source that a fork has before its first own record: it shares the records whose
-    events are before a version. Its head is empty, since it costs all of their hashes.
+    """Return the source of a fork before its first own record: it shares the records whose events
+    are before ``version``. Its head is left empty, since computing it reads all their hashes.
     """
     records = sources.records_before(source, version)
     return source._replace(
