@@ -1,8 +1,8 @@
-"""Redact the records of events: by their hashes, in a source and all that share its root.
+"""Redact the source records of events, in all sources of a family.
 
-What stays of a record is its skeleton, and its hash, by which it is recognized for ever. A fork may
-hold the same record once more, behind the one that was edited; so all records of the family with
-this hash go, with all of their events.
+A *family* are the sources that share their first records. A redacted record is found by its hash in
+all of them, since a fork may have it once more. Its blanked skeleton stays, and its hash, by which
+later imports recognize it. All events of these records are redacted too.
 """
 
 from __future__ import annotations
@@ -28,126 +28,136 @@ from foldlog.eventstore.sources.tables import Source, Sources, SourcesToWrite
 T = TypeVar("T")
 
 
-def events_of_records(store: Store, named: Mapping[str, Iterable[int]]) -> dict[str, set[int]]:
-    """Return, by conversation, these events and all others that came of the same records: those of
-    a record that is in several sources of a family, and the other events of one record. Cost: the
-    indexes of the blocks of their families.
+def events_of_records(
+    store: Store, ids_by_name: Mapping[str, Iterable[int]]
+) -> dict[str, set[int]]:
+    """Return, by conversation, these events and all other events of the same records, also in other
+    sources of their families. Cost: the indexes of the blocks of their families.
     """
-    found = {name: set(ids) for name, ids in named.items()}
+    result = {name: set(ids) for name, ids in ids_by_name.items()}
 
     def read(sources: Sources) -> None:
-        for root, hashes in _hashes(sources, named).items():
+        for root, hashes in _hashes_of_events(sources, ids_by_name).items():
             for source in sources.family(root):
-                made = sources.made(source)
+                events_made = sources.made(source)
                 name = sources.name_of(source.conversation)
-                for number in _numbers(sources, source, hashes):
-                    first, count = made.get(number, (0, 0))
-                    found.setdefault(name, set()).update(range(first, first + count))
+                for number in _numbers_with(sources, source, hashes):
+                    first, count = events_made.get(number, (0, 0))
+                    result.setdefault(name, set()).update(range(first, first + count))
 
     store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
-    return {name: ids for name, ids in found.items() if ids}
+    return {name: ids for name, ids in result.items() if ids}
 
 
 def redact_records(
-    store: Store, common: Collection[tuple[str, int]] = ()
+    store: Store, common_events: Collection[tuple[str, int]] = ()
 ) -> Callable[[Transaction, Mapping[str, Iterable[int]]], None]:
-    """Return what takes the content of the records of these events out of all sources of their
-    families, in the transaction that redacts the events. Sums and lines of these sources are
-    counted again from what is left.
+    """Return a function that blanks the records of events in all sources of their families, in the
+    transaction that redacts the events. The sums of these sources are counted again.
 
-    Later imports refuse these records in any other history; the records of ``common`` events only
-    in one that begins with the same records.
+    Later imports refuse these records in any other history. Records of ``common_events``, which
+    another history may have by chance, are refused only after the same first records.
     """
 
-    def redact(transaction: Transaction, named: Mapping[str, Iterable[int]]) -> None:
+    def redact(transaction: Transaction, ids_by_name: Mapping[str, Iterable[int]]) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        rare = {
-            name: [each for each in ids if (name, each) not in common]
-            for name, ids in named.items()
+        rare_ids = {
+            name: [event_id for event_id in ids if (name, event_id) not in common_events]
+            for name, ids in ids_by_name.items()
         }
-        refused = _hashes(sources, rare)
-        for root, hashes in _hashes(sources, named).items():
+        refused = _hashes_of_events(sources, rare_ids)
+        for root, hashes in _hashes_of_events(sources, ids_by_name).items():
             rare_hashes = refused.get(root, set())
             sources.refuse(root, rare_hashes)
             sources.refuse(root, _beginnings(sources, root, hashes - rare_hashes))
             for source in sources.family(root):
-                _blank(sources, source, _numbers(sources, source, hashes))
+                _blank(sources, source, _numbers_with(sources, source, hashes))
             _clear_beside(sources, root)
 
     return redact
 
 
 def redact_beside(store: Store, conversation: str) -> None:
-    """Take the title, what a source holds between its records, and the records without events, from
-    the source of a conversation and all sources that share its root: later imports do not bring
-    them back.
+    """Remove the title, the texts between records, and the records without events from the source
+    of a conversation and from its family. Later imports do not bring them back.
     """
 
     def redact(transaction: Transaction) -> None:
         sources = SourcesToWrite(store.database, transaction)
-        found = source_of(sources, conversation)
-        if found is None:
+        shared = source_of(sources, conversation)
+        if shared is None:
             return
-        for source in sources.family(found.root):
-            # so that a vacuum removes the former bytes
+        for source in sources.family(shared.root):
+            # Marks the rows as changed, so that a vacuum removes their former bytes.
             transaction.replace_rows(source.conversation, ())
-        _clear_beside(sources, found.root)
+        _clear_beside(sources, shared.root)
 
     store.database.recorder.transact(redact)
 
 
-def _hashes(sources: Sources, named: Mapping[str, Iterable[int]]) -> dict[int, set[bytes]]:
-    """Return the hashes of the records that became these events, by the roots of their sources."""
-    found: dict[int, set[bytes]] = {}
-    for name, ids in named.items():
-        wanted = set(ids)
-        there = sources.database.find(sources.reader, name, pending=True)
-        if there is None or there.erasure is not None:
-            source = None
-        else:
-            source = sources.find_by_key(there.key)
+def _hashes_of_events(
+    sources: Sources, ids_by_name: Mapping[str, Iterable[int]]
+) -> dict[int, set[bytes]]:
+    """Return the hashes of the records of these events, by the roots of their families."""
+    by_root: dict[int, set[bytes]] = {}
+    for name, ids in ids_by_name.items():
+        event_ids = set(ids)
+        conversation = sources.database.find(sources.reader, name, pending=True)
+        if conversation is None or conversation.erasure is not None:
+            continue
+        source = sources.find_by_key(conversation.key)
         if source is None:
             continue
-        made = sources.made(source)
+        events_made = sources.made(source)
         numbers = [
-            n
-            for n, (first, count) in made.items()
-            if not wanted.isdisjoint(range(first, first + count))
+            number
+            for number, (first, count) in events_made.items()
+            if not event_ids.isdisjoint(range(first, first + count))
         ]
         hashes = sources.hashes(source) if numbers else b""
-        found.setdefault(source.root, set()).update(hashes[16 * n : 16 * n + 16] for n in numbers)
-    return {root: hashes for root, hashes in found.items() if hashes}
+        by_root.setdefault(source.root, set()).update(
+            hashes[16 * number : 16 * number + 16] for number in numbers
+        )
+    return {root: hashes for root, hashes in by_root.items() if hashes}
 
 
 def _beginnings(sources: Sources, root: int, hashes: set[bytes]) -> Iterator[bytes]:
-    """Yield, of each source of a family, the fingerprint of its records up to the first one with
-    such a hash: whatever begins as this source and has a later one has this one too.
+    """Yield for each source of a family the fingerprint of its records up to the first one with
+    such a hash. Any source with the same first records has that fingerprint too.
     """
-    for source in sources.family(root) if hashes else ():
+    if not hashes:
+        return
+    for source in sources.family(root):
         head = GENESIS
-        for hashed in each_hash(sources.hashes(source)):
-            head = chained(head, hashed)
-            if hashed in hashes:
+        for record_hash in each_hash(sources.hashes(source)):
+            head = chained(head, record_hash)
+            if record_hash in hashes:
                 yield fingerprint_of(head)
                 break
 
 
-def _numbers(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
+def _numbers_with(sources: Sources, source: Source, hashes: set[bytes]) -> Iterator[int]:
     """Yield the numbers of the own records of a source that have one of these hashes."""
-    for first, stored in sources.indexes(source):
-        for place in range(0, len(stored), 16):
-            if stored[place : place + 16] in hashes:
-                yield first + place // 16
+    for first, source_hashes in sources.indexes(source):
+        for offset in range(0, len(source_hashes), 16):
+            if source_hashes[offset : offset + 16] in hashes:
+                yield first + offset // 16
 
 
 def _clear_beside(sources: SourcesToWrite, root: int) -> None:
-    """Clear what no event shows and may repeat a redacted record, in all sources of a root: records
-    without events, damaged lines, titles. Count what is left.
+    """Remove everything beside the events that may repeat a redacted record, in all sources of a
+    family: records without events, damaged lines, titles. Count the rest again.
     """
     for source in sources.family(root):
-        made = sources.made(source)
+        events_made = sources.made(source)
         _blank(
-            sources, source, (n for n in range(source.from_record, source.made) if n not in made)
+            sources,
+            source,
+            (
+                number
+                for number in range(source.from_record, source.made)
+                if number not in events_made
+            ),
         )
     for source in sources.family(root):
         blocks = ((block, block.alone()) for block in sources.own_blocks(source))
@@ -155,31 +165,31 @@ def _clear_beside(sources: SourcesToWrite, root: int) -> None:
         _count_again(sources, source)
 
 
-def _blank(sources: SourcesToWrite, source: Source, found: Iterable[int]) -> None:
-    """Leave of own records of a source what their format keeps of a redacted one."""
-    numbers = sorted({*found}.difference(source.redacted))
+def _blank(sources: SourcesToWrite, source: Source, record_numbers: Iterable[int]) -> None:
+    """Blank these own records of a source: keep only their skeletons."""
+    numbers = sorted({*record_numbers}.difference(source.redacted))
     if not numbers:
         return
     format = format_named(source.format)
     skeleton = DecodedRecords(format) if format.skeleton is None else format.skeleton()
     changed = dict[int, Block]()
     for number in numbers:
-        known = (block for block in changed.values() if block.first <= number < block.stop)
-        block = next(known, None) or next(sources.own_blocks(source, number))
+        changed_blocks = (block for block in changed.values() if block.first <= number < block.stop)
+        block = next(changed_blocks, None) or next(sources.own_blocks(source, number))
         changed[block.first] = block.with_record(number, skeleton.left_of(block.record(number)))
     sources.put_blocks(source, changed.values())
     sources.put(source._replace(redacted=tuple(sorted({*source.redacted, *numbers}))))
 
 
 def _count_again(sources: SourcesToWrite, source: Source) -> None:
-    """Count the sums of a source from its stored records: a title may have been among what went.
-    The title that its program gave, and what a document holds between its records, may repeat
-    these, so they go too.
+    """Count the sums of a source again from its stored records, since a redacted record may have
+    had the title. The title outside the records and the texts between records may repeat a record,
+    so they are removed too.
     """
     sources.reader.forget_figures(source.conversation)
     format = format_named(source.format)
     source = source._replace(about=without_words(source.about))
-    # it is counted from its events, or from its records
+    # Without sums or a skeleton, it is counted from its events or its decoded records.
     if not source.sums or format.skeleton is None:
         sources.put(source)
         return
@@ -190,36 +200,39 @@ def _count_again(sources: SourcesToWrite, source: Source) -> None:
 
 
 def source_files(store: Store, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Return the files from which these conversations were imported; of a fork without a source
-    those of its parent.
+    """Return the files from which these conversations were imported; for a fork without a source,
+    the files of its parent.
     """
 
     def read(sources: Sources) -> dict[str, tuple[str, ...]]:
-        found = {}
+        paths_by_name = {}
         for name in names:
-            there = sources.database.find(sources.reader, name, pending=True)
-            if there is None or there.erasure is not None:
-                source = None
-            else:
-                source = source_of(sources, name)
+            conversation = sources.database.find(sources.reader, name, pending=True)
+            if conversation is None or conversation.erasure is not None:
+                continue
+            source = source_of(sources, name)
             if source is not None:
-                found[name] = tuple(about(source).get("paths", ()))
-        return {name: paths for name, paths in found.items() if paths}
+                paths_by_name[name] = tuple(about(source).get("paths", ()))
+        return {name: paths for name, paths in paths_by_name.items() if paths}
 
     return store.database.recorder.query(lambda reader: read(Sources(store.database, reader)))
 
 
 def imported_at(store: Store) -> dict[str, datetime]:
-    """Return when the last import added to each conversation, by their ids; without those whose key
-    is not given. Cost: a row of each.
+    """Return the time of the last import into each conversation, by their ids. Conversations
+    without their keys are left out. Cost: a row of each.
     """
 
     def read(reader: Reader) -> dict[str, datetime]:
         abouts = Sources(store.database, reader).abouts()
-        # a runtime's are empty
-        told = ((name, msgspec.json.decode(stored)) for name, _, stored in abouts if stored)
+        # Sources that a runtime records have no such text.
+        facts_by_name = (
+            (name, msgspec.json.decode(about_text)) for name, _, about_text in abouts if about_text
+        )
         return {
-            name: from_microseconds(each[IMPORTED_AT]) for name, each in told if IMPORTED_AT in each
+            name: from_microseconds(facts[IMPORTED_AT])
+            for name, facts in facts_by_name
+            if IMPORTED_AT in facts
         }
 
     return store.database.recorder.query(read)

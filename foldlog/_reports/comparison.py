@@ -22,20 +22,20 @@ _UNNEEDED = (
 )
 
 
-def described(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
-    """Return what a condenser is with this model of an agent: its type, the lowest limits of its
-    parts, and its parameters that are one value.
+def describe_condenser(condenser: Condenser, model: AgentModel | None) -> dict[str, Any]:
+    """Return a description of a condenser with this model of an agent: its type, the lowest limits
+    of its parts, and its parameters that are single values.
     """
     from foldlog.condensers.models.estimate import counting
 
     events, tokens = (
-        min((each for each in some if each is not None), default=None)
-        for some in zip(*_limits(condenser, counting(model)), strict=True)
+        min((limit for limit in column if limit is not None), default=None)
+        for column in zip(*_limits(condenser, counting(model)), strict=True)
     )
-    given = {
+    fields = {
         name: getattr(condenser, name) for name in getattr(condenser, "__dataclass_fields__", ())
     }
-    parameters = {name: value for name, value in given.items() if isinstance(value, _OF_A_FILE)}
+    parameters = {name: value for name, value in fields.items() if isinstance(value, _OF_A_FILE)}
     return {
         "condenser": condenser.type,
         "events_max": events,
@@ -50,11 +50,11 @@ def _limits(condenser: Condenser, model: AgentModel) -> list[tuple[int | None, i
     """
     limits = getattr(condenser, "limits", None)
     if limits is None:
-        most = (getattr(condenser, "max_size", None), None)
+        own_limits = (getattr(condenser, "max_size", None), None)
     else:
-        most = limits(model)
+        own_limits = limits(model)
     return [
-        most,
+        own_limits,
         *chain.from_iterable(_limits(part, model) for part in getattr(condenser, "condensers", ())),
     ]
 
@@ -65,8 +65,8 @@ def comparison(
     price: Price,
     condensers: Mapping[str, Mapping[str, Any]] = {},
 ) -> list[StrategyFiguresDocument]:
-    """Return the figures of each strategy: what it is (``described``), what the model was shown,
-    what it cost, what was lost.
+    """Return the figures of each strategy: its description, and what the model was shown, the cost,
+    and what was lost. ``condensers`` are the descriptions: see ``describe_condenser``.
 
     ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at
     this price, and of the condenser's own model. Figures that could not be counted are None, and so
@@ -98,8 +98,8 @@ def comparison(
 
 
 class _Measure(NamedTuple):
-    """The figure by which strategies are compared, and the words for it. ``about`` stands before an
-    estimate.
+    """The figure by which strategies are compared, and the words for it. ``about`` is written
+    before an estimate.
     """
 
     figure: str
@@ -112,7 +112,7 @@ class _Measure(NamedTuple):
         known = getattr(row, self.figure)
         return inf if known is None else float(known)
 
-    def said(self, row: StrategyFiguresDocument) -> str:
+    def text_for(self, row: StrategyFiguresDocument) -> str:
         if self.figure == "cost":
             return self.about + cost_words(self.of(row))
         return _short(getattr(row, self.figure))
@@ -129,92 +129,102 @@ def verdict_of(
     rows: Sequence[StrategyFiguresDocument], price: Price, priced: str, about: str = ""
 ) -> list[str]:
     """Return sentences about the figures of ``comparison``: which strategy to choose, and what each
-    loses.
+    of them loses.
 
-    That is the cheapest that loses nothing said by the user, against noop: what was recorded cannot
-    be chosen. Where a cost is not known, the tokens sent are compared; where they are not, the
-    sizes of the Views. ``priced`` names what has this price; ``about`` stands before what is
-    estimated.
+    It is the cheapest strategy that loses no message of the user, compared with noop. The recorded
+    condensations cannot be chosen. If a cost is not known, strategies are compared by the tokens
+    that they send, or else by the sizes of their Views. ``priced`` names the model with this price;
+    ``about`` is written before estimates.
     """
     offered = [row for row in rows if row.condenser is not None]
-    known = (
-        each for each in _MEASURES if all(getattr(row, each.figure) is not None for row in offered)
+    measures = (
+        measure
+        for measure in _MEASURES
+        if all(getattr(row, measure.figure) is not None for row in offered)
     )
-    by = next(known)._replace(about=about)
+    measure = next(measures)._replace(about=about)
     noop = next(row for row in offered if row.condenser == "noop")
-    are_equal = len({*map(by.of, offered)}) == 1
+    are_equal = len({*map(measure.of, offered)}) == 1
     if are_equal:
-        first = _equal(rows, noop, by)
+        first = _equal(rows, noop, measure)
     else:
-        first = _cheapest(offered, noop, by)
+        first = _cheapest(offered, noop, measure)
     new, repeated = (1_000_000 * price.of_prompt(*tokens) for tokens in ((0, 0, 1), (0, 1)))
     at = (
         f"At the price of {priced}: ${new:,.2f} for a million new tokens, ${repeated:,.2f} for as"
         " many repeated ones."
     )
-    sentences = [first, *map(_loss, sorted(rows, key=by.of))]
+    sentences = [first, *map(_loss, sorted(rows, key=measure.of))]
     if not any(row.needed_again for row in rows):
         sentences.append(_UNNEEDED)
-    return [*sentences, at] if by.figure == "cost" else sentences
+    return [*sentences, at] if measure.figure == "cost" else sentences
 
 
 def _equal(
-    rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure
+    rows: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return what all condensers cost or send, and that they do not condense, if so."""
-    figure = f"{by.said(noop)}{by.unit}"
+    """Return a text about equal condensers: what all of them cost or send. If none of them
+    condenses, it says so.
+    """
+    figure = f"{measure.text_for(noop)}{measure.unit}"
     offered = [row for row in rows if row.condenser is not None]
     if len(offered) == 1:
-        return f"{noop.strategy} {by.verb}s {figure}."
-    told = f"The condensers all {by.verb} {figure}"
+        return f"{noop.strategy} {measure.verb}s {figure}."
+    sentences = f"The condensers all {measure.verb} {figure}"
     if any(row.condensations or row.declined or row.events_masked for row in offered):
-        return f"{told}."
-    told += f": none of them condenses {count(noop.view_events_peak, 'event')}."
+        return f"{sentences}."
+    sentences += f": none of them condenses {count(noop.view_events_peak, 'event')}."
     for row in rows:
         if row.condenser is None:
-            if by.of(row) < inf:
-                known = f" and {by.verb}s {by.said(row)}{by.unit}"
+            if measure.of(row) < inf:
+                figure_text = f" and {measure.verb}s {measure.text_for(row)}{measure.unit}"
             else:
-                known = ""
-            told += (
+                figure_text = ""
+            sentences += (
                 f" The history {row.strategy} has"
-                f" {count(row.condensations, 'condensation')}{known}."
+                f" {count(row.condensations, 'condensation')}{figure_text}."
             )
-    return f"{told} Compare a longer history, or lower a limit with --config FILE."
+    return f"{sentences} Compare a longer history, or lower a limit with --config FILE."
 
 
 def _cheapest(
-    offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, by: _Measure
+    offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return which strategy to choose, and its figure against that of noop."""
-    faithful = (row for row in offered if by.of(row) != by.of(noop) and not row.user_messages_lost)
-    best = min(faithful, key=by.of, default=noop)
-    base = by.of(noop)
-    least = f"{by.least} of the condensers that lose no request"
+    """Return a text with the strategy to choose, and its figure compared with the one of noop."""
+    faithful = (
+        row for row in offered if measure.of(row) != measure.of(noop) and not row.user_messages_lost
+    )
+    best = min(faithful, key=measure.of, default=noop)
+    base = measure.of(noop)
+    least = f"{measure.least} of the condensers that lose no request"
     if base:
-        share = f" ({100 * abs(1 - by.of(best) / base):.0f} % {{}} than {noop.strategy})"
+        share = f" ({100 * abs(1 - measure.of(best) / base):.0f} % {{}} than {noop.strategy})"
     else:
         share = ""
-    if by.of(best) < base:
+    if measure.of(best) < base:
         return (
-            f"{best.strategy} {least}: {by.said(best)} instead of"
-            f" {by.said(noop)}{by.unit}{share.format('less')}."
+            f"{best.strategy} {least}: {measure.text_for(best)} instead of"
+            f" {measure.text_for(noop)}{measure.unit}{share.format('less')}."
         )
     if best is not noop:
-        other = f"; {best.strategy}: {by.said(best)}{by.unit}{share.format('more')}"
+        other_text = (
+            f"; {best.strategy}: {measure.text_for(best)}{measure.unit}{share.format('more')}"
+        )
     else:
-        other = ""
-    return f"{noop.strategy} {least}: {by.said(noop)}{by.unit}{other}."
+        other_text = ""
+    return f"{noop.strategy} {least}: {measure.text_for(noop)}{measure.unit}{other_text}."
 
 
 def _loss(row: StrategyFiguresDocument) -> str:
-    """Return what one strategy loses and repeats, and what its own model costs."""
+    """Return a text about one strategy: what it loses and repeats, and what its own model costs."""
     lost = row.events_lost
-    said = len(row.user_messages_lost)
-    asked = count(said, "message") + " of the user"
-    other = count(lost - said, "other event" if said else "event")
+    message_count = len(row.user_messages_lost)
+    messages = count(message_count, "message") + " of the user"
+    others = count(lost - message_count, "other event" if message_count else "event")
     if lost:
-        words = "loses " + " and ".join([asked] * (said > 0) + [other] * (lost > said))
+        words = "loses " + " and ".join(
+            [messages] * (message_count > 0) + [others] * (lost > message_count)
+        )
     else:
         words = "loses no event"
     if row.events_masked:
@@ -228,10 +238,10 @@ def _loss(row: StrategyFiguresDocument) -> str:
     sent = row.tokens_sent
     repeated = row.tokens_repeated
     if sent and repeated is not None:
-        again = f"; {100 * repeated / sent:.0f} % of its tokens are repeated"
+        repeated_text = f"; {100 * repeated / sent:.0f} % of its tokens are repeated"
     else:
-        again = ""
-    return f"{row.strategy} {words}{masked}{summaries}{again}; {_price_of_model(row)}."
+        repeated_text = ""
+    return f"{row.strategy} {words}{masked}{summaries}{repeated_text}; {_price_of_model(row)}."
 
 
 def _price_of_model(row: StrategyFiguresDocument) -> str:

@@ -32,7 +32,7 @@ from foldlog._cli.printing.comparison import show_comparison, show_curve
 from foldlog._cli.replaying import condensers_of, curve_of, replays_of
 from foldlog._cli.stores import open_existing, resolved
 from foldlog._documents import ComparisonDocument, CurvePointDocument
-from foldlog._reports.comparison import comparison, described, verdict_of
+from foldlog._reports.comparison import comparison, describe_condenser, verdict_of
 from foldlog.projections import Views
 
 
@@ -107,7 +107,7 @@ def run(
         with terminal.working("comparing"):
             can_count = agent is None and find_spec("litellm") is not None
             called = model_called(store, conversation) if can_count else None
-        about = {name: described(each, model) for name, each in condensers.items()}
+        about = {name: describe_condenser(each, model) for name, each in condensers.items()}
         about["default"]["tokens_max"] = limit or about["default"]["tokens_max"]
         rows = comparison(replays, asks, price, about)
         verdict = verdict_of(rows, price, priced, "" if counter else "≈ ")

@@ -24,7 +24,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from foldlog._formats.blocks import kind_of, said, said_in
+from foldlog._formats.blocks import kind_of, said as content_of_parts, said_in
 from foldlog._formats.event_fields import data_url, image_at, session_of
 from foldlog._formats.format import Format, Options
 from foldlog._formats.json_text import json_of, parsed
@@ -99,7 +99,7 @@ _OF_MESSAGES = (
     "tool_call_id",
     "finish_reason",
 )
-"""Fields of messages that are read, or say nothing to a model."""
+"""Fields of messages that are read, or that no model is sent."""
 
 
 # -- spans to events
@@ -107,7 +107,7 @@ _OF_MESSAGES = (
 
 
 class _Decoder(FollowingDecoder):
-    """Spans of one history to events."""
+    """Makes events of the spans of one history."""
 
     keeps_shown = False
 
@@ -115,39 +115,40 @@ class _Decoder(FollowingDecoder):
         super().__init__(options)
         self._traces: dict[str, Trace] = {}
         self.sent: list[SentMessage] = []
-        """What the model was sent last, and its reply."""
+        """The messages that the model was sent last, and its reply."""
         self._condensed_at = -1
 
     def read(self, read: RecordEvents, record: dict[str, Any]) -> None:
         span = TracedSpan(record)
         began = read.timestamp
-        found = span.messages()
-        usage = _told(span.attributes)
-        tells = {"messages": found, "usage": usage.keys() & {"usage", "cost"}}
+        messages = span.messages()
+        usage = _model_and_tokens(span.attributes)
+        tells = {"messages": messages, "usage": usage.keys() & {"usage", "cost"}}
         trace = self._traces.setdefault(span.trace, Trace(span.trace))
         trace.add(span, [kind for kind in tells if tells[kind]])
-        below = trace.told_below(span) if span.is_agent else ()
-        found = {} if "messages" in below else found
-        if told := [*found.get("system", ()), *found.get("input", ())]:
-            self._follow_prompt(
-                read, told, "compaction" if span.attributes.get(COMPACTED) is True else None
-            )
-        sent = len(read.events)
-        several = {"calls": 0} if span.is_agent else {}
-        if usage and "usage" not in below:
-            read.meta = {"reply": read.origin.id, **usage, **several}
-        else:
-            read.meta = {}
+        # The span of an agent may repeat what the spans below it have told.
+        reported_below = trace.told_below(span) if span.is_agent else ()
+        if "messages" in reported_below:
+            messages = {}
+        prompt = [*messages.get("system", ()), *messages.get("input", ())]
+        if prompt:
+            is_compacted = span.attributes.get(COMPACTED) is True
+            self._follow_prompt(read, prompt, "compaction" if is_compacted else None)
+        event_count = len(read.events)
+        read.meta = {}
+        if usage and "usage" not in reported_below:
+            read.meta = {"reply": read.origin.id, **usage}
+            if span.is_agent:
+                read.meta["calls"] = 0  # it does not say how many calls it adds up
         read.timestamp = time_at(span.ended / 1e9)
-        output = found.get("output", ())
+        output = messages.get("output", ())
         if any(map(is_compaction, alone(output))):
-            self._follow_prompt(
-                read, [*(each.message for each in self.sent), *output], "compaction"
-            )
+            sent = [sent_message.message for sent_message in self.sent]
+            self._follow_prompt(read, [*sent, *output], "compaction")
         else:
             for message in output:
                 self._read_message(read, message)
-        if len(read.events) == sent:
+        if len(read.events) == event_count:
             read.add(
                 Annotation,
                 name="span",
@@ -156,42 +157,50 @@ class _Decoder(FollowingDecoder):
             )
 
     def _follow_prompt(
-        self, read: RecordEvents, told: list[dict[str, Any]], because: Cause | None
+        self, read: RecordEvents, prompt: list[dict[str, Any]], because: Cause | None
     ) -> None:
-        """Add the change after which a View shows these messages, and the events of those that are
-        new.
-        """
-        told = effective(told)
-        old = self.sent
-        known = {each.gist for each in old}
+        """Add the change after which a View shows these messages, and events for the new ones."""
+        prompt = effective(prompt)
+        sent_before = self.sent
+        gists_before = [sent_message.gist for sent_message in sent_before]
         place = next(
-            (n for n, each in enumerate(told) if is_compaction(each) and gist(each) not in known),
+            (
+                index
+                for index, message in enumerate(prompt)
+                if is_compaction(message) and gist(message) not in gists_before
+            ),
             None,
         )
-        compaction = None if place is None else told.pop(place)
-        kept = [old[n] for n in staying([each.gist for each in old], [*map(gist, told)])]
-        new = told[len(kept) :]
-        after = list[int | str]()
-        if compaction is None:
-            summary = SentMessage(b"", {}, ())
-        else:
-            summary = SentMessage(gist(compaction), compaction, ())
+        compaction = None if place is None else prompt.pop(place)
+        staying_messages = [
+            sent_before[index] for index in staying(gists_before, [*map(gist, prompt)])
+        ]
+        new = prompt[len(staying_messages) :]
+        summary: SentMessage | None = None
         if compaction is not None:
-            kept.insert(min(place or 0, len(kept)), summary)
-        for each in kept:
-            after += [summary_in(each.message)] if each is summary else each.ids
-        before = [event_id for each in old for event_id in each.ids]
+            summary = SentMessage(gist(compaction), compaction, ())
+            staying_messages.insert(min(place or 0, len(staying_messages)), summary)
+        after = list[int | str]()
+        for sent_message in staying_messages:
+            if sent_message is summary:
+                after.append(summary_in(sent_message.message))
+            else:
+                after += sent_message.ids
+        before = [event_id for sent_message in sent_before for event_id in sent_message.ids]
         change = change_of_prompt(before, after, because, condensed_at=self._condensed_at)
         read.put(change)
         if isinstance(change, CondensationAction):
             self._condensed_at = read.version - 1
-        stands = summary._replace(ids=(summary_id(read.version - 1),))
-        self.sent = [stands if each is summary else each for each in kept]
+        summary_ids = (summary_id(read.version - 1),)
+        self.sent = [
+            sent_message._replace(ids=summary_ids) if sent_message is summary else sent_message
+            for sent_message in staying_messages
+        ]
         for message in new:
             self._read_message(read, message)
 
     def _read_message(self, read: RecordEvents, message: dict[str, Any]) -> None:
-        """Add the events of a message: none if it tells nothing."""
+        """Add the events of a message; no events if it is empty."""
         role = text_or_empty(message.get("role"))
         parts = parts_of(message)
         first = len(read.events)
@@ -216,7 +225,7 @@ class _Decoder(FollowingDecoder):
             elif part.get("type") == "tool_call_response":
                 read.answer(part.get("id"), _result(part.get("response", part.get("result"))))
         if read.parts:
-            content = said(read.parts)
+            content = content_of_parts(read.parts)
             read.parts = []
             read.take(spoken(role, content))
         ids = tuple(event.id for event in read.events[first:] if event.shown)
@@ -228,9 +237,11 @@ def _contents(parts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _result(answer: Any) -> Content:
-    """Return a result: of parts their contents, of another value its JSON text."""
+    """Return the content of a result: the contents of its parts, or the JSON text of any other
+    value.
+    """
     if type(answer) is list and answer and all(map(kind_of, answer)):
-        return said(_contents(answer))
+        return content_of_parts(_contents(answer))
     if type(answer) is str:
         return answer
     if answer is None:
@@ -239,18 +250,18 @@ def _result(answer: Any) -> Content:
 
 
 def _block(part: dict[str, Any]) -> dict[str, Any]:
-    """Return a part as a block: a text, an image, the place of another file in words, any other
-    part as it is.
+    """Return a part as a block: a text or an image; for another file a text with its place; any
+    other part unchanged.
     """
     kind = text_or_empty(part.get("type"))
     modality = text_or_empty(part.get("modality"))
-    held = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
-    text = held.get("content", held.get("text"))
-    place = text_or_empty(held.get("uri", held.get("url")))
+    fields = part | dict_or_empty(part.get(kind))  # OpenInference has an image under "image"
+    text = fields.get("content", fields.get("text"))
+    url = text_or_empty(fields.get("uri", fields.get("url")))
     if kind == "blob":
-        place = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
-    if place and kind in ("blob", "uri", "image") and "image" in (kind, modality):
-        return image_at(place)
+        url = data_url(text_or_empty(part.get("mime_type")), text_or_empty(text))
+    if url and kind in ("blob", "uri", "image") and "image" in (kind, modality):
+        return image_at(url)
     if kind in ("blob", "uri", "file") and "file" not in part:
         text = f"[{modality or 'file'} {text_or_empty(part.get('uri', part.get('file_id')))}]"
     if kind in _IN_WORDS and text:
@@ -258,23 +269,21 @@ def _block(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-def _told(attributes: dict[str, Any]) -> dict[str, Any]:
-    """Return the model and the tokens of a reply as events have them."""
+def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Return the model, the tokens and the cost of a reply in the form of an event's ``meta``."""
 
     def first(keys: tuple[str, ...], *kinds: type) -> Any:
         return next((attributes[key] for key in keys if type(attributes.get(key)) in kinds), None)
 
     model = first(("gen_ai.response.model", "gen_ai.request.model", "llm.model_name"), str)
-    told = {"model": model, "reply": first(("gen_ai.response.id",), str)}
+    fields = {"model": model, "reply": first(("gen_ai.response.id",), str)}
     cost = first(_COST, int, float, str)
     if cost is None:
         cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
-    else:
-        cost = cost
-    used = usage_told(
+    usage = usage_told(
         {name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost
     )
-    return {name: value for name, value in {**told, **used}.items() if value is not None}
+    return {name: value for name, value in {**fields, **usage}.items() if value is not None}
 
 
 # -- events to spans
@@ -285,18 +294,18 @@ _OF_CHAT = ("role", "content", "tool_calls", "tool_call_id")
 
 
 class _Encoder(OpenAIChatEncoder):
-    """Events of one history to spans: one for each reply of a model, with all that it was sent, as
-    a chat has it.
+    """Makes spans of the events of one history: one span for each reply of a model, with all the
+    messages that it was sent, in the form of a chat.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._sent: list[SentMessage] = []
         self._reader: _Decoder | None = None
-        """Reads the spans that were imported, whose messages the next span repeats."""
+        """Reads imported spans, since the next span repeats their messages."""
         self._is_compacted = False
         self._newest: Event | None = None
-        """What was said last, if it is not a reply."""
+        """The last message, if it is not a reply."""
         self._trace = ""
 
     def records(self, event: Event) -> Sequence[Any] | None:
@@ -340,20 +349,26 @@ class _Encoder(OpenAIChatEncoder):
             time = "0"
         else:
             time = str(int(event.timestamp.timestamp() * 1e9))
-        told = {
+        texts = {
             "gen_ai.operation.name": "chat",
-            "gen_ai.input.messages": json.dumps([each.message for each in self._sent]),
+            "gen_ai.input.messages": json.dumps(
+                [sent_message.message for sent_message in self._sent]
+            ),
         }
-        told |= {"gen_ai.output.messages": json.dumps(reply)} if reply else {}
+        if reply:
+            texts["gen_ai.output.messages"] = json.dumps(reply)
+        marks = []
         if self._is_compacted:
-            marks = [{"key": COMPACTED, "value": {"boolValue": True}}]
-        else:
-            marks = []
+            marks.append({"key": COMPACTED, "value": {"boolValue": True}})
         span = {
-            **{"traceId": self._trace, "spanId": f"{event.id + 1:016x}", "name": "chat", "kind": 3},
-            **{"startTimeUnixNano": time, "endTimeUnixNano": time},
+            "traceId": self._trace,
+            "spanId": f"{event.id + 1:016x}",
+            "name": "chat",
+            "kind": 3,
+            "startTimeUnixNano": time,
+            "endTimeUnixNano": time,
             "attributes": [
-                *({"key": key, "value": {"stringValue": text}} for key, text in told.items()),
+                *({"key": key, "value": {"stringValue": text}} for key, text in texts.items()),
                 *marks,
             ],
         }
@@ -378,13 +393,13 @@ FORMAT = Format(
     encoder=_Encoder,
     lacks=frozenset(
         (
-            *(
-                "error mark",
-                "block of thinking of a message",
-                "block of thinking of a call",
-                "count of tokens",
-            ),
-            *("form of a custom tool's call", "field of a chat message", "field of a chat call"),
+            "error mark",
+            "block of thinking of a message",
+            "block of thinking of a call",
+            "count of tokens",
+            "form of a custom tool's call",
+            "field of a chat message",
+            "field of a chat call",
         )
     ),
     files=SpanFiles(),

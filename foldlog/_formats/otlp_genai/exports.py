@@ -1,8 +1,8 @@
-"""Spans as Phoenix, Langfuse and OpenTelemetry's console exporter write them, made into requests of
+"""Turn the spans that Phoenix, Langfuse and OpenTelemetry's console exporter write into requests of
 a collector.
 
-What the conventions have no attribute for is an attribute with the name of its program: nothing is
-lost.
+A field for which the conventions have no attribute becomes an attribute with the name of its
+program, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def is_export(begin: bytes) -> bool:
-    """Return whether a file that begins so may hold such spans."""
+    """Return whether a file that begins with these bytes may hold such spans."""
     is_langfuse = b'"traceId"' in begin and _LANGFUSE.search(begin) is not None
     return begin.lstrip()[:1] in (b"[", b"{") and (
         is_langfuse or _PHOENIX.search(begin) is not None
@@ -35,40 +35,39 @@ def is_export(begin: bytes) -> bool:
 def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
     """Yield the spans of a document, an array or a line, each as a request of a collector."""
     if type(value) is list:
-        for each in value:
-            yield from requests_in(each, **of_trace)
+        for item in value:
+            yield from requests_in(item, **of_trace)
     elif type(value) is dict:
-        if several := next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None):
+        if spans := next((value[key] for key in _SEVERAL if type(value.get(key)) is list), None):
+            session = {}
             if "sessionId" in value:
-                session = {"sessionId": value["sessionId"]}
-            else:
-                session = {}
-            yield from requests_in(several, **session)
+                session["sessionId"] = value["sessionId"]
+            yield from requests_in(spans, **session)
         elif type(dict_or_empty(value.get("context")).get("trace_id")) is str:
-            yield _of_phoenix(dict(value))
+            yield _request_of_phoenix(dict(value))
         elif type(value.get("traceId")) is str and text_or_empty(value.get("type")).isupper():
-            yield _of_langfuse({**of_trace, **value})
+            yield _request_of_langfuse({**of_trace, **value})
 
 
-def _of_phoenix(told: dict[str, Any]) -> dict[str, Any]:
-    context = told.pop("context")
-    attributes = dict(_flat("", told.pop("attributes", {})))
+def _request_of_phoenix(fields: dict[str, Any]) -> dict[str, Any]:
+    context = fields.pop("context")
+    attributes = dict(_flat("", fields.pop("attributes", {})))
     events = [
-        {"name": each.get("name"), "attributes": _pairs(_flat("", each.get("attributes")))}
-        for each in dicts_in(told.pop("events", ()))
+        {"name": event.get("name"), "attributes": _pairs(_flat("", event.get("attributes")))}
+        for event in dicts_in(fields.pop("events", ()))
     ]
-    ids = context["trace_id"], context.get("span_id"), told.pop("parent_id", "")
-    times = told.pop("start_time", ""), told.pop("end_time", "")
-    return _request(told.pop("name", ""), ids, times, attributes | told, events)
+    ids = context["trace_id"], context.get("span_id"), fields.pop("parent_id", "")
+    times = fields.pop("start_time", ""), fields.pop("end_time", "")
+    return _request(fields.pop("name", ""), ids, times, attributes | fields, events)
 
 
-def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
-    given, reply, kind = (told.pop(key, None) for key in ("input", "output", "type"))
-    usage = dict_or_empty(told.get("usageDetails")) or dict_or_empty(told.get("usage"))
+def _request_of_langfuse(fields: dict[str, Any]) -> dict[str, Any]:
+    request, reply, kind = (fields.pop(key, None) for key in ("input", "output", "type"))
+    usage = dict_or_empty(fields.get("usageDetails")) or dict_or_empty(fields.get("usage"))
     counts = {key: count for key, value in usage.items() if (count := count_of(value)) is not None}
     attributes = {
         "gen_ai.operation.name": _DOES.get(kind, str(kind).lower()),
-        "gen_ai.request.model": told.pop("model", None),
+        "gen_ai.request.model": fields.pop("model", None),
         "gen_ai.usage.input_tokens": sum(
             counts[key] for key in counts if key.startswith("input") or "cache" in key
         )
@@ -79,39 +78,39 @@ def _of_langfuse(told: dict[str, Any]) -> dict[str, Any]:
             counts[key] for key in counts if "cached" in key or "read" in key
         )
         or None,
-        "session.id": told.pop("sessionId", None),
-        "langfuse.observation.cost_details": told.pop("costDetails", None),
+        "session.id": fields.pop("sessionId", None),
+        "langfuse.observation.cost_details": fields.pop("costDetails", None),
     }
-    for name, value, role in (("input", given, "user"), ("output", reply, "assistant")):
+    for name, value, role in (("input", request, "user"), ("output", reply, "assistant")):
         messages = _messages(value, role) if kind == "GENERATION" else []
         attributes[f"gen_ai.{name}.messages"] = messages
         attributes[f"langfuse.observation.{name}"] = (
             None if value in (messages, *messages) else value
         )
-    ids = told.pop("traceId"), told.pop("id", ""), told.pop("parentObservationId", "")
-    times = told.pop("startTime", ""), told.pop("endTime", "")
+    ids = fields.pop("traceId"), fields.pop("id", ""), fields.pop("parentObservationId", "")
+    times = fields.pop("startTime", ""), fields.pop("endTime", "")
     return _request(
-        told.pop("name", ""),
+        fields.pop("name", ""),
         ids,
         times,
-        attributes | {f"langfuse.observation.{key}": told[key] for key in told},
+        attributes | {f"langfuse.observation.{key}": fields[key] for key in fields},
     )
 
 
-def _messages(told: Any, role: str) -> list[Any]:
-    """Return the messages of an input or an output: a list, one message, an object with them, or a
-    text.
+def _messages(value: Any, role: str) -> list[Any]:
+    """Return the messages of an input or an output, which is a list, a message, an object with
+    messages, or a text.
     """
-    held = parsed(told) or told
-    if type(held) is dict and "role" not in held:
-        held = held.get("messages", held.get("choices", held))
-    if type(held) is str:
-        return [{"role": role, "content": held}]
-    several = [
-        dict_or_empty(each.get("message")) or each
-        for each in dicts_in(held if type(held) is list else [held])
+    content = parsed(value) or value
+    if type(content) is dict and "role" not in content:
+        content = content.get("messages", content.get("choices", content))
+    if type(content) is str:
+        return [{"role": role, "content": content}]
+    messages = [
+        dict_or_empty(item.get("message")) or item
+        for item in dicts_in(content if type(content) is list else [content])
     ]
-    return [each for each in several if type(each.get("role")) is str]
+    return [item for item in messages if type(item.get("role")) is str]
 
 
 def _request(
@@ -121,10 +120,12 @@ def _request(
     attributes: dict[str, Any],
     events: Sequence[Any] = (),
 ) -> dict[str, Any]:
-    began, ended = (read_time(each)[0] for each in times)
-    trace, span, parent = (text_or_empty(each).removeprefix("0x") for each in ids)
-    told = {
-        **{"traceId": trace, "spanId": span, "parentSpanId": parent},
+    began, ended = (read_time(text)[0] for text in times)
+    trace, span, parent = (text_or_empty(text).removeprefix("0x") for text in ids)
+    span_fields = {
+        "traceId": trace,
+        "spanId": span,
+        "parentSpanId": parent,
         "name": text_or_empty(name),
         "startTimeUnixNano": _nanoseconds(began),
         "endTimeUnixNano": _nanoseconds(ended or began),
@@ -133,7 +134,7 @@ def _request(
     }
     return {
         "resourceSpans": [
-            {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [told]}]}
+            {"resource": {"attributes": []}, "scopeSpans": [{"scope": {}, "spans": [span_fields]}]}
         ]
     }
 
@@ -171,5 +172,5 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if type(value) is not dict and not is_array:
         yield name, value
     else:
-        for key, each in enumerate(value) if is_array else value.items():
-            yield from _flat(f"{name}.{key}".removeprefix("."), each)
+        for key, part in enumerate(value) if is_array else value.items():
+            yield from _flat(f"{name}.{key}".removeprefix("."), part)
