@@ -77,9 +77,10 @@ _JOBS_MAX = 64
 
 
 class Moved(NamedTuple):
-    """The outcome for one conversation: how many events and tombstones were copied, and its version
-    now; or its problem. Of a damaged one that was copied in part, ``damaged`` is the first event
-    that was not. ``records`` are the copied records of its source that are no events yet.
+    """The outcome for one conversation: the number of copied events and tombstones, and its version
+    in the target; or its problem. If a damaged conversation was copied in part, ``damaged`` is the
+    first event that was not copied. ``records`` is the number of copied records of its source
+    without events.
     """
 
     conversation: str
@@ -92,8 +93,8 @@ class Moved(NamedTuple):
 
 
 class UnequalConversation(NamedTuple):
-    """A difference between the two stores in one conversation. ``behind``: copying again makes them
-    equal.
+    """A difference between the two stores in one conversation. If it is ``behind``, copying again
+    makes them equal.
     """
 
     conversation: str
@@ -104,9 +105,10 @@ class UnequalConversation(NamedTuple):
 def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Generator[Moved, None, None]:
-    """Copy every conversation of ``source``, or those named, in no order, ``jobs`` at a time, as
-    the outcomes are read from this iterator. Each appears whole in the target or not at all, or
-    grows by its tail. With ``damaged``, a damaged one is copied up to its first damaged event.
+    """Copy the named conversations of ``source``, or all, in no order, ``jobs`` at a time. They are
+    copied while the outcomes are read from this iterator. Each conversation appears whole in the
+    target or not at all, or grows by its tail. With ``damaged``, a damaged one is copied up to its
+    first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
@@ -116,7 +118,7 @@ def copy_store(
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     if not conversations:
         target.database.recorder.succeed(source.database.recorder)
-    wanted = _conversations(source.database, conversations)
+    conversations_to_copy = _conversations(source.database, conversations)
     stopped = threading.Event()
     move = partial(_move, source.database, target.database, stopped, damaged)
     with ThreadPoolExecutor(jobs) as pool:
@@ -124,12 +126,13 @@ def copy_store(
         try:
             while True:
                 running |= {
-                    pool.submit(move, found) for found in islice(wanted, 2 * jobs - len(running))
+                    pool.submit(move, conversation)
+                    for conversation in islice(conversations_to_copy, 2 * jobs - len(running))
                 }
                 if not running:
                     return
                 done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (each.result() for each in done)
+                yield from (future.result() for future in done)
         finally:
             stopped.set()
             pool.shutdown(cancel_futures=True)
@@ -138,32 +141,32 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield every conversation of ``source``, or of those named, that ``target`` does not have with
-    the same head and as many redactions, or more. Conversations that only the target has are
+    """Yield each conversation of ``source``, or each named one, that ``target`` does not have with
+    the same head and at least as many redactions. Conversations that only the target has are
     ignored. Cost: one row of each on both sides.
     """
-    for found in _conversations(source.database, conversations):
-        if isinstance(found, Unlisted):
-            yield UnequalConversation(found.id or "", found.problem, behind=False)
+    for original in _conversations(source.database, conversations):
+        if isinstance(original, Unlisted):
+            yield UnequalConversation(original.id or "", original.problem, behind=False)
             continue
-        there = _find(target.database, found.id)
-        if there is None:
-            problem = f"{_measure(found)} in the source, missing in the target"
-            yield UnequalConversation(found.id, problem, behind=True)
-        elif _state(found._replace(redactions=max(found.redactions, there.redactions))) != _state(
-            there
-        ):
+        copy = _find(target.database, original.id)
+        if copy is None:
+            problem = f"{_measure(original)} in the source, missing in the target"
+            yield UnequalConversation(original.id, problem, behind=True)
+            continue
+        redactions = max(original.redactions, copy.redactions)
+        if _state(original._replace(redactions=redactions)) != _state(copy):
             is_same = (
-                there.created_at == found.created_at
-                and there.erasure is None
-                and found.erasure is None
+                copy.created_at == original.created_at
+                and copy.erasure is None
+                and original.erasure is None
             )
-            behind = is_same and (there.version < found.version or there.end == found.end)
-            problem = f"{_measure(found)} in the source, {_measure(there)} in the target"
-            yield UnequalConversation(found.id, problem, behind=behind)
-        elif not is_same_source(source.database, target.database, found, there):
+            behind = is_same and (copy.version < original.version or copy.end == original.end)
+            problem = f"{_measure(original)} in the source, {_measure(copy)} in the target"
+            yield UnequalConversation(original.id, problem, behind=behind)
+        elif not is_same_source(source.database, target.database, original, copy):
             problem = "its source has other records in the target, or other ones are redacted there"
-            yield UnequalConversation(found.id, problem, behind=True)
+            yield UnequalConversation(original.id, problem, behind=True)
 
 
 def _move(
@@ -171,43 +174,46 @@ def _move(
     target: Database,
     stopped: threading.Event,
     damaged: bool,
-    found: Conversation | Unlisted,
+    original: Conversation | Unlisted,
 ) -> Moved:
-    if isinstance(found, Unlisted):
-        return Moved(found.id or "", 0, 0, found.problem)
-    there = _find(target, found.id)
-    version = 0 if there is None else there.end[0]
+    if isinstance(original, Unlisted):
+        return Moved(original.id or "", 0, 0, original.problem)
+    copy = _find(target, original.id)
+    version = 0 if copy is None else copy.end[0]
     if (
-        there is not None
-        and _state(found) == _state(there)
-        and max(found.pending, there.pending) <= 0
-        and is_same_source(source, target, found, there)
+        copy is not None
+        and _state(original) == _state(copy)
+        and max(original.pending, copy.pending) <= 0
+        and is_same_source(source, target, original, copy)
     ):
-        return Moved(found.id, 0, version)
+        return Moved(original.id, 0, version)
     try:
-        return copy_conversation(source, target, found.id, stopped, damaged=damaged)
+        return copy_conversation(source, target, original.id, stopped, damaged=damaged)
     except ConversationErased as error:
-        return Moved(found.id, 0, version, error.problem)
+        return Moved(original.id, 0, version, error.problem)
     except (CannotRedact, CorruptEvent, HistoryDiverged, StoreDamaged, VersionConflict) as error:
         is_damage = damaged and isinstance(error, CorruptEvent | StoreDamaged)
-        return Moved(found.id, 0, version, str(error), damaged=version if is_damage else None)
+        return Moved(original.id, 0, version, str(error), damaged=version if is_damage else None)
     except StoreUnusable as error:
         if error.kind != "archive":
             raise
-        return Moved(found.id, 0, version, str(error))
+        return Moved(original.id, 0, version, str(error))
 
 
 def _conversations(database: Database, names: Sequence[str]) -> Iterator[Conversation | Unlisted]:
-    """Yield these conversations, or all that have events or a tombstone, and those that a list
-    cannot show.
+    """Yield these conversations; or all that have events, records or a tombstone, and all that a
+    list cannot show.
     """
     if names:
         return named_or_all(database, names)
-    found = readable_conversations(database.recorder)
+    conversations = readable_conversations(database.recorder)
     return (
-        each
-        for each in found
-        if isinstance(each, Unlisted) or each.version or each.erasure or each.pending
+        conversation
+        for conversation in conversations
+        if isinstance(conversation, Unlisted)
+        or conversation.version
+        or conversation.erasure
+        or conversation.pending
     )
 
 
@@ -215,24 +221,27 @@ def _find(database: Database, conversation: str) -> Conversation | None:
     return database.recorder.query(lambda reader: database.find(reader, conversation, pending=True))
 
 
-def _state(found: Conversation) -> tuple[object, ...]:
-    """Return what two copies of a conversation have in common: when it was begun, as another
-    conversation of its id may end with the same event, and, unless it is erased, how many events
-    were redacted.
+def _state(conversation: Conversation) -> tuple[object, ...]:
+    """Return the values that two copies of a conversation have in common. The time of creation is
+    one, because another conversation with its id may end with the same event; so is the number of
+    redacted events, unless it is erased.
     """
-    return found.created_at, found.end, found.redactions if found.erasure is None else "erased"
+    return (
+        conversation.created_at,
+        conversation.end,
+        conversation.redactions if conversation.erasure is None else "erased",
+    )
 
 
-def _measure(found: Conversation) -> str:
-    version, head = found.end
+def _measure(conversation: Conversation) -> str:
+    version, head = conversation.end
     return (
         f"{version} events with head"
-        f" {(head or b'').hex()[:12]}…{'' if found.erasure is None else ', erased'}"
+        f" {(head or b'').hex()[:12]}…{'' if conversation.erasure is None else ', erased'}"
     )
 
 
 # -- one conversation
-# -------------------------------------------------------------------------------------------------
 
 
 def copy_conversation(
@@ -244,7 +253,7 @@ def copy_conversation(
     damaged: bool = False,
 ) -> Moved:
     """Copy one conversation, or the tail that the target does not have yet; with ``damaged``, up to
-    the first damaged event. Where it is ``stopped``, it ends after the transaction that it is in.
+    the first damaged event. Once ``stopped`` is set, it ends after the current transaction.
 
     Raises ``ConversationNotFound``; ``CorruptEvent`` if the source is damaged; ``HistoryDiverged``
     if the target has other events, ``ConversationErased`` if the target erased it, and
@@ -252,46 +261,52 @@ def copy_conversation(
     A new conversation appears whole or not at all. Cost: the events to copy, in small transactions;
     where events were redacted since, all of them.
     """
-    found, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
+    original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
-        source, target, earlier if found.erasure is None else (*earlier, found)
+        source, target, earlier if original.erasure is None else (*earlier, original)
     )
-    if found.erasure is not None:
-        return Moved(found.id, 0, found.end[0], tombstones=tombstones)
-    if not found.version:  # it is a source whose events were not made
-        records = copy_source(source, target, found, 0)
-        return Moved(found.id, 0, 0, tombstones=tombstones, records=records)
-    source.data_key(found)  # its key is given, or the error comes before anything is copied
+    if original.erasure is not None:
+        return Moved(original.id, 0, original.end[0], tombstones=tombstones)
+    if not original.version:  # it is a source whose events were not made
+        records = copy_source(source, target, original, 0)
+        return Moved(original.id, 0, 0, tombstones=tombstones, records=records)
+    source.data_key(original)  # raises KeyUnavailable before anything is copied
     damage: list[CorruptEvent | StoreDamaged] | None = [] if damaged else None
-    with CopyWriter(target, found, earlier) as writer:
-        there = writer.existing
-        if there is not None:
-            _check_same(source, found, target, there)
-        # it is left as it is
+    with CopyWriter(target, original, earlier) as writer:
+        existing = writer.existing
+        if existing is not None:
+            _check_same(source, original, target, existing)
         start = writer.end.version
-        is_ahead = writer.end.version > found.version
-        if there is not None and not is_ahead and there.redactions != found.redactions:
+        # A target with more events than the source is left as it is.
+        is_ahead = writer.end.version > original.version
+        if existing is not None and not is_ahead and existing.redactions != original.redactions:
             redacted = (
                 row
-                for row in _up_to_damage(stored_rows(source, found), damage)
+                for row in _up_to_damage(stored_rows(source, original), damage)
                 if is_redacted(row.proof)
             )
-            for chunk in chunked(row for row in redacted if row.id < there.version):
-                redacted_records = find_redacted_records(source, found, (row.id for row in chunk))
+            for chunk in chunked(row for row in redacted if row.id < existing.version):
+                redacted_records = find_redacted_records(
+                    source, original, (row.id for row in chunk)
+                )
                 work = partial(
-                    _redact_too, database=target, there=there, gone=chunk, records=redacted_records
+                    _redact_too,
+                    database=target,
+                    existing=existing,
+                    redacted_rows=chunk,
+                    records=redacted_records,
                 )
                 on_finished(target, work)
-        rows = writer.linked(stored_rows(source, found, start))
-        if there is not None and start < found.version:
-            # what is damaged is found again after the events
+        rows = writer.linked(stored_rows(source, original, start))
+        if existing is not None and start < original.version:
+            # Damaged keys are not reported here: they are read again after the events.
             new_keys = _keys_by_version(
-                _up_to_damage(keys_of(source, found), None if damage is None else []), start
+                _up_to_damage(keys_of(source, original), None if damage is None else []), start
             )
         else:
             new_keys = {}
-        if damaged or (there is not None and there.pending):
-            made = made_of(source, found)
+        if damaged or (existing is not None and existing.pending):
+            made = made_of(source, original)
         else:
             made = {}
         for chunk in split_at_records(
@@ -300,15 +315,15 @@ def copy_conversation(
             if stopped.is_set():
                 raise CancelledError
             writer.copy(chunk, made, new_keys)
-        keys = _up_to_damage(keys_of(source, found), damage)
+        keys = _up_to_damage(keys_of(source, original), damage)
         views = _up_to_damage(
-            _read(source, found, lambda reading: reading.records(VIEWS, start)), damage
+            _read(source, original, lambda reading: reading.records(VIEWS, start)), damage
         )
-        origins = _up_to_damage(_read(source, found, ReadTransaction.origins), damage)
-        writer.finish(keys, 0 if is_ahead else found.redactions, [*views], [*origins])
-    records = copy_source(source, target, found, writer.end.version)
+        origins = _up_to_damage(_read(source, original, ReadTransaction.origins), damage)
+        writer.finish(keys, 0 if is_ahead else original.redactions, [*views], [*origins])
+    records = copy_source(source, target, original, writer.end.version)
     moved = Moved(
-        found.id, writer.added, writer.end.version, tombstones=tombstones, records=records
+        original.id, writer.added, writer.end.version, tombstones=tombstones, records=records
     )
     if damage:
         return moved._replace(problem=str(damage[0]), damaged=writer.end.version)
@@ -318,8 +333,8 @@ def copy_conversation(
 def _up_to_damage(
     items: Iterable[Item], damage: list[CorruptEvent | StoreDamaged] | None
 ) -> Iterator[Item]:
-    """Yield the items. With ``damage``, they end where the first cannot be read, and its error is
-    added there.
+    """Yield the items. With ``damage``, the items end at the first that cannot be read, and its
+    error is added to ``damage``.
     """
     try:
         yield from items
@@ -333,51 +348,56 @@ def _with_earlier(
     source: Database, conversation: str, reader: Reader
 ) -> tuple[Conversation, Sequence[Conversation]]:
     """Return the conversation, and the earlier tombstones of its id."""
-    found = source.find(reader, conversation, pending=True)
-    if found is None:
+    state = source.find(reader, conversation, pending=True)
+    if state is None:
         raise ConversationNotFound(conversation)
-    return found, tombstones_before(reader, found)
+    return state, tombstones_before(reader, state)
 
 
 def _read(
-    source: Database, found: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
+    source: Database, conversation: Conversation, work: Callable[[ReadTransaction], Iterable[Item]]
 ) -> Iterator[Item]:
-    """Yield what ``work`` reads of a conversation, as it is now."""
-    yield from source.recorder.query(lambda reader: [*work(find_again(source, reader, found))])
+    """Yield the items that ``work`` reads of the present state of a conversation."""
+    yield from source.recorder.query(
+        lambda reader: [*work(find_again(source, reader, conversation))]
+    )
 
 
 def _check_same(
-    source: Database, found: Conversation, target: Database, there: Conversation
+    source: Database, original: Conversation, target: Database, existing: Conversation
 ) -> None:
     """Raise ``HistoryDiverged`` unless one of the two is the beginning of the other."""
 
     def differ(version: int) -> bool:
         ours = source.recorder.query(
-            lambda reader: find_again(source, reader, found).head_at(version)
+            lambda reader: find_again(source, reader, original).head_at(version)
         )
         return ours != target.recorder.query(
-            lambda reader: find_again(target, reader, there).head_at(version)
+            lambda reader: find_again(target, reader, existing).head_at(version)
         )
 
-    both = min(found.version, there.version)
-    if differ(both):  # as all versions from the first one on at which they differ
+    common_version = min(original.version, existing.version)
+    # Heads differ at every version from the first difference on: search it by halving.
+    if differ(common_version):
         raise HistoryDiverged(
-            there.id, bisect_left(range(1, both), True, key=differ), there.version
+            existing.id, bisect_left(range(1, common_version), True, key=differ), existing.version
         )
 
 
-def keys_of(source: Database, found: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield its idempotency keys lazily. Raises ``CorruptEvent`` at one that was changed without
-    the key of the conversation.
+def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
+    """Yield its idempotency keys; they are read a page at a time. Raises ``CorruptEvent`` at a key
+    that was changed without the data key of the conversation.
     """
 
-    def some(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
-        page = reader.recalled(found.key, start_after(after), CHUNK)
-        find_again(source, reader, found).check_proofs(page)  # it may have another key by now
+    def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
+        page = reader.recalled(conversation.key, start_after(after), CHUNK)
+        find_again(source, reader, conversation).check_proofs(
+            page
+        )  # it may have another key by now
         return page
 
     return paged(
-        lambda after: source.recorder.query(partial(some, after=after)), itemgetter(0), CHUNK
+        lambda after: source.recorder.query(partial(read_page, after=after)), itemgetter(0), CHUNK
     )
 
 
@@ -387,44 +407,47 @@ def _keys_by_version(
     """Return the keys whose last event is ``start`` or a later one, by the version that has all
     events of a key.
     """
-    found: dict[int, list[tuple[str, RecalledKey]]] = {}
+    keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
         version = recalled.first_id + recalled.events
         if version > start:
-            found.setdefault(version, []).append((name, recalled))
-    return found
+            keys_by_version.setdefault(version, []).append((name, recalled))
+    return keys_by_version
 
 
 class CopyWriter(StagedWriter):
-    """One conversation that is being copied into a store. ``end`` is the conversation up to the
-    last event that the store has; rows are added behind it, and the head of each is computed.
+    """One conversation that is being copied into a store. ``end`` is its state after the last event
+    that the store has. Rows are added after it, and the head of each row is computed.
 
     Its constructor raises ``ConversationErased`` if the target erased the conversation, unless that
-    is the last ``earlier`` tombstone, and ``HistoryDiverged`` where the conversation there is
-    another one.
+    tombstone is the last of ``earlier``, and ``HistoryDiverged`` if the target has another
+    conversation with this id.
     """
 
     def __init__(
         self, target: Database, new: Conversation, earlier: Sequence[Conversation] = ()
     ) -> None:
-        found = _find(target, new.id)
-        if found is not None and earlier and _is_tombstone(found, earlier[-1]):
-            replaces = found.key
+        present = _find(target, new.id)
+        if present is not None and earlier and _is_tombstone(present, earlier[-1]):
+            replaces = present.key
         else:
             replaces = None
-        there = None if replaces is not None else not_erased(found)
-        if there is not None and (there.salt, there.created_at) != (new.salt, new.created_at):
-            raise HistoryDiverged(new.id, 0, there.version)
-        self.end = there or Conversation(
+        existing = None if replaces is not None else not_erased(present)
+        if existing is not None and (existing.salt, existing.created_at) != (
+            new.salt,
+            new.created_at,
+        ):
+            raise HistoryDiverged(new.id, 0, existing.version)
+        self.end = existing or Conversation(
             0, new.id, new.created_at, new.salt, parent_version=new.parent_version, seed=new.seed
         )
-        super().__init__(target, self.end, there, replaces=replaces)
+        super().__init__(target, self.end, existing, replaces=replaces)
         self._without_receipt: frozenset[int] = frozenset()
         """The copied events that are redacted, while their receipts are not copied."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
-        """Yield plain rows that follow the last one, with the right counts. Raises ``CorruptEvent``
-        at a row that does not follow the one before it.
+        """Yield decoded rows with the right counts. Raises ``CorruptEvent`` at a row that does not
+        follow the row before it.
         """
         end = self.end
         for row in rows:
@@ -447,10 +470,10 @@ class CopyWriter(StagedWriter):
         made: Made = MappingProxyType({}),
         keys: Mapping[int, Sequence[tuple[str, RecalledKey]]] = MappingProxyType({}),
     ) -> None:
-        """Add the next rows, of those that ``linked`` yields, at most some thousand; that these are
-        the events of the records in ``made``; and their ``keys``, by the version that has all
-        events of a key. Raises ``VersionConflict`` if another writer
-        appends to the conversation during the copy.
+        """Add the next rows that ``linked`` yields, at most some thousand. ``made`` has the records
+        from which they were made, and ``keys`` their idempotency keys, by the version that has all
+        events of a key. Raises ``VersionConflict`` if another writer appends to the conversation
+        during the copy.
         """
         redacted = {row.id for row in rows if is_redacted(row.proof)}
         without_receipt = (self._without_receipt | redacted) - _named_by_receipts(self.end.id, rows)
@@ -475,26 +498,21 @@ class CopyWriter(StagedWriter):
         views: Sequence[Record] = (),
         origins: Sequence[Border] = (),
     ) -> None:
-        """Add keys, the count of redactions and records of Views after all rows; then make the
-        conversation visible. ``origins``: see ``ReadTransaction.origins``.
+        """Add keys, the number of redactions and records of Views after all rows; then make the
+        conversation visible. For ``origins`` see ``ReadTransaction.origins``.
         """
         version = self.end.version
         beside = partial(_write_beside, database=self.database, key=self.key or 0)
-        there = (
-            each
-            for each in keys
-            if 0 <= each[1].first_id < each[1].first_id + each[1].events <= version
+        copied_keys = (
+            (name, recalled)
+            for name, recalled in keys
+            if 0 <= recalled.first_id < recalled.first_id + recalled.events <= version
         )
-        while some := list(islice(there, CHUNK)):
-            self.transact(partial(beside, keys=some))
+        while page := list(islice(copied_keys, CHUNK)):
+            self.transact(partial(beside, keys=page))
         if redactions or views:
-            self.transact(
-                partial(
-                    beside,
-                    redactions=redactions,
-                    views=[each for each in views if each[0] <= version],
-                )
-            )
+            copied_views = [record for record in views if record.version <= version]
+            self.transact(partial(beside, redactions=redactions, views=copied_views))
 
         def enter_all(writing: WriteTransaction) -> None:
             writing.enter_origins(origins)
@@ -512,14 +530,14 @@ def _named_by_receipts(conversation: str, rows: Iterable[Row]) -> set[int]:
 
 
 def _enter_redactions(writing: WriteTransaction, event_ids: Iterable[int]) -> None:
-    """Enter that events came without their content. The entry is their receipt, in case the copy
-    of the event that is the receipt in the source never comes.
+    """Enter in the ledger that events were copied without their content. The entry is their
+    receipt, in case the event that is their receipt in the source is never copied.
     """
     copied = RedactionCopied(event_ids=tuple(sorted(event_ids)))
     if copied.event_ids:
-        found = writing.state
+        state = writing.state
         enter(
-            writing.transaction, found, copied, max(writing.database.now(), found.updated_at or 0)
+            writing.transaction, state, copied, max(writing.database.now(), state.updated_at or 0)
         )
 
 
@@ -534,33 +552,33 @@ def _write_beside(
     """Write idempotency keys, the number of redactions, and records of Views, beside the events of
     a conversation.
     """
-    found = not_erased(database.find_key(transaction, key))
-    if found is None:
-        return  # a staged copy was discarded: its publication says so
-    writing = WriteTransaction(transaction, found, database)
+    state = not_erased(database.find_key(transaction, key))
+    if state is None:
+        return  # a staged copy was discarded: publishing it raises the error
+    writing = WriteTransaction(transaction, state, database)
     _remember(writing, keys)
-    if found.redactions < redactions:  # where the numbers are equal, both show the same content
-        writing.count_redactions(redactions - found.redactions)
+    if state.redactions < redactions:
+        writing.count_redactions(redactions - state.redactions)
     writing.put_records(VIEWS, views)
     writing.end()
 
 
 def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]) -> None:
-    """Write the idempotency keys that are not there yet."""
+    """Write the idempotency keys that the conversation does not have yet."""
     for name, recalled in keys:
         if writing.recalled(name) is None:
             writing.remember(name, RecalledKey(recalled.first_id, recalled.events))
 
 
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
-    """Add tombstones of one id, the first one first, which the target does not have, each with the
-    sources that it refuses. Return how many were added. Raises ``ConversationErased`` if the
+    """Add the tombstones of one id that the target does not have, the oldest first, each with the
+    fingerprints that it refuses. Return how many were added. Raises ``ConversationErased`` if the
     conversation still has events there.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (
-        partial(_copy_tombstone, source=source, target=target, one=one, before=before)
-        for before, one in pairs
+        partial(_copy_tombstone, source=source, target=target, tombstone=tombstone, earlier=earlier)
+        for earlier, tombstone in pairs
     )
     return sum(map(target.recorder.transact, works))
 
@@ -569,59 +587,67 @@ def _copy_tombstone(
     transaction: Transaction,
     source: Database,
     target: Database,
-    one: Conversation,
-    before: Conversation | None,
+    tombstone: Conversation,
+    earlier: Conversation | None,
 ) -> bool:
-    erasure = one.erasure
-    found = target.find(transaction, one.id, pending=True)
+    erasure = tombstone.erasure
+    present = target.find(transaction, tombstone.id, pending=True)
     assert erasure is not None
-    if found is None:
-        there = []
+    if present is None:
+        existing = []
     else:
-        there = [*tombstones_before(transaction, found), found]
-    if any(_is_tombstone(each, one) for each in there):
+        existing = [*tombstones_before(transaction, present), present]
+    if any(_is_tombstone(existing_tombstone, tombstone) for existing_tombstone in existing):
         return False
-    if found is not None and _is_tombstone(found, before):
-        replaces = found.key
+    if present is not None and _is_tombstone(present, earlier):
+        replaces = present.key
     else:
         replaces = None
-    if found is None or replaces is not None:
-        refused = source.recorder.query(lambda reader: Sources(source, reader).refused_of(one.key))
-        begun = transaction.begin(Conversation(0, one.id, one.created_at, b"", replaces=replaces))
-        enter_erasure(transaction, begun, erasure)
-        SourcesToWrite(target, transaction).refuse(begun.key, refused)
+    if present is None or replaces is not None:
+        refused = source.recorder.query(
+            lambda reader: Sources(source, reader).refused_of(tombstone.key)
+        )
+        new = transaction.begin(
+            Conversation(0, tombstone.id, tombstone.created_at, b"", replaces=replaces)
+        )
+        enter_erasure(transaction, new, erasure)
+        SourcesToWrite(target, transaction).refuse(new.key, refused)
         return True
-    if found.erasure is None:
+    if present.erasure is None:
         when = from_microseconds(erasure.erased_at).isoformat()
         reason = (
             f"{erasure.reason}; the source erased it, and the target did not: erase it in the"
             " target too"
         )
-        raise ConversationErased(one.id, when, reason)
+        raise ConversationErased(tombstone.id, when, reason)
     return False
 
 
-def _is_tombstone(found: Conversation, one: Conversation | None) -> bool:
+def _is_tombstone(conversation: Conversation, tombstone: Conversation | None) -> bool:
     """Return whether this row of a conversation is this tombstone."""
-    return found.erasure is not None and one is not None and _state(found) == _state(one)
+    return (
+        conversation.erasure is not None
+        and tombstone is not None
+        and _state(conversation) == _state(tombstone)
+    )
 
 
 def _redact_too(
     transaction: Transaction,
     database: Database,
-    there: Conversation,
-    gone: Sequence[Row],
+    existing: Conversation,
+    redacted_rows: Sequence[Row],
     records: RedactedRecords | None,
 ) -> None:
     """Redact events of the target that the source has redacted since they were copied, and the
-    records of which they were made.
+    records from which they were made.
     """
     writing = WriteTransaction(
-        transaction, find_again(database, transaction, there).state, database
+        transaction, find_again(database, transaction, existing).state, database
     )
-    check_finished(transaction, there.key)
-    has_content: list[tuple[Event, Row]] = []
-    for redacted in gone:
+    check_finished(transaction, existing.key)
+    to_redact: list[tuple[Event, Row]] = []
+    for redacted in redacted_rows:
         for row in writing.rows(redacted.id, redacted.id + 1, 1):
             if is_redacted(row.proof):
                 continue
@@ -629,19 +655,19 @@ def _redact_too(
                 row.proof, row.body
             ):
                 raise CorruptEvent(
-                    there.id,
+                    existing.id,
                     row.id,
                     "the source redacted another event: one of the two was changed",
                 )
-            if row.id < there.begins:
+            if row.id < existing.begins:
                 raise CannotRedact(
-                    f"conversation {there.id!r}, event {row.id}: the source redacted it, and the"
-                    f" target stores it in {there.parent_id!r} or one before that, which"
-                    f" {there.id!r} was forked from; redact it there, then copy again"
+                    f"conversation {existing.id!r}, event {row.id}: the source redacted it, and the"
+                    f" target stores it in {existing.parent_id!r} or one before that, which"
+                    f" {existing.id!r} was forked from; redact it there, then copy again"
                 )
-            has_content.append((stored_event_of(there.id, row), redacted))
-    if has_content:
+            to_redact.append((stored_event_of(existing.id, row), redacted))
+    if to_redact:
         if records is not None:
             redact_records(writing, records)
-        redact_rows(transaction, writing, has_content)
-        _enter_redactions(writing, [event.id for event, _ in has_content])
+        redact_rows(transaction, writing, to_redact)
+        _enter_redactions(writing, [event.id for event, _ in to_redact])
