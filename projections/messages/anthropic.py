@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Sequence
 
 from foldlog.eventstore import CondensationSummary, Event, SystemMessage
-from foldlog.projections.messages.chat import matching, signed, unsaid
+from foldlog.projections.messages.chat import matching, signed, text_of_empty_result
 from foldlog.projections.messages.content import (
     IMAGE_TYPES,
     PDF,
@@ -74,18 +74,27 @@ def mark_cached(
     summary, which stay where the rest is forgotten, the end of the prompt before, and the end.
     ``shared`` are the originals of the messages.
     """
-    summaries = {place for place, event in enumerate(events) if type(event) is CondensationSummary}
+    summaries = {
+        position for position, event in enumerate(events) if type(event) is CondensationSummary
+    }
     newest_first = range(len(messages) - 1, -1, -1)
-    answer = next((n for n in newest_first if messages[n]["role"] == "assistant"), None)
-    told = next(
-        (n for n in newest_first if summaries and not summaries.isdisjoint(shared[n].positions)),
+    answer = next((index for index in newest_first if messages[index]["role"] == "assistant"), None)
+    summary_index = next(
+        (
+            index
+            for index in newest_first
+            if summaries and not summaries.isdisjoint(shared[index].positions)
+        ),
         None,
     )
-    before = None if answer is None else max(0, answer - 1)
-    for n, place in enumerate((0, told, before, len(messages) - 1) if messages else ()):
-        content = None if place is None else messages[place]["content"]
-        if isinstance(content, list):  # not the words that open a conversation without a beginning
-            content[-1 if n else 0]["cache_control"] = {"type": "ephemeral"}
+    former_end = None if answer is None else max(0, answer - 1)
+    marked = (0, summary_index, former_end, len(messages) - 1) if messages else ()
+    for number, index in enumerate(marked):
+        content = None if index is None else messages[index]["content"]
+        # A conversation without a beginning opens with a text, which has no parts to mark.
+        if isinstance(content, list):
+            # The first mark is on the first part of its message, the others on the last part.
+            content[-1 if number else 0]["cache_control"] = {"type": "ephemeral"}
 
 
 def cut_trailing_space(messages: Sequence[Part]) -> None:
@@ -189,6 +198,6 @@ def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
     result = {"type": "tool_result", "tool_use_id": matching(call.id, _NAME_MAX)}
     return {
         **result,
-        "content": content or unsaid(call.observation),
+        "content": content or text_of_empty_result(call.observation),
         **({"is_error": True} if failed else {}),
     }

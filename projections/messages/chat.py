@@ -53,17 +53,17 @@ def messages_of(turns: Iterable[MessageTurn], dialect: Dialect, *, opening: bool
 
 
 def _content(parts: list[Part] | str | None, plain: bool) -> str | list[Part] | None:
-    """Return parts as a server takes them: as one text, if they can be one. Many plain servers take
-    parts only in a user's message; litellm's providers take marks for the cache only in parts.
+    """Return parts in a form that the server takes: as one text, if possible. Many plain servers
+    take parts only in a user's message. litellm's providers take marks for the cache only in parts.
     """
     if parts is None or isinstance(parts, str):
         return parts
     if len(parts) == 1 and parts[0].keys() == {"type", "text"} and parts[0]["type"] == "text":
         text: str = parts[0]["text"]
         return text
-    known = [_plain_part(part) if plain else _part_of_litellm(part) for part in parts]
-    is_text = plain and all(part["type"] == "text" for part in known)
-    return "\n\n".join(part["text"] for part in known) if is_text else known
+    rendered = [_plain_part(part) if plain else _part_of_litellm(part) for part in parts]
+    is_text = plain and all(part["type"] == "text" for part in rendered)
+    return "\n\n".join(part["text"] for part in rendered) if is_text else rendered
 
 
 def _tool_call(call: PairedCall, plain: bool) -> Part:
@@ -79,36 +79,36 @@ def _tool_call(call: PairedCall, plain: bool) -> Part:
 
 
 def _thought(turn: MessageTurn, dialect: Dialect) -> Part:
-    """Return the model's thinking for its message: models that think between calls want it back
-    unchanged.
+    """Return the field with the model's thinking for its message. Models that think between calls
+    want it back unchanged.
     """
     if dialect == "litellm":
         blocks = signed(turn.thinking)
         return {"thinking_blocks": blocks} if blocks else {}
     if dialect != "openai-reasoning":
         return {}
-    said = [
+    texts = [
         sendable(text)
         for block in turn.thinking
         if isinstance(text := block.get("thinking"), str) and text
     ]
-    return {"reasoning_content": "\n".join(said)} if said else {}
+    return {"reasoning_content": "\n".join(texts)} if texts else {}
 
 
 def _result(call: PairedCall, moved: list[Part], plain: bool) -> Part:
-    where = f"the result of {call.action.tool or 'the call'}"
+    place = f"the result of {call.action.tool or 'the call'}"
     holds = "" if plain else "image_url"
-    said = without_pictures(call.result, moved, where, holds) or [
-        text_part(unsaid(call.observation))
+    content = without_pictures(call.result, moved, place, holds) or [
+        text_part(text_of_empty_result(call.observation))
     ]
     return {
         "role": "tool",
         "tool_call_id": call_id_of(call, _CALL_ID_MAX if plain else None),
-        "content": said,
+        "content": content,
     }
 
 
-def unsaid(observation: Observation) -> str:
+def text_of_empty_result(observation: Observation) -> str:
     """Return the text for an empty result: some servers refuse an empty text, and a model would
     take the empty result of a failed call for a success.
     """
@@ -118,8 +118,8 @@ def unsaid(observation: Observation) -> str:
 
 
 def call_id_of(call: PairedCall, length_max: int | None) -> str:
-    """Return the id of a call. OpenAI's servers take ids of a limited length; some that litellm
-    knows by their meaning are longer.
+    """Return the id of a call. OpenAI's servers limit the length of ids. litellm puts data into
+    some longer ids, which must stay as they are.
     """
     call_id = sendable(call.id)
     if length_max is None or len(call_id) <= length_max:
@@ -138,8 +138,10 @@ def matching(name: str, length_max: int) -> str:
     return "unnamed"
 
 
-def _shortened(text: str, length_max: int, whole: str | None = None) -> str:
-    digest = sha256((text if whole is None else whole).encode("utf-8", "replace")).hexdigest()[:12]
+def _shortened(text: str, length_max: int, hashed: str | None = None) -> str:
+    digest = sha256((text if hashed is None else hashed).encode("utf-8", "replace")).hexdigest()[
+        :12
+    ]
     return f"{text[: length_max - len(digest) - 1]}_{digest}"
 
 
@@ -179,42 +181,40 @@ def _plain_part(part: Part) -> Part:
         case "image_url" if (url := image_url_of(part)) is not None:
             detail = part["image_url"].get("detail")
             if detail in ("auto", "low", "high"):
-                known = {"detail": detail}
+                options = {"detail": detail}
             else:
-                known = {}
-            return {"type": "image_url", "image_url": {"url": url, **known}}
+                options = {}
+            return {"type": "image_url", "image_url": {"url": url, **options}}
         case "input_audio" if isinstance(part.get("input_audio"), Mapping):
             return {"type": "input_audio", "input_audio": part["input_audio"]}
         case "file":
-            held = part["file"].of_openai("PDFs, texts and ids of uploaded files")
-            if "text" not in held:
-                return {"type": "file", "file": held}
-            return text_part(held["text"])
+            fields = part["file"].of_openai("PDFs, texts and ids of uploaded files")
+            if "text" not in fields:
+                return {"type": "file", "file": fields}
+            return text_part(fields["text"])
     return named(part)
 
 
 def _part_of_litellm(part: Part) -> Part:
-    """Return a part as litellm takes it: in a file, an address stands in the place of an id."""
+    """Return a part in litellm's form. A file may have an address instead of an id there."""
     if part["type"] != "file":
         if part["type"] in ("text", "image_url", "input_audio", "video_url"):
             return part
         return named(part)
     file: File = part["file"]
     if file.data:
-        held = {"file_data": file.data_url}
+        fields = {"file_data": file.data_url}
     else:
-        held = {"file_id": file.url or file.id}
+        fields = {"file_id": file.url or file.id}
     if "cache_control" in part:
         mark = {"cache_control": part["cache_control"]}
     else:
         mark = {}
-    return {"type": "file", "file": held | ({"filename": file.name} if file.name else {}), **mark}
+    return {"type": "file", "file": fields | ({"filename": file.name} if file.name else {}), **mark}
 
 
 def limit_cache_marks(messages: Iterable[Part]) -> None:
-    """Leave the marks for the prompt cache on the last four parts that have one: servers refuse
-    more.
-    """
+    """Remove all but the last four marks for the prompt cache: servers refuse more."""
     contents = (message["content"] for message in messages)
     parts = (part for content in contents if isinstance(content, list) for part in content)
     for part in [part for part in parts if "cache_control" in part][:-_CACHE_MARKS_MAX]:

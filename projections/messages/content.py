@@ -45,15 +45,15 @@ _BEGINNINGS = (
 
 
 def sendable(text: str) -> str:
-    """Return the text as it can be sent: half a surrogate pair, which some logs hold, becomes a
+    """Return a text that can be sent: half a surrogate pair, which some logs hold, becomes a
     question mark.
     """
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 def as_json(value: Any) -> str:
-    """Return a value as the text of JSON, a text as it is. NaN and infinities, which JSON lacks,
-    become texts.
+    """Return a value as JSON text; a text is returned unchanged. NaN and infinities, which JSON
+    lacks, become texts.
     """
     if isinstance(value, str):
         return value
@@ -68,7 +68,7 @@ def as_json(value: Any) -> str:
 
 
 def is_blank(text: str) -> bool:
-    """Return whether a text is empty or white space alone. Cost: the white space at its
+    """Return whether a text is empty or only white space. Cost: the white space at its
     beginning.
     """
     return not text or text.isspace()
@@ -79,21 +79,23 @@ def text_part(text: str) -> Part:
 
 
 def named(part: Mapping[str, Any], why: str = "") -> Part:
-    """Return a text in the place of a part that cannot be sent: the texts in it, if it has any."""
+    """Return a text part instead of a part that cannot be sent: the texts in it, or a note with the
+    reason ``why``.
+    """
     kind = str(part.get("type") or "part").removesuffix("_url")
     if why:
-        told = []
+        texts = []
     else:
-        told = [text for text in content_texts(part) if not is_blank(text)]
-    return text_part("\n".join(told) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
+        texts = [text for text in content_texts(part) if not is_blank(text)]
+    return text_part("\n".join(texts) or f"[{kind}: {why or 'it cannot be sent to this server'}]")
 
 
 def with_texts(
     value: Any, change: Callable[[str], str], name: str = "text", levels: int = 200
 ) -> Any:
-    """Return a content, or a part, with each of its texts changed, down to this number of levels:
-    the fields with these names, text files, and all texts in the input of a call. Images and what
-    an answer cites stay as they are.
+    """Return a content, or a part, with each of its texts changed, down to ``levels`` levels. Texts
+    are the fields in ``_TEXTS``, text files, and all texts in the input of a call. Images and the
+    citations of an answer stay as they are.
     """
     if isinstance(value, str):
         return change(value) if name in _TEXTS else value
@@ -102,28 +104,32 @@ def with_texts(
             return value
         return value._replace(data=_base64(change(text).encode()))
     if isinstance(value, list | tuple) and levels:
-        return type(value)([with_texts(each, change, name, levels - 1) for each in value])
+        return type(value)([with_texts(item, change, name, levels - 1) for item in value])
     if not isinstance(value, Mapping) or not levels or value.get("type") in _IMAGES:
         return value
-    bytes_at = _bytes_field(value)
+    bytes_field = _bytes_field(value)
     changed = {**value}
     for key in dict.fromkeys((*_TEXTS, *value)):
         if key in value and key != "citations":
-            within = key
+            field = key
             if name == "input":
-                within = name
-            elif key == bytes_at:
-                within = ""
-            changed[key] = with_texts(value[key], change, within, levels - 1)
-    if bytes_at in value:
-        before = File("", *data_of(_url_of(value)), "", "")
-        if (after := with_texts(before, change)) != before:
-            changed[bytes_at] = after.data_url if bytes_at == "file_data" else after.data
+                field = name
+            elif key == bytes_field:
+                field = ""
+            changed[key] = with_texts(value[key], change, field, levels - 1)
+    if bytes_field in value:
+        former_file = File("", *data_of(_url_of(value)), "", "")
+        if (changed_file := with_texts(former_file, change)) != former_file:
+            changed[bytes_field] = (
+                changed_file.data_url if bytes_field == "file_data" else changed_file.data
+            )
     return changed
 
 
 def _bytes_field(part: Mapping[str, Any]) -> str | None:
-    """Return the field of a part that holds the bytes of a file; None for a text."""
+    """Return the name of the field in which a part of this kind holds the bytes of a file; None for
+    a text.
+    """
     if "file_data" in part:
         return "file_data"
     return None if part.get("type") == "text" else "data"
@@ -148,18 +154,15 @@ def parts_of(content: Content) -> list[Part]:
     parts: list[Part] = []
     for part in content:
         text = part.get("text")
-        # as OpenAI's threads have it
+        # In OpenAI's threads the text is a map with a ``value``.
         text = text.get("value", text) if isinstance(text, Mapping) else text
         kind = part.get("type", "text" if isinstance(text, str) else None)
         is_empty = text is None and not any(
             part[key] for key in part if key not in ("type", "text")
         )
         if kind in _TEXT_PARTS and (is_empty or isinstance(text, str)):
-            parts += (
-                [{**copied(part), "type": "text", "text": sendable(text)}]
-                if text and not is_blank(text)
-                else []
-            )
+            if text and not is_blank(text):
+                parts.append({**copied(part), "type": "text", "text": sendable(text)})
         elif kind == "refusal" and isinstance(part.get("refusal"), str):
             parts += parts_of(part["refusal"])
         elif kind in _IMAGES:
@@ -167,13 +170,15 @@ def parts_of(content: Content) -> list[Part]:
         elif kind in ("file", "input_file", "document"):
             parts += _file(part)
         else:
-            is_named = isinstance(kind, str) and kind not in _TEXT_PARTS
-            parts.append(copied(part) if is_named else named(copied(part)))
+            has_kind = isinstance(kind, str) and kind not in _TEXT_PARTS
+            parts.append(copied(part) if has_kind else named(copied(part)))
     return parts
 
 
 def words_of(content: Content) -> str:
-    """Return the texts of a content, in lines of their own. Parts that are not a text are named."""
+    """Return the texts of a content, each in lines of its own. A part that is not a text is shown
+    by its type.
+    """
     if isinstance(content, str):
         return content
     names = (
@@ -188,14 +193,14 @@ def words_of(content: Content) -> str:
 
 
 def says_something(content: Content) -> bool:
-    """Return whether a message with this content is sent: an empty one is left out."""
+    """Return whether a message with this content is sent. An empty message is left out."""
     if isinstance(content, str):
         return not is_blank(content)
     return bool(parts_of(content))
 
 
 def _image(part: Mapping[str, Any]) -> Part:
-    """Return an image in OpenAI's shape. One in Anthropic's shape is put into it."""
+    """Return an image in OpenAI's shape, also if it is in Anthropic's shape."""
     source = part.get("source")
     if isinstance(source, Mapping):
         part = {"image_url": {"url": _url_of(source) or source.get("url")}}
@@ -238,13 +243,14 @@ class File(NamedTuple):
         return f"data:{self.media_type};base64,{self.data}"
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
-        """Return the fields of the file for a server of OpenAI's, or a ``text`` in its place. One
-        that takes documents of any type takes addresses, too.
+        """Return the fields of the file for one of OpenAI's servers, or a ``text`` instead.
+        ``taken`` names the files that the server takes. A server that takes files of ``any_type``
+        takes addresses, too.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}
-        is_heard = self.media_type.startswith(("audio/", "video/"))
-        if self.data and (self.media_type == PDF or (any_type and not is_heard)):
+        is_audio_or_video = self.media_type.startswith(("audio/", "video/"))
+        if self.data and (self.media_type == PDF or (any_type and not is_audio_or_video)):
             suffix = mimetypes.guess_extension(self.media_type) or ""
             return {"filename": self.name or f"file{suffix}", "file_data": self.data_url}
         if any_type and self.url.startswith(("https://", "http://")):
@@ -254,54 +260,52 @@ class File(NamedTuple):
         return {"text": self.named(taken)["text"]}
 
     def named(self, taken: str) -> Part:
-        """Return a text in its place, for a server that does not take it, but takes ``taken``."""
-        which = " ".join(filter(None, ("file", self.name or self.url or self.id)))
-        what = self.media_type or "its address or id"
-        return text_part(f"[{which}: {what} cannot be sent to this server; it takes {taken}]")
+        """Return a text instead of the file, for a server that takes only ``taken``."""
+        label = " ".join(filter(None, ("file", self.name or self.url or self.id)))
+        kind = self.media_type or "its address or id"
+        return text_part(f"[{label}: {kind} cannot be sent to this server; it takes {taken}]")
 
 
 def _file(part: Mapping[str, Any]) -> list[Part]:
-    """Return a part whose ``file`` is a ``File``, from OpenAI's form or Anthropic's. Of blocks,
-    return these.
+    """Return a part whose ``file`` is a ``File``, made from OpenAI's form or Anthropic's. If the
+    file consists of blocks, return the blocks as parts.
     """
     source = part.get("source")
-    held = part.get("file", part)
+    fields = part.get("file", part)
     if isinstance(source, Mapping):
-        held = source
-    elif isinstance(held, Mapping):
-        held = held
+        fields = source
+    elif isinstance(fields, Mapping):
+        fields = fields
     else:
-        held = {}
-    url = _url_of(held)
+        fields = {}
+    url = _url_of(fields)
     if isinstance(source, Mapping):
         if isinstance(blocks := source.get("content"), str | list | tuple):
             return parts_of(blocks if isinstance(blocks, str) else tuple(blocks))
-        held = {
+        fields = {
             "filename": part.get("title"),
             "file_url": source.get("url"),
             "file_id": source.get("file_id"),
         }
-    named_as, at, known_as = (
-        str(held.get(key) or "") for key in ("filename", "file_url", "file_id")
+    name, address, file_id = (
+        str(fields.get(key) or "") for key in ("filename", "file_url", "file_id")
     )
-    file = File(named_as, *data_of(url), at, known_as)
+    file = File(name, *data_of(url), address, file_id)
     if (url and not file.data) or not any(file[2:]):
         return [named(part, "the history does not hold it")]
-    others = {
-        name: part[name] for name in ("context", "citations", "cache_control") if name in part
-    }
+    others = {key: part[key] for key in ("context", "citations", "cache_control") if key in part}
     return [{"type": "file", "file": file, **copied(others)}]
 
 
-def _url_of(held: Mapping[str, Any]) -> str:
+def _url_of(fields: Mapping[str, Any]) -> str:
     """Return the data URL of the bytes of a file, or of Anthropic's source; an empty text if it has
     none.
     """
-    data = held.get("file_data", held.get("data"))
-    media_type = held.get("media_type")
-    if "file_data" in held:
-        media_type, _ = mimetypes.guess_type(str(held.get("filename")).rpartition("/")[2])
-    elif isinstance(data, str) and held.get("type") == "text":
+    data = fields.get("file_data", fields.get("data"))
+    media_type = fields.get("media_type")
+    if "file_data" in fields:
+        media_type, _ = mimetypes.guess_type(str(fields.get("filename")).rpartition("/")[2])
+    elif isinstance(data, str) and fields.get("type") == "text":
         data = data.encode("utf-8", "replace")
         media_type = "text/plain"
     elif isinstance(data, str):
@@ -320,8 +324,8 @@ def data_url(data: bytes, media_type: object = None) -> str:
 
 
 def copied(part: Mapping[str, Any]) -> Part:
-    """Return a copy that JSON can hold: ``data`` that is bytes in base64, as servers take it, other
-    bytes named.
+    """Return a copy that JSON can hold. Bytes in ``data`` are in base64, as servers take them;
+    other bytes are replaced by a note.
     """
     return {
         name: (
@@ -348,8 +352,8 @@ def _base64(data: bytes) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Return the media type that the bytes show, of those that servers take; else one that says
-    nothing.
+    """Return the media type of these bytes, if it is one that servers take; otherwise the type of
+    any bytes.
     """
     if data.startswith(b"RIFF") and data[8:12] == b"WEBP":
         return "image/webp"
@@ -382,22 +386,22 @@ def data_of(url: str) -> tuple[str, str]:
 def without_pictures(
     parts: Iterable[Part], moved: list[Part], where: str, holds: str = ""
 ) -> list[Part]:
-    """Return the parts for a message that may hold only texts, and parts of the type ``holds``.
-    Other images and files go to ``moved``, and texts take their places.
+    """Return the parts for a message that may have only texts, and parts of the type ``holds``.
+    Other images and files are added to ``moved``, and replaced by texts.
     """
-    kept: list[Part] = []
+    remaining: list[Part] = []
     for part in parts:
         if part["type"] in ("text", holds):
-            kept.append(part)
+            remaining.append(part)
         elif part["type"] in _MOVED:
-            what = _MOVED[part["type"]]
-            moved += [text_part(f"[{what} of {where} follows]"), part]
-            kept.append(
-                text_part(f"[{what.split()[-1]}: it is in the user's message after this one]")
+            label = _MOVED[part["type"]]
+            moved += [text_part(f"[{label} of {where} follows]"), part]
+            remaining.append(
+                text_part(f"[{label.split()[-1]}: it is in the user's message after this one]")
             )
         else:
-            kept.append(named(part))
-    return kept
+            remaining.append(named(part))
+    return remaining
 
 
 _MOVED = {"image_url": "an image", "file": "a file"}

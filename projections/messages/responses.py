@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from foldlog.eventstore import Action
-from foldlog.projections.messages.chat import call_id_of, matching, unsaid
+from foldlog.projections.messages.chat import call_id_of, matching, text_of_empty_result
 from foldlog.projections.messages.content import (
     Part,
     copied,
@@ -46,9 +46,9 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
             ):
                 items.add(item, call.positions)
         thought = [block for call in turn.calls for block in call.thinking]
-        told = [part for call in turn.calls for part in call.thought]
-        if after := _said(turn.role, turn.parts[len(told) :], moved):
-            for item in (*_reasoning(turn.thinking[len(thought) :]), *after):
+        words_of_calls = [part for call in turn.calls for part in call.thought]
+        if words := _said(turn.role, turn.parts[len(words_of_calls) :], moved):
+            for item in (*_reasoning(turn.thinking[len(thought) :]), *words):
                 items.add(item, turn.positions)
         for call in turn.calls:
             items.add(_result(call), (call.answered,))
@@ -57,10 +57,10 @@ def messages_of(turns: Iterable[MessageTurn]) -> MessageList:
 
 
 def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
-    """Return the message of the model or the system, which holds only texts: its images and files
-    go to ``moved``.
+    """Return the message of the model or the system, which may have only texts: its images and
+    files are added to ``moved``.
     """
-    # an item
+    # A compaction is an item of its own.
     own = [
         part for part in parts if part["type"] != "compaction" or "encrypted_content" not in part
     ]
@@ -69,8 +69,8 @@ def _said(role: str, parts: list[Part], moved: list[Part]) -> list[Part]:
 
 
 def _reasoning(thinking: Iterable[Part]) -> list[Part]:
-    """Return the reasoning items among the model's thinking, which its server takes back: with an
-    id and a summary.
+    """Return the reasoning items among the model's thinking. Its server takes them back only with
+    an id and a summary.
     """
     return [
         copied({key: item[key] for key in _REASONING if item.get(key) is not None})
@@ -85,27 +85,27 @@ def _custom(action: Action) -> str | None:
     """Return the text that the model wrote for a custom tool, which takes any text; None for a call
     of a function.
     """
-    given = action.arguments if "custom_tool" in action.meta else None
-    if isinstance(given, dict) and isinstance(given.get("input"), str):
-        return sendable(given["input"])
+    arguments = action.arguments if "custom_tool" in action.meta else None
+    if isinstance(arguments, dict) and isinstance(arguments.get("input"), str):
+        return sendable(arguments["input"])
     return None
 
 
 def _call(call: PairedCall) -> Part:
-    named_as = {
+    id_and_name = {
         "call_id": call_id_of(call, _CALL_ID_MAX),
         "name": matching(call.action.tool, _NAME_MAX),
     }
     if (text := _custom(call.action)) is not None:
-        return {"type": "custom_tool_call", **named_as, "input": text}
-    return {"type": "function_call", **named_as, "arguments": arguments_of(call.action)}
+        return {"type": "custom_tool_call", **id_and_name, "input": text}
+    return {"type": "function_call", **id_and_name, "arguments": arguments_of(call.action)}
 
 
 def _result(call: PairedCall) -> Part:
-    said = [_input(part) for part in call.result] or [
-        {"type": "input_text", "text": unsaid(call.observation)}
+    parts = [_input(part) for part in call.result] or [
+        {"type": "input_text", "text": text_of_empty_result(call.observation)}
     ]
-    output = said[0]["text"] if len(said) == 1 and "text" in said[0] else said
+    output = parts[0]["text"] if len(parts) == 1 and "text" in parts[0] else parts
     if _custom(call.action) is None:
         kind = "function_call_output"
     else:
@@ -123,7 +123,9 @@ def _input(part: Part) -> Part:
             "detail": detail if detail in ("low", "high") else "auto",
         }
     if part["type"] == "file":
-        held = part["file"].of_openai("documents, web addresses and ids of its own", any_type=True)
-        return {"type": "input_text" if "text" in held else "input_file", **held}
-    said = part if part["type"] == "text" else named(part)
-    return {"type": "input_text", "text": said["text"]}
+        fields = part["file"].of_openai(
+            "documents, web addresses and ids of its own", any_type=True
+        )
+        return {"type": "input_text" if "text" in fields else "input_file", **fields}
+    text_part = part if part["type"] == "text" else named(part)
+    return {"type": "input_text", "text": text_part["text"]}
