@@ -51,7 +51,7 @@ def _value(node: dict[str, Any], name: str) -> str:
 
 _FOCUSED = """(() => {
   const node = document.activeElement;
-  const box = node.matches('.slider') ? node.closest('.canvas') : node;
+  const box = node.matches('.slider') ? node.closest('.strip') : node;
   const drawn = getComputedStyle(box);
   const ringed = drawn.outlineStyle !== 'none' && parseFloat(drawn.outlineWidth) >= 2;
   return [node.localName, node.getAttribute('aria-label') ?? node.innerText.trim(), ringed];

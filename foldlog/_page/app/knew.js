@@ -16,6 +16,7 @@ const GONE = { summarized: "a summary took its place", forgotten: "without a sum
 export class Knew {
   constructor(app) {
     this.app = app;
+    this.event = null; // that is shown
     this.node = el("aside", { class: "knew", tabindex: 0, "aria-label": "What the model knew" });
   }
 
@@ -24,6 +25,12 @@ export class Knew {
     const rest = app.hits
       ? this.found()
       : [...this.knew(), ...this.gone(), ...this.why(), ...app.why.facts(), ...this.notes(), ...this.ask()];
+    // Another event is read from its beginning, also with the keyboard.
+    if (this.event !== app.event && !app.hits) {
+      if (this.node.contains(document.activeElement)) this.node.focus({ preventScroll: true });
+      this.node.scrollTop = 0;
+    }
+    this.event = app.event;
     refill(this.node, ...[app.notice, ...this.compared(), ...this.chosen(), ...rest].filter(Boolean));
   }
 
