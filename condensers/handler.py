@@ -381,8 +381,9 @@ class CondenseHandler:
             [annotation(batch, self._condenser.type) for batch in batches],
             expected_version=ANY_VERSION,
         )
-        if appended[0].event.id == view.version:
+        if appended[0].event.id == view.version:  # no other event came in between
             return view.then([recorded.event for recorded in appended])
+        # A View with outdated rules must not be sent: with new rules, take the step again.
         return view if batches[0] is outcomes else None
 
     def _are_new(self, conversation: str, rules: Sequence[str], version: int) -> bool:

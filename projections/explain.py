@@ -138,7 +138,8 @@ def explain_difference(before: View, after: View, structural: Structural) -> Dif
     Cost: both Views, and the structural events between them, once. For each of these, the events of
     the first View that are not explained yet.
     """
-    ids_before, ids_after = ({event.id for event in view} for view in (before, after))
+    ids_before = {event.id for event in before}
+    ids_after = {event.id for event in after}
     left = tuple(event for event in before if event.id not in ids_after)
     remaining = left
     between: list[Event] = []
@@ -228,6 +229,7 @@ def _never_shown_because(event: Event, view: View) -> str:
 
 
 def _explain_forgotten(event: Event, view: View, structural: Structural) -> Why:
+    # A summary came with its condensation.
     origin_id = summary_of(event.id) if event.id < 0 else event.id
     later = list(structural(origin_id + 1))
     kept = intervals_kept(later, view.version)

@@ -244,6 +244,7 @@ def resume(
     """
     if places is None:
         places = _places_of_changes(events)
+    # Most steps only add events to the end of the View: then no list of items is made.
     if not places:
         return Folded(add_shown(start, events, version), ())
     folding = _Folding(start)
@@ -292,6 +293,7 @@ def _numbered(events: Iterable[Event], version: int) -> Sequence[Event]:
     numbered = events if isinstance(events, list | tuple) else list(events)
     if not numbered:
         return numbered
+    # Look at each kind once: there are few kinds and many events.
     if not all(issubclass(kind, Event) for kind in set(map(type, numbered))):
         numbered = [_event_of(item) for item in numbered]
     if NOT_RECORDED in (numbered[0].id, numbered[-1].id):
@@ -413,6 +415,7 @@ class _Folding:
             return
         start = indices[0]
         stop = indices[-1] + 1
+        # Condensers mostly forget one piece, which is cut out without looking at each event.
         if len(indices) == stop - start:
             forgotten = items[start:stop]
             self._changed = items[:start] + items[stop:]

@@ -116,6 +116,7 @@ def copy_store(
     one row of every conversation on both sides, and the events that the target does not have.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
+    # Only a copy of all conversations may take the place of the source.
     if not conversations:
         target.database.recorder.succeed(source.database.recorder)
     conversations_to_copy = _conversations(source.database, conversations)
@@ -125,6 +126,7 @@ def copy_store(
         running: set[Future[Moved]] = set()
         try:
             while True:
+                # Submit few at a time, because the caller may stop reading the outcomes.
                 running |= {
                     pool.submit(move, conversation)
                     for conversation in islice(conversations_to_copy, 2 * jobs - len(running))
@@ -305,6 +307,7 @@ def copy_conversation(
             )
         else:
             new_keys = {}
+        # A group of rows must end with a record if events may be made from the records later.
         if damaged or (existing is not None and existing.pending):
             made = made_of(source, original)
         else:

@@ -210,11 +210,11 @@ def _opened(
 
 
 class RedactedRecords(NamedTuple):
-    """What is left of redacted records in the store from which they are copied, by their numbers;
-    their source there; and the hashes that it refuses.
+    """Redacted records in the store from which they are copied. ``remains`` has their skeletons by
+    number, ``source`` is their source there, and ``refused`` has the hashes that it refuses.
     """
 
-    left: dict[int, bytes]
+    remains: dict[int, bytes]
     source: Source
     refused: list[bytes]
 
@@ -222,8 +222,8 @@ class RedactedRecords(NamedTuple):
 def find_redacted_records(
     database: Database, conversation: Conversation, event_ids: Iterable[int]
 ) -> RedactedRecords | None:
-    """Return what is left of the redacted records from which some events were made. Cost: the list
-    of made events, and a block for each record.
+    """Return the redacted records from which some events were made. Cost: the list of made events,
+    and a block for each record.
     """
     wanted = frozenset(event_ids)
 
@@ -245,8 +245,8 @@ def find_redacted_records(
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
-    """Replace records of a copied source by what is left of them in the original. Cost: a block for
-    each record.
+    """Replace records of a copied source by the skeletons that the original has of them. Cost: a
+    block for each record.
     """
     sources = SourcesToWrite.beside(writing)
     own = sources.find_by_key(writing.key)
@@ -254,16 +254,17 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
         return
     numbers = sorted(
         number
-        for number in redacted.left.keys() - set(own.redacted)
+        for number in redacted.remains.keys() - set(own.redacted)
         if own.from_record <= number < own.records
     )
     if not numbers:
         return
     for number in numbers:
         block = next(sources.own_blocks(own, number))
-        sources.put_blocks(own, [block.with_record(number, redacted.left[number])])
+        sources.put_blocks(own, [block.with_record(number, redacted.remains[number])])
     original = redacted.source
     all_redacted = tuple(sorted({*own.redacted, *numbers}))
+    # The original's sums hold for the copy only if both have redacted the same records.
     is_equal = own.head == original.head and {*all_redacted} >= {*original.redacted}
     sums = original.sums if is_equal else b""
     sources.put(own._replace(redacted=all_redacted, about=original.about, sums=sums))
@@ -296,6 +297,7 @@ def split_at_records(
     remaining: list[Row] = []
     for chunk in chunks:
         rows = [*remaining, *chunk]
+        # If the next row is a later event of a record, cut before the first event of the record.
         next_border = first_of_later.get(rows[-1].id + 1, rows[-1].id + 1)
         cut = max(0, next_border - rows[0].id)
         remaining = rows[cut:]

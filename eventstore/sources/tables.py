@@ -320,6 +320,7 @@ class Sources:
         """Return the number of records that were complete at a version: all their events have
         smaller ids. Cost: a few rows.
         """
+        # Go back record by record: the last ones may have events after the version.
         while version:
             near = self.made_near(source, version - 1)
             complete = (
