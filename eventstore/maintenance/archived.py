@@ -20,13 +20,13 @@ an object can be deleted once no transaction can make it the one with the events
 
 from __future__ import annotations
 
-import os
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
 from hashlib import sha256
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
 
@@ -129,11 +129,10 @@ def write_object(address: str, data: bytes) -> None:
     """
     with _reaching(address, "write") as (store, name):
         store.put(name, data, mode="create")
-        url = _url(address)
-        if url.startswith("file:"):  # its writer leaves that to the system
-            path = unquote(urlsplit(url).path)
+        path = _path(address)
+        if path is not None:  # its writer leaves that to the system
             sync(path)
-            sync(os.path.dirname(path))
+            sync(path.parent)
 
 
 def read_object(address: str) -> bytes:
@@ -143,13 +142,23 @@ def read_object(address: str) -> bytes:
 
 
 def delete_object(address: str) -> None:
-    """Delete an object, if it is there."""
+    """Delete an object, if it is there, and what a killed writer left of a file."""
+    path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
+        if path is not None:
+            for part in path.parent.glob(f"{name}#*"):
+                part.unlink(missing_ok=True)
         store.delete(name)
 
 
 def _url(address: str) -> str:
     return address.partition(" ")[2]
+
+
+def _path(address: str) -> Path | None:
+    """Return the path of an object that is a file."""
+    url = urlsplit(_url(address))
+    return Path(unquote(url.path)) if url.scheme == "file" else None
 
 
 @contextmanager

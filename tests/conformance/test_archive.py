@@ -330,6 +330,25 @@ def test_killed_around_an_object_nothing_is_lost(
     assert objects(to) == named(store, "archive", "archived", "restored", "discard") == []
 
 
+def test_what_a_killed_writer_left_of_a_file_goes(
+    store: Store, to: str, monkeypatch: pytest.MonkeyPatch
+):
+    """obstore writes a file under another name first."""
+
+    def kill(address: str, data: bytes) -> None:
+        path = Path(f"{address.partition('file://')[2]}#1")
+        path.write_bytes(data)
+        raise Killed
+
+    with monkeypatch.context() as patch:
+        patch.setattr("foldlog.eventstore.maintenance.archive.write_object", kill)
+        with pytest.raises(Killed):
+            archive(store, "c1", to)
+    assert len(objects(to)) == 1
+    vacuum(store)
+    assert objects(to) == named(store, "archive") == []
+
+
 def _append(store: Store) -> None:
     store.append("c1", message(99), expected_version=ANY_VERSION)
 
