@@ -356,8 +356,8 @@ WRONG = {
     ),
     "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
     "records are a list": lambda history: history.append_records(None, format="openai-chat"),
-    "source must be what foldlog.open": lambda history: (
-        history._histories.maintenance.copy_from("s.db")
+    "source must be what foldlog.open": lambda history: history._histories.maintenance.copy_from(
+        "s.db"
     ),
     "foldlog.open(URL) returns": lambda history: history._histories.maintenance.differences_from(
         "s.db"
