@@ -25,9 +25,10 @@ from collections.abc import (
 )
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
-from functools import partial
+from functools import cache, partial
 from hashlib import blake2b
 from itertools import chain, islice
+from operator import itemgetter
 from typing import Any, NamedTuple, TypeGuard
 
 import msgspec
@@ -704,9 +705,8 @@ class _Values(ChannelValues):
         are compared within a process only. The bytes of the serializer took three times as long
         (``benchmarks.adapters``).
         """
-        values = vars(message)
-        fields = [values[name] for name in type(message).model_fields]
-        named = type(message).__qualname__, fields, message.__pydantic_extra__
+        kind: Any = type(message)
+        named = kind.__qualname__, _fields_of(kind)(vars(message)), message.__pydantic_extra__
         try:
             text = msgspec.json.encode(named, enc_hook=self.serde.dumps_typed)
         except (
@@ -744,6 +744,14 @@ class _Values(ChannelValues):
             self.unpacked(record["typed"]) if "typed" in record else messages_from_dict([record])[0]
         )
         return message
+
+
+@cache
+def _fields_of(kind: type[BaseMessage]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:
+    """Return a function that returns the fields of a message of this kind: pydantic takes longer to
+    name them than to encode them (``benchmarks.adapters``).
+    """
+    return itemgetter(*kind.model_fields)
 
 
 def _none(before: Checkpoint, records: RecordList) -> None:
