@@ -1,7 +1,7 @@
 """Write the hooks and the server of foldlog into the settings of a program, and remove them.
 
-What was written is recorded, so that nothing else is removed: a server or a file of the user may
-have our names.
+A record says what was written, so that nothing else is removed: the user may have a server or a
+file with our names.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from foldlog._programs.programs import Program, settings_at, settings_in, text_a
 from foldlog._whole_file import whole_file
 
 _RECORD = "setup.json"
-"""The file that says what setup wrote: by the path of each file, what of it is ours."""
+"""The file with the record: by the path of each file, our part of it."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
-"""The parts of a plugin that belong into settings; others, such as its name, are of the plugin."""
+"""The parts of a plugin that belong into settings; other parts, such as its name, do not."""
 
 
 class Written(NamedTuple):
-    """A file of settings as it is to be: ``text`` is None where it goes. ``ours`` is what of it is
-    ours then.
+    """The new state of a file of settings. ``text`` is None if the file is to be removed. ``ours``
+    is our part of it.
     """
 
     path: Path
@@ -39,15 +39,17 @@ def settings_with(
     program: Program, command: Sequence[str], options: Sequence[str], record: Mapping[str, Any]
 ) -> Iterator[Written]:
     """Yield the settings of a program with our hooks and server, which run ``command`` with
-    ``options``. Raises ``ValueError`` for settings that cannot be read, or where
-    something of the user has the place of ours, and ``OSError``.
+    ``options``. Raises ``ValueError`` if settings cannot be read, or if the user has something
+    under our names, and ``OSError``.
     """
-    before = {written.path: written.text for written in settings_without(program, record)}
+    texts_without_ours = {
+        written.path: written.text for written in settings_without(program, record)
+    }
     for target in program.targets:
         path = settings_at(target.path)
-        text = before[path] if path in before else text_at(path)
+        text = texts_without_ours[path] if path in texts_without_ours else text_at(path)
         plugin = files("foldlog._programs").joinpath("plugins", target.plugin).read_text("utf-8")
-        plugin = _commanded(plugin, command, options)
+        plugin = _with_command(plugin, command, options)
         if target.is_ours:
             if text not in (None, plugin):
                 raise ValueError(f"{path} is there already, and setup did not write it")
@@ -56,14 +58,14 @@ def settings_with(
         settings = settings_in(path, text)
         ours = settings_in(Path(target.plugin), plugin)
         values = {section: ours[section] for section in _SECTIONS if section in ours}
-        made = [""] if text is None else []
-        made += _put(settings, values, path)
-        yield Written(path, _dumped(path, settings), {"made": made, "values": values})
+        new_names = [""] if text is None else []
+        new_names += _insert(settings, values, path)
+        yield Written(path, _text_of(path, settings), {"made": new_names, "values": values})
 
 
 def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Written]:
-    """Yield the settings of a program that have ours, without them. Raises what ``settings_with``
-    raises.
+    """Yield the settings of a program that have hooks or a server of ours, without these. Raises
+    what ``settings_with`` raises.
     """
     for target in program.targets:
         path = settings_at(target.path)
@@ -76,23 +78,24 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
                 yield Written(path, None)
             continue
         settings = settings_in(path, text)
-        if _take(settings, ours["values"], ours["made"]):
+        if _remove_ours(settings, ours["values"], ours["made"]):
             is_empty = not settings and "" in ours["made"]
-            yield Written(path, None if is_empty else _dumped(path, settings))
+            yield Written(path, None if is_empty else _text_of(path, settings))
 
 
 def recorded(folder: Path) -> dict[str, Any]:
-    """Return what setup wrote, from its file in the folder of foldlog."""
+    """Return the record of setup, from its file in the folder of foldlog."""
     return dict(settings_in(folder / _RECORD, text_at(folder / _RECORD)))
 
 
 def write(written: Written, folder: Path) -> None:
-    """Write a file of settings as it is to be, and what is ours into the record in a folder. The
-    mode of the file and links to it stay. Raises ``OSError``.
+    """Write a file of settings, and our part of it into the record in a folder. The mode of the
+    file and links to it stay. Raises ``OSError``.
     """
     record = json.dumps({**recorded(folder), str(written.path): written.ours})
     path = written.path.resolve()
-    if written.text is not None and written.ours is not None:  # a kill leaves a record of too much
+    if written.text is not None and written.ours is not None:
+        # The record comes first: after a kill it may say too much, but never too little.
         _write(folder / _RECORD, record)
         _write(path, written.text)
         return
@@ -115,11 +118,11 @@ def _remove(path: Path) -> None:
     path.unlink()
     for folder in (path.parent, path.parent.parent):
         if "foldlog" in (folder.name, folder.parent.name):
-            with suppress(OSError):  # it holds something else
+            with suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 
-def _dumped(path: Path, settings: Mapping[str, Any]) -> str:
+def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
     if path.suffix == ".toml":
         import tomlkit
 
@@ -128,79 +131,81 @@ def _dumped(path: Path, settings: Mapping[str, Any]) -> str:
     return json.dumps(settings, indent=2, ensure_ascii=False) + "\n"
 
 
-def _commanded(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command as it is run here. Its strings are JSON in each
-    language.
+def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
+    """Return the text of a plugin with the command of this machine. In each language of plugins,
+    strings are written as in JSON.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])
     text = text.replace('"foldlog hook"', json.dumps(shlex.join([*command, "hook", *options])))
-    text = re.sub(r'(command"? *[:=] *)"foldlog"', lambda found: found[1] + program, text)
-    return re.sub(r'\[\s*"mcp"\s*\]', lambda found: arguments, text)
+    text = re.sub(r'(command"? *[:=] *)"foldlog"', lambda matched: matched[1] + program, text)
+    return re.sub(r'\[\s*"mcp"\s*\]', lambda matched: arguments, text)
 
 
-def _put(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
-    """Put our values into the sections of settings. Return which sections, and which names in them,
-    are new.
+def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: Path) -> list[str]:
+    """Insert our values into the sections of settings. Return the new sections, and the new names
+    in them.
     """
-    made = []
+    new_names = []
     for section, values in ours.items():
         if section not in settings:
-            made.append(section)
+            new_names.append(section)
             settings[section] = {}
-        there = settings[section]
+        present = settings[section]
         for name, value in values.items():
-            if not isinstance(there, dict):
+            if not isinstance(present, dict):
                 raise ValueError(f"{path}: {section} holds no object")  # noqa: TRY004 - as other odd settings
-            if name not in there:
-                made.append(f"{section}.{name}")
-                there[name] = value
-            elif isinstance(value, list) and isinstance(there[name], list):
-                there[name] = [*there[name], *value]
+            if name not in present:
+                new_names.append(f"{section}.{name}")
+                present[name] = value
+            elif isinstance(value, list) and isinstance(present[name], list):
+                present[name] = [*present[name], *value]
             else:
                 raise ValueError(
                     f"{path}: {section}.{name} is there already, and setup did not write it"
                 )
-    return made
+    return new_names
 
 
-def _take(settings: MutableMapping[str, Any], ours: Mapping[str, Any], made: Sequence[str]) -> bool:
-    """Take our values out of settings, and what setup made if it is empty then. Return whether some
-    were there.
+def _remove_ours(
+    settings: MutableMapping[str, Any], ours: Mapping[str, Any], new_names: Sequence[str]
+) -> bool:
+    """Remove our values from settings, and the sections that setup made if they are empty then.
+    Return whether there were values of ours.
     """
-    found = False
+    removed_any = False
     for section, values in ours.items():
-        there = settings.get(section)
-        if not isinstance(there, dict):
+        present = settings.get(section)
+        if not isinstance(present, dict):
             continue
         for name, value in values.items():
-            before = there.get(name)
-            left = _less(before, value)
-            if left == before:
+            value_before = present.get(name)
+            rest = _without_ours(value_before, value)
+            if rest == value_before:
                 continue
-            found = True
-            if left or (left is not None and f"{section}.{name}" not in made):
-                there[name] = left
+            removed_any = True
+            if rest or (rest is not None and f"{section}.{name}" not in new_names):
+                present[name] = rest
             else:
-                del there[name]
-        if section in made and not there:
+                del present[name]
+        if section in new_names and not present:
             del settings[section]
-    return found
+    return removed_any
 
 
-def _less(there: Any, ours: Any) -> Any:
-    """Return what is left of a value without ours; None where it is ours. Of the hooks of an event
-    it is a list.
+def _without_ours(value: Any, ours: Any) -> Any:
+    """Return a value without ours; None if it is ours. The value may be the list of the hooks of an
+    event.
     """
-    if not isinstance(there, list) or not isinstance(ours, list):
-        return None if there == ours else there
+    if not isinstance(value, list) or not isinstance(ours, list):
+        return None if value == ours else value
     hooks = [hook for group in ours for hook in group["hooks"]]
-    left = []
-    for group in there:
-        others = group.get("hooks") if isinstance(group, dict) else None
-        if isinstance(others, list) and any(hook in hooks for hook in others):
-            others = [hook for hook in others if hook not in hooks]
-            group = {**group, "hooks": others}
-        if others or others is None or group in there:
-            left.append(group)
-    return left
+    groups = []
+    for group in value:
+        hooks_left = group.get("hooks") if isinstance(group, dict) else None
+        if isinstance(hooks_left, list) and any(hook in hooks for hook in hooks_left):
+            hooks_left = [hook for hook in hooks_left if hook not in hooks]
+            group = {**group, "hooks": hooks_left}
+        if hooks_left or hooks_left is None or group in value:
+            groups.append(group)
+    return groups
