@@ -1,4 +1,4 @@
-"""The tokens of a model's call, as servers, SDKs and logs tell them: one shape for all."""
+"""The tokens of a model's call in one form, read from the forms of servers, SDKs and logs."""
 
 from __future__ import annotations
 
@@ -6,31 +6,29 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 IMPORTED: Final = "imported usage"
-"""The document of a conversation with the usage that its source tells beside the records: see
+"""The document of a conversation with the usage that its source has beside the records: see
 ``Format.beside``.
 """
 OF_NO_MODEL: Final = "<synthetic>"
-"""What Claude Code names as the model of replies that it wrote itself."""
+"""Claude Code's name for the model of replies that it wrote itself."""
 
 OF_A_CONDENSER: Final = "condenser_meta"
 """The name of the annotation, and of the map in its data, in which a condenser reports its own
 calls.
 """
 USAGE_MAPS: Final = ("usage", "accumulated", "metrics", "response", OF_A_CONDENSER)
-"""The names under which ``meta``, or the metadata of a condensation, holds what calls of models
-took.
+"""The names under which ``meta``, or the metadata of a condensation, has the usage of calls of
+models.
 """
 USAGE_TEXTS: Final = ("model", "reply")
-"""The names of texts among these that are no content: which model, and which View the call
-answers.
-"""
+"""The names of texts beside the usage that are no content: the model, and the id of the reply."""
 USAGE_NAMES: Final = ("condenser", "failure")
-"""The names of texts that are no content where they are one word."""
+"""The names of texts that are no content if they are one word."""
 COST: Final = "cost"
 
 COPIED: Final = "copied"
-"""The mark, in ``meta``, of an imported event that happened in another history, if at all: no call,
-no request.
+"""The mark in ``meta`` of an imported event that is a copy from another history: it counts neither
+as a call nor as a request.
 """
 
 _NAMES: Mapping[str, tuple[str, ...]] = {
@@ -64,29 +62,31 @@ _NAMES: Mapping[str, tuple[str, ...]] = {
     ),
 }
 _PARTS = ("details", "cache_creation")
-"""Ends of the names of objects that hold a part of the counts."""
-_OURS = [(theirs, ours) for ours, names in _NAMES.items() for theirs in reversed(names)]
-"""Ours for each name, the one that counts if several are told behind the others."""
-_BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
-"""Anthropic's names: its ``input_tokens`` are those that neither come from the cache nor go
-there.
+"""The endings of the names of objects that have a part of the counts."""
+_OUR_NAMES = [
+    (source_name, name) for name, names in _NAMES.items() for source_name in reversed(names)
+]
+"""Pairs of a source's name and our name. If a source has several counts for one of our names, the
+last pair of these decides.
 """
+_BESIDE_THE_INPUT = ("cache_read_input_tokens", "cache_creation_input_tokens")
+"""Anthropic's names of cached tokens, which its ``input_tokens`` do not include."""
 _COUNTS = {"total_tokens", *(name for names in _NAMES.values() for name in names)}
 _MAY_BE_BESIDE = {
     "completion_tokens": ["reasoning_tokens"],
     "prompt_tokens": ["cached_tokens", "cache_write_tokens"],
 }
-"""The parts that some sources count beside a prompt or a reply: the total tells it."""
+"""The parts that some sources do not include in a prompt or a reply. Their total shows it."""
 _COUNT_MAX: Final = 2**40
-"""More tokens are no count of a call. Sums of millions of counts fit in 64 bits, as files and
-databases hold them.
+"""The largest number of tokens of a call. Sums of millions of such counts fit in 64 bits, which
+files and databases have for a number.
 """
 _BY_AGE = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 
 
 def count_of(value: Any) -> int | None:
-    """Return a count: a whole number from 0 to 2^40, also as a fraction or a text, as some
-    languages write all numbers; None for another value.
+    """Return a count: a whole number from 0 to 2^40, also as a float or a text, since some
+    languages write all numbers so. None for any other value.
     """
     try:
         number = float(value) if type(value) is str else value
@@ -98,7 +98,7 @@ def count_of(value: Any) -> int | None:
 
 
 def cost_of(value: Any) -> float | None:
-    """Return a cost: a number, or the text of one; None for another value, and below 0."""
+    """Return a cost from a number or its text; None for any other value, and below 0."""
     try:
         cost = float(value) if type(value) is str else value
     except ValueError:
@@ -108,10 +108,10 @@ def cost_of(value: Any) -> float | None:
     return None
 
 
-def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
+def _counts_in(fields: Mapping[Any, Any]) -> dict[Any, int]:
     """Return the counts of an object, without those that cannot be read."""
     counts: dict[Any, int] = {}
-    for name, value in told.items():
+    for name, value in fields.items():
         if type(value) is int and 0 <= value <= _COUNT_MAX:
             counts[name] = value
         elif name in _COUNTS and (count := count_of(value)) is not None:
@@ -119,44 +119,42 @@ def _counts_in(told: Mapping[Any, Any]) -> dict[Any, int]:
     return counts
 
 
-def usage_of(told: Any) -> dict[str, int]:
-    """Return the tokens of a call as every report has them, from what a server, an SDK or a log
-    tells of it.
+def usage_of(source: Any) -> dict[str, int]:
+    """Return the tokens of a call in our form, from the form of a server, an SDK or a log.
 
-    ``prompt_tokens`` are all of the prompt: ``cached_tokens`` of them came from the provider's
-    cache, and ``cache_write_tokens`` went there, ``cache_write_1h_tokens`` of these for an hour.
-    ``reasoning_tokens`` are part of ``completion_tokens``. A count that is missing or cannot be
-    read is left out, never 0. Empty where no token was counted.
+    ``prompt_tokens`` are all tokens of the prompt. ``cached_tokens`` of them came from the
+    provider's cache, and ``cache_write_tokens`` were written to it, ``cache_write_1h_tokens`` of
+    these for an hour. ``reasoning_tokens`` are part of ``completion_tokens``. A count that is
+    missing or cannot be read is left out, never 0. Empty if no token was counted.
     """
-    if not told or not isinstance(told, Mapping):
+    if not source or not isinstance(source, Mapping):
         return {}
-    counts = _counts_in(told)
-    for name, value in told.items():
+    counts = _counts_in(source)
+    for name, value in source.items():
         if str(name).endswith(_PARTS) and isinstance(value, Mapping):
             counts = {**_counts_in(value), **counts}
-    found = {ours: counts[theirs] for theirs, ours in _OURS if theirs in counts}
-    if (by_age := sum([counts.get(name, 0) for name in _BY_AGE])) > found.get(
-        "cache_write_tokens", 0
-    ):
-        found["cache_write_tokens"] = by_age
+    usage = {name: counts[source_name] for source_name, name in _OUR_NAMES if source_name in counts}
+    written_by_age = sum([counts.get(name, 0) for name in _BY_AGE])
+    if written_by_age > usage.get("cache_write_tokens", 0):
+        usage["cache_write_tokens"] = written_by_age
     if "prompt_tokens" not in counts and "input_tokens" in counts:
-        found["prompt_tokens"] += sum(
-            [counts[name] for name in _BESIDE_THE_INPUT if name in counts and name in told]
+        usage["prompt_tokens"] += sum(
+            [counts[name] for name in _BESIDE_THE_INPUT if name in counts and name in source]
         )
     if total := counts.get("total_tokens", 0):
-        lacks = total - found.get("prompt_tokens", 0) - found.get("completion_tokens", 0)
-        for whole_of, beside in _MAY_BE_BESIDE.items():
-            if 0 < lacks == sum(found.get(part, 0) for part in beside):
-                found[whole_of] = found.get(whole_of, 0) + lacks
+        missing = total - usage.get("prompt_tokens", 0) - usage.get("completion_tokens", 0)
+        for whole_of, parts in _MAY_BE_BESIDE.items():
+            if 0 < missing == sum(usage.get(part, 0) for part in parts):
+                usage[whole_of] = usage.get(whole_of, 0) + missing
                 break
-        if not found.get("prompt_tokens") and not found.get("completion_tokens"):
-            found["prompt_tokens"] = total
-    return found if any(found.values()) else {}
+        if not usage.get("prompt_tokens") and not usage.get("completion_tokens"):
+            usage["prompt_tokens"] = total
+    return usage if any(usage.values()) else {}
 
 
 def whole(usage: Mapping[str, int]) -> dict[str, int]:
-    """Return the tokens of a call with a prompt of no fewer tokens than its parts: some proxies
-    leave out those that went to the cache.
+    """Return the tokens of a call; the prompt has at least the tokens of its parts. Some proxies
+    leave out the tokens that were written to the cache.
     """
     written = usage.get("cache_write_tokens", 0)
     prompt = usage.get("prompt_tokens", 0)

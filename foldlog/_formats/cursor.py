@@ -27,7 +27,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from foldlog._formats.blocks import said, said_in, thinking_of
+from foldlog._formats.blocks import said as content_of_parts, said_in, thinking_of
 from foldlog._formats.files.readers import Placed, opened, parsed, rows_in
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import json_text, parsed as parsed_text
@@ -93,13 +93,12 @@ class _Databases(FileReader):
 
     def histories(self, path: Path) -> Iterator[Contained]:
         log = path.with_name(f"{path.name}-wal")
+        unread = []
         if log.is_file() and log.stat().st_size:
-            unread = [at(str(log), None, _UNREAD)]
-        else:
-            unread = []
+            unread.append(at(str(log), None, _UNREAD))
         if _is_of_command_line(path):
-            return _in_store(path, unread)
-        return _in_editor(path, unread)
+            return _conversation_of_store(path, unread)
+        return _conversations_of_editor(path, unread)
 
 
 def _is_of_command_line(path: Path) -> bool:
@@ -109,23 +108,21 @@ def _is_of_command_line(path: Path) -> bool:
     )
 
 
-def _in_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations of the editor in which something was said, in the order in which they
-    began.
-    """
-    found = list[tuple[str, float, str, list[str]]]()
+def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
+    """Yield the conversations of the editor that have messages, the one that began first first."""
+    conversations = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):
-            about = dict_or_empty(parsed_text(_text_of(value)))
-            headers = dicts_in(about.get("fullConversationHeadersOnly"))
-            bubbles = [each["bubbleId"] for each in headers if type(each.get("bubbleId")) is str]
-            begun = about.get("createdAt")
-            began = float(begun) if isinstance(begun, int | float) else 0.0
+            fields = dict_or_empty(parsed_text(_text_of(value)))
+            headers = dicts_in(fields.get("fullConversationHeadersOnly"))
+            bubbles = [item["bubbleId"] for item in headers if type(item.get("bubbleId")) is str]
+            created_at = fields.get("createdAt")
+            began = float(created_at) if isinstance(created_at, int | float) else 0.0
             if bubbles:
-                found.append(
-                    (key.partition(":")[2], began, text_or_empty(about.get("name")), bubbles)
+                conversations.append(
+                    (key.partition(":")[2], began, text_or_empty(fields.get("name")), bubbles)
                 )
-    for name, _, title, bubbles in sorted(found, key=lambda each: (each[1], each[0])):
+    for name, _, title, bubbles in sorted(conversations, key=lambda item: (item[1], item[0])):
         yield Contained(
             name, Placed(0, partial(_bubbles, path, name, bubbles, unread)), title=title
         )
@@ -154,19 +151,19 @@ def _text_of(value: Any) -> str:
     return str(value)
 
 
-def _in_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
+def _conversation_of_store(path: Path, unread: list[Located]) -> Iterator[Contained]:
     """Yield the conversation of a store of the command line."""
     with opened(path) as database:
-        about = _about(database)
-    root = text_or_empty(about.get("latestRootBlobId"))
+        fields = _about(database)
+    root = text_or_empty(fields.get("latestRootBlobId"))
     if root:
-        name = text_or_none(about.get("agentId")) or path.absolute().parent.name
-        title = text_or_empty(about.get("name"))
+        name = text_or_none(fields.get("agentId")) or path.absolute().parent.name
+        title = text_or_empty(fields.get("name"))
         yield Contained(name, Placed(0, partial(_messages, path, root, unread)), title=title)
 
 
 def _about(database: sqlite3.Connection) -> _Part:
-    """Return what a store says of its conversation: JSON in hexadecimal digits."""
+    """Return the fields of the conversation of a store. They are JSON in hexadecimal digits."""
     row = database.execute("SELECT value FROM meta WHERE key = '0'").fetchone()
     try:
         return dict_or_empty(parsed_text(bytes.fromhex(_text_of(row[0])).decode() if row else None))
@@ -182,11 +179,11 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
             row = database.execute("SELECT data FROM blobs WHERE id = ?", (name,)).fetchone()
             return bytes(row[0]) if row and type(row[0]) is bytes else None
 
-        listed = blob(root)
-        if listed is None:
+        root_data = blob(root)
+        if root_data is None:
             yield at(f"{path}, blob {root}", None, "is the root of its conversation, and not there")
             return
-        for name in _listed_in(listed):
+        for name in _names_of_blobs(root_data):
             place = f"{path}, blob {name}"
             data = blob(name)
             if data is None:
@@ -196,36 +193,37 @@ def _messages(path: Path, root: str, unread: list[Located]) -> Iterator[Located]
             yield located._replace(value={"blob": name, "message": dict_or_empty(located.value)})
 
 
-def _listed_in(root: bytes) -> Iterator[str]:
-    """Yield the names of the blobs that a root lists: the fields of Protocol Buffers with number 1
-    and 32 bytes.
+def _names_of_blobs(root: bytes) -> Iterator[str]:
+    """Yield the names of the blobs in a root. They are fields of Protocol Buffers with the number 1
+    and 32 bytes; other fields are skipped by their wire type.
     """
-    place = 0
-    while place < len(root):
-        key, place = _varint(root, place)
+    offset = 0
+    while offset < len(root):
+        key, offset = _varint(root, offset)
         match key & 7:
             case 0:
-                _, place = _varint(root, place)
+                _, offset = _varint(root, offset)
             case 2:
-                size, place = _varint(root, place)
+                size, offset = _varint(root, offset)
                 if key >> 3 == 1 and size == 32:
-                    yield root[place : place + size].hex()
-                place += size
+                    yield root[offset : offset + size].hex()
+                offset += size
             case 1 | 5:
-                place += 8 if key & 7 == 1 else 4
+                offset += 8 if key & 7 == 1 else 4
             case _:
                 return
 
 
-def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return the number that begins at a place, and where it ends."""
-    number = shift = 0
-    for byte in data[place : place + 10]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the number that begins at an offset, and the offset after it."""
+    number = 0
+    shift = 0
+    for byte in data[offset : offset + 10]:
         number |= (byte & 0x7F) << shift
-        place = place + 1
+        offset = offset + 1
         shift = shift + 7
         if byte < 0x80:
-            return number, place
+            return number, offset
     return number, len(data)
 
 
@@ -248,7 +246,7 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """Records of one conversation to events, one record after the other."""
+    """Makes events of the records of one conversation."""
 
     keeps_shown = False
     has_own_ids = True
@@ -256,7 +254,7 @@ class _Decoder(FollowingDecoder):
     def __init__(self, options: Options) -> None:
         super().__init__(options)
         self._thoughts: list[_Part] = []
-        """Thinking that had a bubble of its own."""
+        """Thinking in bubbles of its own, for the next message or call."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         if "bubbleId" in record:
@@ -287,23 +285,23 @@ class _Decoder(FollowingDecoder):
         self._thoughts = []
         read.parts = said_in(text)
         counts = dict_or_empty(bubble.get("tokenCount"))
-        used = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
-        read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **used)
+        names = {"prompt_tokens": "inputTokens", "completion_tokens": "outputTokens"}
+        read.tell(within(bubble, "modelInfo", "modelName"), None, counts, **names)
         if type(tool) is dict:
             self._read_call(read, tool)
         read.say("agent", as_text=True)
 
     def _read_call(self, read: RecordEvents, tool: _Part) -> None:
-        """Add a call, and its result where it has one."""
+        """Add a call, and its result if it has one."""
         call_id = text_or_none(tool.get("toolCallId")) or str(read.origin.id)
         arguments = tool.get("rawArgs") or tool.get("params")
         read.call(tool.get("name") or str(tool.get("tool") or ""), arguments, call_id)
         result = tool.get("result")
         status = tool.get("status")
         failed = status in _FAILED
-        told = result if result is not None else tool.get("error")
-        if told is not None or failed:
-            read.answer(call_id, "" if told is None else json_text(told), is_error=failed)
+        output = result if result is not None else tool.get("error")
+        if output is not None or failed:
+            read.answer(call_id, "" if output is None else json_text(output), is_error=failed)
 
     def _read_message(self, read: RecordEvents, role: str, content: Any) -> None:
         blocks = content if type(content) is list else [content]
@@ -313,7 +311,7 @@ class _Decoder(FollowingDecoder):
                     arguments = block.get("args", block.get("input"))
                     name = block.get("toolName", block.get("name"))
                     call_id = block.get("toolCallId", block.get("id"))
-                    # transcripts have none
+                    # Calls in transcripts have no id.
                     read.call(name, arguments, call_id or f"call-{read.version}")
                 case {"type": "tool-result" | "tool_result"}:
                     self._read_result(read, block)
@@ -326,21 +324,21 @@ class _Decoder(FollowingDecoder):
             parts = read.parts
             read.parts = []
             if parts:
-                read.take(spoken(role, said(parts)))
+                read.take(spoken(role, content_of_parts(parts)))
         else:
             read.say("agent", as_text=True)
 
     def _read_result(self, read: RecordEvents, block: _Part) -> None:
-        named = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
+        call_id = text_or_none(block.get("toolCallId", block.get("tool_use_id")))
         tool = text_or_empty(block.get("toolName"))
-        told = block.get("result", block.get("content"))
-        if type(told) in (str, list):
-            content = said(said_in(told))
+        output = block.get("result", block.get("content"))
+        if type(output) in (str, list):
+            content = content_of_parts(said_in(output))
         else:
-            content = json_text(told)
+            content = json_text(output)
         failed = block.get("isError", block.get("is_error")) is True
         first = next((call.call_id for call in self.calls.all()), None)
-        read.answer(named or first, content, is_error=failed, tool=tool)
+        read.answer(call_id or first, content, is_error=failed, tool=tool)
 
 
 FORMAT = Format(
