@@ -581,7 +581,7 @@ class AsyncHistory:
     once.__doc__ = SyncHistory.once.__doc__
 
     async def _called(self, work: Callable[[], Any]) -> Any:
-        """Return what ``work`` returns: awaited where it is async, else from a thread."""
+        """Return what ``work`` returns: awaited if it is async, otherwise from a thread."""
         if iscoroutinefunction(getattr(work, "func", work)):
             return await work()
         return await self._histories._stepping.run(work)

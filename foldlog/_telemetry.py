@@ -108,11 +108,11 @@ MESSAGES: Final[Mapping[str, tuple[int, str]]] = {
 """The messages by the names of their loggers; ``docs/OBSERVING.md`` lists them."""
 
 _LONG_S: Final = 1.0
-"""A wait above this is told."""
+"""A longer wait is reported."""
 
 
 class Telemetry(Protocol):
-    """What is told of the work."""
+    """The attributes that are reported about the work."""
 
     def told(self, name: str, values: Mapping[str, Any]) -> None:
         """Take a message of ``MESSAGES``, or a measured value such as ``foldlog.view``."""
@@ -125,7 +125,7 @@ class Telemetry(Protocol):
 
 
 telemetry: Telemetry | None = None
-"""That of this process; None unless one was set up."""
+"""The telemetry of this process; None unless one was set up."""
 
 
 def tell(name: str, **values: Any) -> None:
@@ -165,7 +165,7 @@ def span(name: str, **values: Any) -> Iterator[dict[str, Any]]:
 
 
 def waits(wait: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function that waits: a long wait is told."""
+    """Decorate a function that waits: a long wait is reported."""
 
     @wraps(wait)
     def timed(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -25,7 +25,7 @@ from foldlog.eventstore.inside import Outcome
 T = TypeVar("T")
 _Work = Callable[[], Any]
 _Post = Callable[[Callable[[], object]], object]
-"""Has a loop call a function, from any thread. ``RuntimeError`` where that loop has ended."""
+"""Makes a loop call a function, from any thread. ``RuntimeError`` if that loop has ended."""
 
 _PAUSE_S: Final = 0.005
 """How long a thread that made calls together waits at most until the tasks have gone on that made

@@ -1,5 +1,5 @@
-"""Every error that foldlog raises, but those of ``foldlog.formats``. ``EventStoreError`` is the
-base of all.
+"""Every error that foldlog raises, except the errors of ``foldlog.formats``. The base of all is
+``EventStoreError``.
 """
 
 from foldlog._history.lease import LeaseTaken as LeaseTaken

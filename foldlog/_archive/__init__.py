@@ -5,7 +5,7 @@ importing.py   what is found at some paths; reading.py: read it in blocks
 comparing.py   is it new, or does it go on with what is here, or is it a fork?
 writing.py     write its blocks and figures
 projecting.py  make the events of the records, once; newest.py: the last ones, while they are made
-unstored.py    make them in memory, where a store can only be read
+unstored.py    make them in memory, if a store can only be read
 recording.py   records that a runtime hands over one by one
 refreshing.py  take what a file has since; compacting.py: a compaction that a program has not
                written yet
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 def makes_events(store: Store) -> Store:
     """Return a store that makes the events of an imported conversation when a transaction first
-    asks for them: in memory, where it can only be read. It restores an archived one then.
+    asks for them: in memory, if it can only be read. It restores an archived one then.
     """
     in_memory: EventsInMemory | None = None
 

@@ -280,7 +280,7 @@ def reading_of(path: Path, reader: RecordReader) -> LineReading | WholeReading:
 
 def state_of(path: Path) -> bytes:
     """Return what differs when a file was changed or replaced, or a log beside it, as by SQLite;
-    empty where there is none. Cost: the status of both.
+    empty if there is none. Cost: the status of both.
     """
     found = list[str]()
     for name in (path, f"{path}-wal"):

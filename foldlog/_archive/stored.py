@@ -30,7 +30,7 @@ from foldlog.eventstore.sources.reading import about, blocks_of
 from foldlog.eventstore.sources.tables import Near, Source, Sources
 
 _TOGETHER: Final = 8
-"""The number of blocks that are read together: those of a conversation that records are small."""
+"""The number of blocks that are read together; blocks of a conversation that records are small."""
 
 _BACK: Final = 192
 """The number of events before an id whose records are looked up together: fewer than four rows of
@@ -65,7 +65,7 @@ class Records:
         self._blocks = list[Block]()
         """The blocks that were read last, one after the other."""
         self._block: Block | None = None
-        """That of the record that was read last."""
+        """The block of the record that was read last."""
         self._start = 0
         self._stop = 0
         """The events between are of the records ``_near``, or of none."""
@@ -107,14 +107,14 @@ class Records:
         self._firsts = sorted(self._near)
 
     def count(self, event: Event) -> int:
-        """Return how many events the record became that begins with this event; 0 where none
+        """Return how many events the record became that begins with this event; 0 if none
         begins.
         """
         self._look(event.id)
         return self._near.get(event.id, (0, 0))[1]
 
     def ids(self, event: Event) -> range:
-        """Return the ids of the events of the record of this event; up to its own where its record
+        """Return the ids of the events of the record of this event; up to its own if its record
         is not stored.
         """
         self._look(event.id)
@@ -127,7 +127,7 @@ class Records:
         return range(event.id - place_of(event), event.id + 1)
 
     def record(self, events: Sequence[Event]) -> Any:
-        """Return the record that became these events; None where it is redacted, or not stored."""
+        """Return the record of these events; None if it is redacted, or not stored."""
         source, redacted = self._source
         self._look(events[0].id)
         number, _ = self._near.get(events[0].id, (-1, 0))
@@ -136,7 +136,7 @@ class Records:
         return parse(self._block_of(number).record(number))
 
     def text_of(self, event_id: int) -> bytes | None:
-        """Return the record that became this event among others as it is stored; None where it is
+        """Return the record that became this event among others as it is stored; None if it is
         redacted, or not stored.
         """
         source, redacted = self._source

@@ -66,7 +66,7 @@ def counter_beside(model: LLM | None) -> LLM | None:
     """Return what counts tokens to show them: the agent's ``model``, or else a common one; None
     without litellm.
 
-    Limits are never counted by it: where the agent's model is not named, ``prepare`` of an agent
+    Limits are never counted by it: if the agent's model is not named, ``prepare`` of an agent
     estimates them.
     """
     if model is not None or importlib.util.find_spec("litellm") is None:
@@ -124,7 +124,7 @@ def limit_by_log(view: View, model: AgentModel | None) -> int | None:
 
 
 def price_of_agent(agent: str | None, table: Prices) -> tuple[Price, str]:
-    """Return the price of the agent's model, and its name; where that is not known, the price of a
+    """Return the price of the agent's model, and its name; if that is not known, the price of a
     model that has the proportions of most.
     """
     from foldlog._figures.prices import Price

@@ -253,7 +253,7 @@ def _foldlog(
 
 
 def _show_help(ctx: typer.Context) -> None:
-    """Show what the group has, where no command of it is named."""
+    """Show the commands of the group if none of them is named."""
     if ctx.invoked_subcommand is None:
         for line in ctx.get_help().splitlines():
             terminal.say(line)

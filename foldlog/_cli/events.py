@@ -53,7 +53,7 @@ LABEL_COLUMNS = max(map(len, STYLES)) + 1
 
 
 def event_id_in(text: str) -> int | None:
-    """Return the id that a text is, such as ``17`` or ``S260``; None where it is another text."""
+    """Return the id that a text is, such as ``17`` or ``S260``; None for any other text."""
     found = _ID.fullmatch(text)
     if found is None:
         return None

@@ -20,7 +20,7 @@ _store: str | None = None
 
 
 def home_folder() -> str:
-    """Return the folder of the store that coding agents write into where no other is named."""
+    """Return the folder of the store into which coding agents write by default."""
     return os.path.join(
         os.environ.get("XDG_DATA_HOME") or os.path.expanduser("~/.local/share"), "foldlog"
     )
@@ -49,7 +49,7 @@ def use_store(db: str | None) -> str | None:
 
 
 def prices_hint() -> str:
-    """Return what to do where no price of a model is known."""
+    """Return what to do if no price of a model is known."""
     from foldlog.eventstore.inside import install_command
 
     has_table = find_spec("litellm") or find_spec("genai_prices")

@@ -64,7 +64,7 @@ class ListOptions(NamedTuple):
 
     @property
     def is_sorted(self) -> bool:
-        """Whether another order than that of ids is asked for."""
+        """Whether an order other than the order of ids is asked for."""
         return self.sort != "id" or self.reverse
 
     @property
@@ -84,7 +84,7 @@ class Aside:
     ``locked``    conversations whose figures need a key, with the problem
     ``unpriced``  of each conversation of unknown cost: its models without a price
     ``own``       how many runtimes keep for themselves
-    ``left``      how many are not shown, where that is known without a look at each
+    ``left``      how many are not shown, if that is known without a look at each
     ``unsorted``  how many have no value of what the list is sorted by
     """
 

@@ -21,7 +21,7 @@ _REDACT = "--redact-secrets"
 
 
 def is_hook(arguments: Sequence[str]) -> bool:
-    """Return whether a command line is that of a hook, which asks for no help."""
+    """Return whether a command line runs a hook, and does not ask for help."""
     return [*arguments[:1]] == ["hook"] and not {"--help", "-h"}.intersection(arguments)
 
 
@@ -76,7 +76,7 @@ def answer(options: Sequence[str]) -> None:
 
 
 def impatient(url: str) -> str:
-    """Return the URL with a short wait for other writers, where it names none: a program ends a
+    """Return the URL with a short wait for other writers, if it names none: a program ends a
     hook that is slow.
     """
     if "patience_s=" in url or url.startswith("memory:"):

@@ -23,7 +23,7 @@ class Export(NamedTuple):
     """What is written of a conversation.
 
     ``format``   of the source, or of the records
-    ``records``  one by one; none where the bytes of the source are written
+    ``records``  one by one; none if the bytes of the source are written
     ``write``    writes all to a file, and returns the number of records
     ``notes``    what is left out; complete when all is written
     """

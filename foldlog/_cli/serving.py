@@ -30,8 +30,8 @@ def listening(host: str, port: int) -> socket.socket:
 
 
 def mounted_tools(store: Store) -> MountedTools | None:
-    """Return the tools of ``foldlog mcp``, where the extra for them is installed. They import
-    transcripts that have grown, where the store can be written.
+    """Return the tools of ``foldlog mcp``, if the extra for them is installed. They import
+    transcripts that have grown, if the store can be written.
     """
     if find_spec("mcp") is None:
         return None

@@ -25,7 +25,7 @@ class Column(NamedTuple):
                 never cut
     ``marks``   the meaning of each mark that a cell may have: a line below the table explains the
                 marks in it
-    ``may_go``  whether the column is left out where the terminal is too narrow for the cut columns,
+    ``may_go``  whether the column is left out if the terminal is too narrow for the cut columns,
                 too; a line below
                 the table names it then
     """
@@ -116,7 +116,7 @@ def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths, smaller where a column may be cut and the terminal is too narrow."""
+    """Return the widths, smaller if a column may be cut and the terminal is too narrow."""
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)
     for place, column in enumerate(columns):

@@ -65,7 +65,7 @@ class Price(msgspec.Struct, frozen=True):
         )
 
     def of_reply(self, tokens: int, reasoning: int = 0) -> float:
-        """Return the price of a reply of ``tokens``, of which ``reasoning`` are thought."""
+        """Return the price of a reply of ``tokens``; ``reasoning`` of them are thought."""
         text_price = self.output_cost_per_token or 0.0
         thought_price = _first_known(self.output_cost_per_reasoning_token, text_price)
         return (tokens - reasoning) * text_price + reasoning * thought_price

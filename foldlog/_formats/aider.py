@@ -301,7 +301,7 @@ class _Decoder(FollowingDecoder):
 
 
 def _number_at(match: re.Match[str], group: int) -> int:
-    """Return a number of tokens such as 1.2k; 0 where the text has none."""
+    """Return a number of tokens such as 1.2k; 0 if the text has none."""
     if not match[group]:
         return 0
     thousands = 1_000 if match[group + 1] else 1

@@ -87,7 +87,7 @@ NAME = "atif"
 _BEFORE = ("schema_version", "session_id", "trajectory_id", "agent")
 """What stands before the steps, and does not change."""
 _PARENT = "subagent_of"
-"""The conversation in whose trajectory that of a sub-agent stands, in its ``extra``."""
+"""The field of ``extra`` with the conversation that contains the trajectory of a sub-agent."""
 _SOURCES: dict[str, Source] = {"user": "user", "agent": "agent"}
 _BOUNDARY = ("extra", "context_management", "boundary")
 _TRIMMED = (
@@ -108,7 +108,7 @@ class _Trajectories(FileReader):
         return is_one and not self._is_log(path)
 
     def _is_log(self, path: Path) -> bool:
-        """Return whether the records stand on lines, of which there may be only the first."""
+        """Return whether each record is on a line; the file may have only the first line."""
         return on_lines(path) or (path.suffix == ".jsonl" and b'"steps"' not in path.read_bytes())
 
     def histories(self, path: Path) -> Iterator[Contained]:

@@ -33,7 +33,7 @@ _WHERE = (
     ("url", "image"),
 )
 HELD = frozenset(("source", "image_url", *_WHERE[0], *_WHERE[1], *_WHERE[2]))
-"""The fields that say where an image is."""
+"""The fields with the place of an image."""
 _Block = dict[str, Any]
 
 

@@ -93,7 +93,7 @@ class OpenCalls:
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
         """Close the call that a result with the id ``key`` answers, that of the event ``cause`` if
         it is one, or one that ``of_result`` returned. Return its id, if it is a text, and the event
-        id and the tool of the call: ``cause`` and an empty text where there is no such call.
+        id and the tool of the call: ``cause`` and an empty text if there is no such call.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -115,7 +115,7 @@ class OpenCalls:
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
         """Return the call that a result without an id answers, for ``close``: of the newest reply
         the first open call of the tool that the result names, without a name the first that has no
-        id either; None where there is none. A result with an id has its id returned.
+        id either; None if there is none. A result with an id has its id returned.
 
         The name of the tool in the place of the id counts as none; it is returned where there is no
         reply.

@@ -60,7 +60,7 @@ class _Files(Exports):
         )
 
     def messages(self, conversation: Record) -> list[Any]:
-        """Return each node without its children; none where the nodes have no message. A damaged
+        """Return each node without its children; none if the nodes have no message. A damaged
         node comes after the node that has it among its children.
         """
         mapping = conversation["mapping"]

@@ -83,7 +83,7 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records; None where they are of no known
+    """Return the format of a history by its first records; None if they are of no known
     format.
     """
     looked_at = [
@@ -119,7 +119,7 @@ _BEGINNING = 2**16
 
 
 def of_lines(path: Path) -> Format | None:
-    """Return the format of a log of JSON Lines, where its beginning leaves no doubt: three of the
+    """Return the format of a log of JSON Lines, if its beginning leaves no doubt: three of the
     first four lines are of this format and none of another, and so are at least half of the first
     50. None for all else, as for lines that hold several histories. Cost: these lines.
     """
@@ -151,7 +151,7 @@ def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record; None where it is of none, or of another program."""
+    """Return the format of a record; None if it has none, or is of another program."""
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
 

@@ -51,7 +51,7 @@ def role_of(event: Event) -> Literal["system", "user", "assistant", "tool"]:
 
 
 def call_id_of(event: Action | Observation) -> str:
-    """Return the id of a call or of the call of a result; where it has none, one that is made of
+    """Return the id of a call or of the call of a result; if it has none, one that is made of
     the call's event.
     """
     if event.call_id:
@@ -60,7 +60,7 @@ def call_id_of(event: Action | Observation) -> str:
 
 
 def stamp_of(event: Event) -> dict[str, str]:
-    """Return the field ``timestamp`` of an event; empty where it has no time."""
+    """Return the field ``timestamp`` of an event; empty if it has no time."""
     time = time_text(event.timestamp, event.origin)
     return {} if time is None else {"timestamp": time}
 
@@ -73,7 +73,7 @@ def session_of(first: object) -> str:
 
 
 def id_of_source(event: Event) -> Any:
-    """Return the id that the source gave an event, which it keeps where its record was redacted;
+    """Return the id that the source gave an event, which it keeps if its record was redacted;
     None without one.
     """
     return None if event.origin is None else event.origin.id
@@ -128,7 +128,7 @@ def data_url(media_type: Any, data: str) -> str:
 
 
 def data_in(url: str) -> tuple[str, str]:
-    """Return the media type and the base64 that a URL holds; empty texts where it holds no
+    """Return the media type and the base64 that a URL holds; empty texts if it holds no
     bytes.
     """
     head, is_held, data = url.partition(";base64,")

@@ -74,7 +74,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     unless one record has its result and what the model said to it. ``"7"`` finds the source's ids
     ``"7"`` and ``7``.
 
-    Raises ``InvalidArgument`` where no event has this id, and ``ConversationNotFound``. Cost: the
+    Raises ``InvalidArgument`` if no event has this id, and ``ConversationNotFound``. Cost: the
     events from there to the end, and of a call or a result the View there.
     """
     if not isinstance(source_id, str | int):

@@ -35,7 +35,7 @@ class Members(Generic[T]):
         self._stages: list[tuple[int, MemberLink[T] | None]] = []
         """The members before each change that ``follow`` applied, by the id of its event."""
         self.condensed_at = -1
-        """The id of the newest condensation; -1 where there is none."""
+        """The id of the newest condensation; -1 if there is none."""
 
     def newest_first(self) -> Iterator[tuple[int, T]]:
         """Yield the members, the last one first."""

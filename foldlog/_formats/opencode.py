@@ -180,14 +180,14 @@ def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _told(parts: list[_Part]) -> list[_Part]:
-    """Return the parts of a content that a model is told."""
+    """Return the parts of a content that a model is sent."""
     return said_in(
         [_WORDS.get(kind_of(part) or "", part) for part in parts if part.get("ignored") is not True]
     )
 
 
 def _result(state: _Part) -> _Part:
-    """Return what a model is told of a call, and whether that is an error."""
+    """Return the result of a call as a model is sent it, and whether it is an error."""
     match state:
         case {"status": "completed", "time": {"compacted": int() | float()}}:
             return {"content": "[Old tool result content cleared]"}

@@ -96,7 +96,7 @@ class _Decoder(FollowingDecoder):
         """The version after the branch that is shown."""
         self._is_sidechain: bool | None = None
         self._said: tuple[int, str] | None = None
-        """The version before the last line, and its words, where a user said them."""
+        """The version before the last line, and its text, if it is a message of a user."""
 
     def read(self, read: RecordEvents, record: _Part) -> None:
         is_sidechain = record.get("isSidechain") is True

@@ -1,4 +1,4 @@
-"""The formats: ours, those that a program registers, and those of installed packages.
+"""The formats: our own, formats that a program registers, and formats of installed packages.
 
 A package adds a format with an entry point in the group ``foldlog.formats``, whose object is a
 ``Format``:
@@ -87,7 +87,7 @@ def _sent_by_name(format: Format) -> Format:
 
 
 _refused: list[str] | None = None
-"""Why formats of installed packages cannot be used; None where the packages were not loaded yet."""
+"""Why formats of installed packages cannot be used; None if no package was loaded yet."""
 
 
 _OF_PROGRAMS = {
@@ -116,8 +116,8 @@ def register(format: Format) -> Format:
     nothing.
 
     Its name is stored in ``origin.format`` of every event that is imported, so it must never
-    change. Raises ``InvalidArgument`` where another format has the name, or ``--format`` cannot
-    take it; ``UnusableFormat`` where it is not a ``Format``.
+    change. Raises ``InvalidArgument`` if another format has the name, or ``--format`` cannot
+    take it; ``UnusableFormat`` if it is not a ``Format``.
     """
     return _added("the registered format", format)
 
@@ -142,7 +142,7 @@ def formats() -> Mapping[str, Format]:
     """Return all formats by their names: ours first, then those of installed packages. Cost:
     installed packages are loaded once.
 
-    Raises ``UnusableFormat``, at each call, where a package has something that cannot be
+    Raises ``UnusableFormat``, at each call, if a package has something that cannot be
     registered.
     """
     if refused := _load_packages():

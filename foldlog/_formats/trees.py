@@ -62,7 +62,7 @@ class Exports(FileReader):
 
     @abstractmethod
     def messages(self, conversation: Record) -> list[Any]:
-        """Return its messages in their order, damaged ones too; none where nothing was said."""
+        """Return its messages in their order, damaged ones too; none if it has no message."""
 
     def records(self, conversation: Record) -> list[Any]:
         """Return its messages, and what says which branch is shown, where that is not the one of
@@ -196,7 +196,7 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message: none where it tells a model nothing."""
+        """Add the events of a message: none if no model is sent anything of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

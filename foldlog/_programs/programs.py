@@ -1,4 +1,4 @@
-"""The five programs: where they keep transcripts and settings, and when they delete transcripts."""
+"""The five programs: where their transcripts and settings are, and when they delete transcripts."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def settings_at(place: str) -> Path:
 
 
 def text_at(path: Path) -> str | None:
-    """Return the text of a file; None where it is missing. Raises ``ValueError`` for bytes that are
+    """Return the text of a file; None if it is missing. Raises ``ValueError`` for bytes that are
     no text.
     """
     return path.read_text("utf-8") if path.is_file() else None

@@ -37,7 +37,7 @@ those that only show less, and no other code, no model and no key of an API.
 @dataclass(frozen=True)
 class Sent:
     """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in
-    words; it is empty where there are none.
+    words; it is empty if there are none.
 
     A rule that cannot be applied, such as that of a condenser of your own, changes nothing;
     ``rules`` says so, and what a model is sent is not ``known``.

@@ -57,7 +57,7 @@ class Dropped:
 
     @property
     def ids(self) -> tuple[int, ...]:
-        """The ids of the events, those of summaries below -1."""
+        """The ids of the events; ids of summaries are below -1."""
         return tuple(event.id for event in self.events)
 
     @property
@@ -77,7 +77,7 @@ def dropped_by(
     store: Store, views: Views, conversation: str, condensation: int | None = None
 ) -> Dropped | None:
     """Return what a condensation dropped; without an id the newest one that was not taken back.
-    None where there is none.
+    None if there is none.
 
     Raises ``InvalidArgument`` for the id of another event. Cost: two Views, and the later events.
     """

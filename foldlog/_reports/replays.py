@@ -54,21 +54,21 @@ CACHED_LEAST = 1_024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """The figures of one strategy over a history. All ids are those of the history.
+    """The figures of one strategy over a history. All ids are ids of the history.
 
     ``condensations``  the id of the next event at each of them
     ``declined``    how often a condensation was required and impossible
     ``final``       the View at the end
-    ``summarized``  events of which a summary in that View tells
+    ``summarized``  events that a summary in that View is about
     ``lost``        events that a call was neither shown nor told of by a summary: forgotten, or
                     left out
-    ``masked``      events of which a call was not shown all
+    ``masked``      events that a call was shown only in part
     ``reports``     the reports of the condenser, with its model's usage and cost
     ``condenser_cost``  what its model cost in US dollars; None if a price is unknown, or one was
                         not recorded
     ``needed``      the terms that the agent used and that had occurred before, one for each use in
                     a reply
-    ``missing``     those of them that its prompt did not show: see ``docs/RECALL.md``
+    ``missing``     the terms among them that its prompt did not show: see ``docs/RECALL.md``
     ``facts``       of how many of ``needed`` the line in which it last stood says something
     ``facts_in_prompts``  for how many of these the prompt had the term near a word that stood
                           beside it there
@@ -124,14 +124,14 @@ class Replay:
 
     @property
     def tokens_new(self) -> int | None:
-        """Those of ``tokens_sent`` that are not repeated; None if a prompt was not counted."""
+        """The part of ``tokens_sent`` that is not repeated; None if a prompt was not counted."""
         sent = self.tokens_sent
         repeated = self.tokens_repeated
         return None if sent is None or repeated is None else sent - repeated
 
     @property
     def tokens_repeated(self) -> int | None:
-        """Those of ``tokens_sent`` with which the prompt before began as well; None if a prompt was
+        """The part of ``tokens_sent`` that the previous prompt began with too; None if a prompt was
         not counted.
         """
         return _sum(turn.repeated for turn in self.turns)

@@ -172,7 +172,7 @@ def _arguments(arguments: dict[str, Any] | str | None) -> str:
 
 def cost_words(cost: float | None, *, estimated: bool = False) -> str:
     """Return a cost in words, in US dollars, a tiny one with two digits: ``unknown`` for None, with
-    ≈ where it is one at the prices of a table.
+    ≈ if it is one at the prices of a table.
     """
     if cost is None:
         return "unknown"

@@ -84,7 +84,7 @@ def _show_unknown(stats: Stats) -> None:
 
 
 def _errors(one: Stats | ToolDocument) -> str:
-    """Return ``2 errors``; an empty text where there is none."""
+    """Return ``2 errors``; an empty text if there is none."""
     if one.errors is None:
         return "errors unknown"
     return count(one.errors, "error") if one.errors else ""

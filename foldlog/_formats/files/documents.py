@@ -1,7 +1,7 @@
 """JSON documents: values with the text in which they stand, so that the bytes of a document can be
 kept.
 
-A document is read whole, and refused where it is not whole JSON.
+A document is read as a whole, and refused if it is not complete JSON.
 """
 
 from __future__ import annotations
@@ -127,14 +127,14 @@ def _start_of(text: str, key: str) -> int:
 
 
 def _skip(text: str, start: int) -> int:
-    """Return where the next character stands that is not white space."""
+    """Return the offset of the next character that is not white space."""
     space = _space.match(text, start)
     assert space is not None  # an empty text matches
     return space.end()
 
 
 def _value(text: str, start: int) -> tuple[Any, int]:
-    """Return the value that begins at a place, and where it ends."""
+    """Return the value that begins at an offset, and the offset after it."""
     try:
         return _decode(text, start)
     except json.JSONDecodeError as error:

@@ -33,7 +33,7 @@ class Found(NamedTuple):
 
 class LeftOut(NamedTuple):
     """A file in a folder that is sound, and holds no history of a known format; or one that was not
-    opened, because its name is that of no history.
+    opened, because no history has such a name.
     """
 
     path: Path
@@ -42,7 +42,7 @@ class LeftOut(NamedTuple):
 
 def state_of(path: str) -> tuple[int, ...]:
     """Return what differs when a file was changed, replaced, or written to a log beside it, as by
-    SQLite; empty where there is none. Cost: the status of both.
+    SQLite; empty if there is none. Cost: the status of both.
     """
     state: tuple[int, ...] = ()
     for name in (path, f"{path}-wal"):

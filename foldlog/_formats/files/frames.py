@@ -56,7 +56,7 @@ def frame_of(text: str, places: Mapping[int, tuple[int, int]], records: int) -> 
 
 
 def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
-    """Return a document with these records: an array, where they are not those of the frame."""
+    """Return a document with these records; an array, if they are not the records of the frame."""
     if frame.records != len(records):
         return b"[%b]\n" % b",\n".join(records)
     parts = zip_longest(
@@ -66,7 +66,7 @@ def whole(frame: Frame, records: Sequence[bytes]) -> bytes:
 
 
 def frame_in(told: Mapping[str, Any]) -> Frame | None:
-    """Return the frame in what is stored about a source; None where it is not a document."""
+    """Return the frame in the stored fields of a source; None if it is not a document."""
     return msgspec.convert(told[KEY], Frame) if KEY in told else None
 
 

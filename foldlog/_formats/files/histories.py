@@ -399,7 +399,7 @@ class _File:
 
     def _container(self, holder: Located, number: str, names: Names) -> Found | None:
         """Return the history in an object that also holds other things: an answer, metrics, a task,
-        a patch. None where it holds none. Raises ``NotAHistory`` for a request to a model, which
+        a patch. None if it holds none. Raises ``NotAHistory`` for a request to a model, which
         has its system prompt beside the messages.
         """
         value = holder.value

@@ -102,7 +102,7 @@ def opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 
 def rows_in(path: Path, query: str) -> list[Any]:
-    """Return what a query of a SQLite database finds; nothing where that cannot be asked."""
+    """Return the rows of a query of a SQLite database; no rows if the query fails."""
     try:
         with opened(path) as database:
             return database.execute(query).fetchall()

@@ -50,7 +50,7 @@ _STRUCTURAL = frozenset({"condensation", "condensation_request"})
 _OWN = frozenset({"recall", "loop_recovery"})
 """Actions of V0 itself, which no model requested."""
 _SAID_BY_ITSELF = frozenset({"error", "user_rejected"})
-"""Observations that the model is told without an action before them."""
+"""Observations that the model is sent without an action before them."""
 
 _CAUSES_MAX = 10_000
 """An action waits for its result during this many events; after that the two are not paired."""
@@ -257,7 +257,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:
-    """Return arguments or extras, from the place where the record has them."""
+    """Return the arguments or extras of a record."""
     if key in record:
         return dict_or_empty(record[key])
     return {name: value for name, value in record.items() if name not in envelope}

@@ -33,7 +33,7 @@ ANSWERS = {
 """Kinds of observations, and the field of each that holds the result."""
 
 REJECTION_SOURCE = "rejection_source"
-"""Where a rejection says whether the user or a hook rejected the call."""
+"""The field of a rejection that says whether the user or a hook rejected the call."""
 
 PROMPT_UPDATE = "SystemPromptUpdateEvent"
 """The kind of a system prompt that replaces the one before it."""
@@ -47,7 +47,7 @@ class OpenHandsV1Encoder(RecordEncoder):
 
     def __init__(self) -> None:
         self.source_ids: dict[int, Any] = {}
-        """The ids of the records, by those of the events."""
+        """The ids of the records, by the ids of their events."""
 
     def records(self, event: Event) -> list[Any] | None:
         if isinstance(event, OF_THE_STORE):

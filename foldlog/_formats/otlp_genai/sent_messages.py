@@ -77,7 +77,7 @@ def alone(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def effective(messages: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the messages that count: before the newest compaction only those of the system."""
+    """Return the messages that count: before the newest compaction only system messages."""
     split = alone(messages)
     newest = max((place for place, each in enumerate(split) if is_compaction(each)), default=0)
     return [*(each for each in split[:newest] if each.get("role") in _OF_SYSTEM), *split[newest:]]

@@ -9,7 +9,7 @@ import pytest
 
 from foldlog._formats.claude_code.skeleton import ClaudeCodeSkeleton
 from foldlog._formats.codex.skeleton import CodexSkeleton
-from foldlog._formats.cursor import _listed_in
+from foldlog._formats.cursor import _names_of_blobs
 from foldlog._formats.skeleton import UNNAMED_TOOL
 from foldlog.errors import InvalidArgument
 from foldlog.eventstore import Action, Observation
@@ -53,7 +53,7 @@ def test_other_fields_of_a_root_do_not_move_the_names_of_its_blobs():
     names = [bytes([number]) * 32 for number in (7, 9)]
     fixed = b"\x11" + b"x" * 8, b"\x1d" + b"x" * 4
     root = b"".join(other + b"\x0a\x20" + name for other, name in zip(fixed, names, strict=True))
-    assert [*_listed_in(root)] == [name.hex() for name in names]
+    assert [*_names_of_blobs(root)] == [name.hex() for name in names]
 
 
 def test_an_action_that_is_not_known_is_one_by_its_arguments():

@@ -80,7 +80,7 @@ def selected(
     store: Store, conversations: Sequence[str] | None, where: Sequence[str] | None
 ) -> list[ConversationRow]:
     """Return the conversations that are named and those with the attributes. Raises ``Refused``
-    where nothing says which, or an id is unknown.
+    if nothing says which, or an id is unknown.
     """
     if not (conversations or where):
         raise Refused(
