@@ -28,23 +28,23 @@ USAGE = (
     "cache_write_1h_tokens",
     "reasoning_tokens",
 )
-"""What usage is counted in."""
+"""The counts of usage."""
 PRICED_FROM = (-1, 0, *(size * 1_000 for size in (32, 100, 128, 200, 256, 272, 512)))
-"""The numbers of tokens of a prompt between which calls are summed: those above which a price of
-litellm's table is another one.
+"""The sizes of prompts, in tokens, above which a price in litellm's table changes. Only calls
+between the same two sizes are added up.
 """
 HASH_BYTES: Final = 8
 _POINTS: Final = 64
 _OPEN_MAX: Final = 16
-"""How many replies may still get other figures: those of parallel sub-agents stand between one
-another.
+"""How many replies may still get further lines. Parallel sub-agents write their lines between each
+other.
 """
 
 
 class Calls(NamedTuple):
-    """Some calls of one model on one day; ``cost`` is None where they tell none. The prompt of each
-    has more tokens than ``above``, which is the same for prompts of one price; -1 where each prompt
-    is not known.
+    """Some calls of one model on one day. ``cost`` is None if they record none. The prompt of each
+    call has more tokens than ``above``, one of ``PRICED_FROM``; it is -1 if the sizes of the
+    prompts are not known.
     """
 
     day: str
@@ -80,10 +80,9 @@ def calls_in(call: ModelCall, *, is_run: bool = False) -> Calls:
 
 
 def hash_of_reply(reply: str, calls: Calls) -> int:
-    """Return a hash of a reply: of its id, if that has several parts, such as a message and its
-    request. Some servers give one id alone to many replies, which then differ in their model or
-    tokens.
-    """
+    """Return a hash by which copies of a reply are recognized."""
+    # Some servers give one id to many replies, so the model and the tokens count too; but not for
+    # an id of several parts, such as a message and its request, which is unique.
     text = repr(reply if " " in reply else (reply, calls.model, sorted(calls.usage.items())))
     return int.from_bytes(blake2b(text.encode(), digest_size=HASH_BYTES).digest())
 
@@ -93,15 +92,15 @@ class Sums:
 
     def __init__(self, calls: Iterable[Calls] = ()) -> None:
         self._sums = dict[tuple[Any, ...], list[Any]]()
-        for one in calls:
-            self.add(one)
+        for call_group in calls:
+            self.add(call_group)
 
-    def add(self, one: Calls) -> None:
-        day, model, usage, cost, calls, *which = one
-        alike = day, model, cost is None, *[name in usage for name in _PRICED], *which
-        sums = self._sums.get(alike)
+    def add(self, call_group: Calls) -> None:
+        day, model, usage, cost, calls, *rest = call_group
+        key = day, model, cost is None, *[name in usage for name in _PRICED], *rest
+        sums = self._sums.get(key)
         if sums is None:
-            self._sums[alike] = [dict(usage), cost, calls]
+            self._sums[key] = [dict(usage), cost, calls]
             return
         for name, number in usage.items():
             sums[0][name] = sums[0].get(name, 0) + number
@@ -110,19 +109,19 @@ class Sums:
 
     def calls(self) -> list[Calls]:
         return [
-            Calls(day, model, dict(usage), cost, calls, *which)
-            for (day, model, _, _, _, *which), (usage, cost, calls) in self._sums.items()
+            Calls(day, model, dict(usage), cost, calls, *rest)
+            for (day, model, _, _, _, *rest), (usage, cost, calls) in self._sums.items()
         ]
 
 
-def add_up(each: Iterable[Calls]) -> list[Calls]:
+def add_up(call_groups: Iterable[Calls]) -> list[Calls]:
     """Return the sums of calls with the same day, model, and known figures. Cost: the calls."""
-    return Sums(each).calls()
+    return Sums(call_groups).calls()
 
 
 class Curve(Struct):
-    """Numbers in their order, of many the highest of ``stride`` each, ``newest`` of them in the
-    last point.
+    """Numbers in their order, at most 64 points. If there are more numbers, each point is the
+    highest of ``stride`` numbers; the last point has ``newest`` numbers so far.
     """
 
     points: list[int] = []
@@ -143,13 +142,13 @@ class Curve(Struct):
 
 
 class CountedReplies(Struct):
-    """What a source tells of the replies of models, as it is stored.
+    """The usage of the replies of models in a source, as it is stored.
 
-    ``open``    what each of the last ones used: its time, model and tokens. Another line of it may
-                tell more
-    ``calls``   the sums of those before, and ``hashes`` eight bytes for each, by which other
-                sources have it too
-    ``last_prompt``  the tokens of the prompt of the last one; ``context`` those of all prompts
+    ``open``    the time, model and tokens of each of the last replies, which may get further lines
+    ``calls``   the sums of the replies before them
+    ``hashes``  eight bytes for each of these, by which it is recognized in other sources
+    ``last_prompt``  the tokens of the last prompt
+    ``context`` the tokens of all prompts
     """
 
     open: dict[str, tuple[str | None, str, dict[str, int]]] = {}
@@ -160,81 +159,83 @@ class CountedReplies(Struct):
 
 
 class ReplyCounter:
-    """Counts the replies of models in one source, each once: one that comes again later counts as
-    it did at first. Memory: some nine bytes for each reply.
+    """Counts the replies of models in one source, each once: a later copy of a reply does not
+    count. Memory: some nine bytes for each reply.
     """
 
     def __init__(self, state: CountedReplies, left_out: Collection[int] = ()) -> None:
-        """Without the replies with the hashes that are ``left_out``: these are ``others``."""
+        """Leave out the replies with the hashes ``left_out``, collected in ``others``."""
         self.others = dict[int, Calls]()
         self._open = state.open
         self._last_prompt = state.last_prompt
         self._context = state.context
         self._sums = Sums(state.calls)
         self._left_out = left_out
-        self._known = HashSet(slice(0, HASH_BYTES))
-        for place in range(0, len(state.hashes), HASH_BYTES):
-            self._known.add(state.hashes[place : place + HASH_BYTES])
+        self._counted_hashes = HashSet(slice(0, HASH_BYTES))
+        for start in range(0, len(state.hashes), HASH_BYTES):
+            self._counted_hashes.add(state.hashes[start : start + HASH_BYTES])
 
     def add_line(self, key: str, at: str | None, model: str, usage: dict[str, int]) -> None:
-        """Take what a line tells of a reply, in the place of what earlier lines of it told."""
+        """Note the usage in a line of a reply. It replaces the usage of earlier lines of the reply,
+        since each line has the usage so far.
+        """
         if key not in self._open and len(self._open) >= _OPEN_MAX:
             oldest = next(iter(self._open))
             self.add(_call_of(oldest, *self._open.pop(oldest)))
         self._open[key] = at, model, usage
 
     def add(self, call: ModelCall) -> None:
-        """Count a reply of which no later line tells more."""
+        """Count a reply that gets no further line."""
         calls = calls_in(call)
-        self._prompted(calls)
-        hashed = self._hash_to_count(call.reply, calls)
-        if hashed is not None:
-            if hashed:
-                self._known.add(hashed)
+        self._note_prompt(calls)
+        reply_hash = self._hash_to_count(call.reply, calls)
+        if reply_hash is not None:
+            if reply_hash:
+                self._counted_hashes.add(reply_hash)
             self._sums.add(calls)
 
     def state(self) -> CountedReplies:
-        hashes = b"".join(self._known.pages())
+        hashes = b"".join(self._counted_hashes.pages())
         return CountedReplies(
             self._open, self._sums.calls(), hashes, self._last_prompt, self._context
         )
 
     def total(self) -> CountedReplies:
-        """Return the figures as if no line came that tells more of an open reply."""
+        """Return the figures as if the open replies got no further lines."""
         sums = Sums(self._sums.calls())
         hashes = list[bytes]()
         last_prompt = self._last_prompt
         context = Curve([*self._context.points], self._context.stride, self._context.newest)
-        for reply, used in self._open.items():
-            calls = calls_in(_call_of(reply, *used))
+        for reply, fields in self._open.items():
+            calls = calls_in(_call_of(reply, *fields))
             if tokens := calls.usage.get("prompt_tokens"):
                 last_prompt = tokens
                 context.add(tokens)
-            hashed = self._hash_to_count(reply, calls)
-            if hashed is not None:
+            reply_hash = self._hash_to_count(reply, calls)
+            if reply_hash is not None:
                 sums.add(calls)
-                hashes.append(hashed)
-        all_hashes = b"".join(chain(self._known.pages(), hashes))
+                hashes.append(reply_hash)
+        all_hashes = b"".join(chain(self._counted_hashes.pages(), hashes))
         return CountedReplies({}, sums.calls(), all_hashes, last_prompt, context)
 
-    def _prompted(self, calls: Calls) -> None:
+    def _note_prompt(self, calls: Calls) -> None:
         tokens = calls.usage.get("prompt_tokens")
         if tokens:
             self._last_prompt = tokens
             self._context.add(tokens)
 
     def _hash_to_count(self, reply: str | None, calls: Calls) -> bytes | None:
-        """Return the hash of a reply, empty for one without an id; None for one that does not count
-        again.
+        """Return the hash of a reply; empty bytes for a reply without an id, and None for a reply
+        that does not count.
         """
         if reply is None:
             return b""
         number = hash_of_reply(reply, calls)
-        hashed = number.to_bytes(HASH_BYTES)
+        reply_hash = number.to_bytes(HASH_BYTES)
         if number in self._left_out:
             self.others.setdefault(number, calls)
             return None
-        return None if hashed in self._known else hashed
+        return None if reply_hash in self._counted_hashes else reply_hash
 
 
 def _call_of(reply: str, at: str | None, model: str, usage: dict[str, int]) -> ModelCall:
