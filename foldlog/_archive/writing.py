@@ -311,25 +311,18 @@ class SourceWriter:
         first: Callable[[SourcesToWrite], None] | None = None,
     ) -> Source:
         def append(transaction: Transaction) -> Source:
-            sources = Sources(self.database, transaction)
-            stored = sources.find_by_key(source.conversation)
-            conversation = self.database.find(
-                transaction, sources.name_of(source.conversation), pending=True
-            )
-            state_before = None if stored is None else (stored.made, stored.redacted)
-            if (
-                state_before != (source.made, source.redacted)
-                or conversation is None
-                or conversation.key != source.conversation
-            ):
-                raise VersionConflict(
-                    self.name_of(source.conversation), source.records, source.records
-                )
+            name = Sources(self.database, transaction).name_of(source.conversation)
+            conversation = self.database.find(transaction, name, pending=True)
+            if conversation is None or conversation.key != source.conversation:
+                raise VersionConflict(name, source.records, source.records)
             writing = WriteTransaction(transaction, conversation, self.database)
             sources = SourcesToWrite.beside(writing)
+            # Read with the object that writes: it first stores what only appended blocks say.
+            stored = sources.find_by_key(source.conversation)
+            if stored is None or (stored.made, stored.redacted) != (source.made, source.redacted):
+                raise VersionConflict(name, source.records, source.records)
             if first is not None:
                 first(sources)
-            assert stored is not None
             stored_source = source._replace(about=stored.about, sums=stored.sums)
             return self._put(writing, sources, stored_source, blocks)
 
