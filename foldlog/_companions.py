@@ -35,7 +35,7 @@ def companion(conversation: str, name: str) -> str:
 
 def companion_of(conversation: str) -> str:
     """Return the id whose companion a conversation is; of a companion of a companion, the first
-    owner. An empty text if it is no companion. Lists leave companions out.
+    owner. An empty text for any other conversation. Lists leave companions out.
     """
     owner, _, name = conversation.rpartition(_OWN)
     if not owner or "/" in name:

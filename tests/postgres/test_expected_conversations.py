@@ -276,8 +276,8 @@ def test_what_others_redacted_without_a_receipt_is_known(ours: Store, theirs: St
             partial(
                 _redact_too,
                 database=theirs.database,
-                there=there,
-                gone=[row],
+                existing=there,
+                redacted_rows=[row],
                 records=None,
             )
         )

@@ -308,7 +308,7 @@ def _requests(path: Path) -> Iterator[Located]:
 
 def _single(holder: dict[str, Any], key: str, *below: str) -> Iterator[tuple[Any, str | None]]:
     """Yield a copy of an object that holds spans for each span in it, with this span alone. For a
-    value that is no span, yield None and the problem.
+    value that is not a span, yield None and the problem.
     """
     array = holder.get(key, [])
     odd_items = [array]
