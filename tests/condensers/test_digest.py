@@ -564,6 +564,22 @@ def test_a_changed_file_says_that_its_edit_was_applied_where_the_result_does(
     assert "Errors" not in text
 
 
+def test_a_line_that_is_cut_keeps_the_new_text_of_an_edit_and_not_the_old():
+    events = []
+    for number in range(6):
+        edit = {
+            "path": f"/w/{'kites/' * 8}kite{number}.py",
+            "old_str": f"wind_that_is_gone_by_now_{number} = 1",
+            "new_str": f"fly_{number}()  # {'and on ' * 30}",
+        }
+        events += [call("edit", f"c{number}", **edit), answer("done", f"c{number}")]
+    *older, newest = section(told(viewed(*events).events, length=1_800), "Files changed")
+    assert "gone_by_now_5 = 1 -> fly_5" in newest
+    assert [line.partition("last: ")[2][:9] for line in older] == [
+        f"… -> fly_{number}"[:9] for number in range(5)
+    ]
+
+
 @pytest.mark.parametrize(
     "refusal",
     [

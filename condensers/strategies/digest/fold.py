@@ -110,12 +110,14 @@ _NAMES_MAX = 2_000
 
 class DigestLine(NamedTuple):
     """A line of a digest, and the event that says it. What it says of the work may not hold once
-    files have changed (``is_of_work``).
+    files have changed (``is_of_work``). ``brief`` stands for a text that is too long, if it is not
+    empty.
     """
 
     text: str
     event_id: int
     is_of_work: bool = False
+    brief: str = ""
 
 
 class ChangedFile(NamedTuple):

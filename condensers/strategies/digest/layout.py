@@ -163,7 +163,7 @@ def _lines(digest: Digest) -> dict[Section, list[DigestLine]]:
     for section in (Section.BUILT, Section.REPORTED, Section.RAN):
         lines[section] = [_checked(line, digest.files) for line in lines[section]]
     lines[Section.BUILT] += since
-    changed = (DigestLine(_file(path, file), file.event_id) for path, file in digest.files.items())
+    changed = (_file(path, file) for path, file in digest.files.items())
     lines[Section.CHANGED] = sorted(changed, key=_is_product)
     lines[Section.ERRORS] = [_error_line(error, digest.files) for error in digest.errors.values()]
     if digest.said:
@@ -245,13 +245,26 @@ def _is_named(path: str, text: str) -> bool:
     )
 
 
-def _file(path: str, file: ChangedFile) -> str:
-    """Return what was done to a file, with a line of its last change."""
+def _file(path: str, file: ChangedFile) -> DigestLine:
+    """Return what was done to a file, with a line of its last change. If there is no room for the
+    text that is gone, the new text stays.
+    """
     deeds = (deed if times == 1 else f"{deed} {times} times" for deed, times in file.deeds.items())
     applied = ", applied" if file.is_applied else ""
-    last = f"; last{applied}: {file.line}" if file.line else applied
     committed = "" if file.committed_by is None else f", committed [{file.committed_by}]"
-    return f"{path}: {', '.join(deeds)}{committed}{last}"
+    done = f"{path}: {', '.join(deeds)}{committed}"
+    if not file.line:
+        return DigestLine(f"{done}{applied}", file.event_id)
+    _, arrow, became = file.line.partition(" -> ")
+    brief = f"{done}; last{applied}: … -> {became}" if arrow else ""
+    return DigestLine(f"{done}; last{applied}: {file.line}", file.event_id, brief=brief)
+
+
+def _in_length(line: DigestLine, length_max: int) -> DigestLine:
+    """Return a line with its text, or with the brief one, in at most ``length_max`` characters."""
+    is_long = len(line.text) > length_max
+    text = line.brief if is_long and line.brief else line.text
+    return line._replace(text=clipped(text, length_max))
 
 
 def _is_product(line: DigestLine) -> bool:
@@ -269,10 +282,7 @@ def _section(section: Section, lines: Sequence[DigestLine], room: int) -> str:
     lengths = _LENGTHS.get(section, (_LINE_MAX,))
     for length in lengths:
         most_of_first = max(length, room // 4 * (section is Section.ASKED))
-        cut = (
-            line._replace(text=clipped(line.text, most_of_first if line is lines[0] else length))
-            for line in older
-        )
+        cut = (_in_length(line, most_of_first if line is lines[0] else length) for line in older)
         shown = [*cut, newest]
         if len(listed := _listed(section, shown, skipped)) <= room:
             return listed
