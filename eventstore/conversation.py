@@ -123,12 +123,15 @@ def decide(state: State, command: Append) -> tuple[Event, ...]:
     first = state.version
     decided = []
     for version, event in enumerate(command.events, first):
-        names_a_later = event.cause is not None and not 0 <= event.cause < version
-        if names_a_later or event.id != NOT_RECORDED or type(event) in _RULED:
+        recorded = structs.replace(event, id=version)
+        has_wrong_cause = event.cause is not None and not 0 <= event.cause < version
+        # Most events need no check, and change only the version.
+        if has_wrong_cause or event.id != NOT_RECORDED or type(event) in _RULED:
             state = structs.replace(state, version=version)
             _check(state, event, version - first)
-            state = evolve(state, event)
-        decided.append(structs.replace(event, id=version))
+            # With its id: a later change of documents in this command may build on this one.
+            state = evolve(state, recorded)
+        decided.append(recorded)
     return tuple(decided)
 
 
@@ -203,12 +206,18 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
 
 
 def _check_documents(state: State, event: DocumentChanges, newest: Mapping[str, int]) -> None:
-    """Raise ``DocumentsChanged`` if changes of documents do not build on the newest values."""
+    """Raise ``DocumentsChanged`` if changes of documents do not build on the newest values.
+
+    ``newest`` has the id of the event with the newest value of each document. The event names the
+    ids that it builds on: in ``others`` for documents that it leaves unchanged, and as ``base`` for
+    documents that it changes by a difference.
+    """
     bases = {name: change["base"] for name, change in event.changed.items() if "base" in change}
-    for name in {*newest, *event.others, *bases}:
-        base = event.others.get(name, bases.get(name))
-        has_new_value = base is None and name in event.changed
-        if base != newest.get(name) and not has_new_value:
+    expected = {**bases, **event.others}
+    # A whole value and a deletion build on no earlier value.
+    replaced = event.changed.keys() - expected.keys()
+    for name in {*newest, *expected} - replaced:
+        if expected.get(name) != newest.get(name):
             raise DocumentsChanged(state.conversation, name, state.version)
     change = event.changed.get(ATTRIBUTES, {"deleted": True})
     if "deleted" not in change and (problem := _not_attributes(change.get("value"))):

@@ -157,6 +157,23 @@ def test_writers_that_change_documents_at_once_lose_nothing(store: Store):
     assert store.version("c1") >= 24
 
 
+def test_a_change_may_build_on_an_earlier_change_of_the_same_append(
+    store: Store, documents: Documents
+):
+    first = DocumentChanges(changed={"a": {"value": 1}, "b": {"value": 2}})
+    second = DocumentChanges(changed={"c": {"value": 3}}, others={"a": 0, "b": 0})
+    third = DocumentChanges(changed={"a": {"deleted": True}}, others={"b": 0, "c": 1})
+    store.append("c1", [first, second, third], expected_version=0)
+    assert documents.all("c1") == {"b": 2, "c": 3}
+    outdated = DocumentChanges(changed={"a": {"value": 4}}, others={"b": 0, "c": 1})
+    with pytest.raises(DocumentsChanged):
+        store.append(
+            "c1",
+            [DocumentChanges(changed={"b": {"value": 5}}, others={"c": 1}), outdated],
+            expected_version=3,
+        )
+
+
 def test_changes_that_do_not_build_on_the_newest_value_are_refused(
     store: Store, documents: Documents
 ):
