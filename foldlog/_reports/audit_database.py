@@ -220,12 +220,19 @@ class AuditTables(Derived[AuditRow]):
         """Record in the store that what was removed before the present position is removed here, if
         it is.
         """
+        if not self.store.database.recorder.writable:
+            return
         with self._writing:
-            due = self._to_confirm and not self.touched
+            if self.touched or not self._to_confirm:
+                return
             position = followed_up_to(self._database.conn)
-            self._to_confirm = self._to_confirm and not due
-        if due and self.store.database.recorder.writable:
+            # Cleared before the confirmation is written: until then another thread may remove more.
+            self._to_confirm = False
+        try:
             confirm(self.store, self._name, position)
+        except BaseException:
+            self._to_confirm = True
+            raise
 
     def refresh(self) -> None:
         """Describe the conversations that have new events, and confirm what was removed."""

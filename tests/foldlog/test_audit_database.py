@@ -214,6 +214,27 @@ def test_it_confirms_what_it_has_removed_until_the_store_forgets_it(store: Store
     assert store.conversation(erased[1]).unconfirmed == ()
 
 
+def test_it_confirms_again_what_could_not_be_confirmed(store: Store, tmp_path: Path, monkeypatch):
+    path = tmp_path / "audit.db"
+    update(store, path)
+    name = audit_database.name_of(path)
+    erased = next(iter(store.iter_conversations())).id
+    erase(store, erased, reason="asked to")
+
+    def refused(*_: object) -> None:
+        raise StoreUnavailable("the store is busy", kind="busy")
+
+    with closing(audit_database.AuditTables(store, path)) as tables:
+        tables.catch_up()
+        with monkeypatch.context() as patch:
+            patch.setattr(audit_database, "confirm", refused)
+            with pytest.raises(StoreUnavailable):
+                tables.refresh()
+        assert store.conversation(erased).unconfirmed == (name,)
+        tables.refresh()
+    assert store.conversation(erased).unconfirmed == ()
+
+
 def test_it_belongs_to_one_store(store: Store, tmp_path: Path):
     path = tmp_path / "audit.db"
     update(store, path)
