@@ -50,9 +50,9 @@ OURS: Final = (
     "claude-ai",
     "otlp-genai",
 )
-"""Our formats. Each is ``FORMAT`` in a file or folder of this name beside this one, with ``_`` for
-``-``. To add a format, add its folder and its name here. A record belongs to the first format that
-matches it; no record should match two.
+"""Our formats whose records are recognized. Each is ``FORMAT`` in a file or folder of this name,
+with ``_`` for ``-``: see ``_load``. To add a format, add its folder and its name here. A record
+belongs to the first format that matches it; no record should match two.
 """
 _OF_ADAPTERS: Final = (
     "agent-framework",
@@ -62,7 +62,9 @@ _OF_ADAPTERS: Final = (
     "pydantic-ai",
     "strands",
 )
-"""Formats of the records that an adapter writes: their files are beside the adapters."""
+"""Our formats of the records that an adapter writes: their files are beside the adapters, not
+beside this one. ``llama-index`` is not in ``OURS``: it is used only where it is named.
+"""
 REGISTERED: dict[str, Format] = {}
 """The formats that the program registered, and those of installed packages once they are needed, by
 their names.
@@ -82,6 +84,7 @@ def _load(name: str) -> Format:
 
 def _sent_by_name(format: Format) -> Format:
     """Let another process get a format by its name: it has to know the format too."""
+    # copyreg looks up the exact type, and some formats are of a subclass of ``Format``.
     copyreg.pickle(type(format), lambda sent: (format_named, (sent.name,)))
     return format
 
@@ -131,11 +134,16 @@ def _added(place: str, format: object) -> Format:
             f"{place} has the name {name!r}; use a name without white space that does not begin"
             f" with '-' and is not {AUTO!r}"
         )
-    if (_load(name) if name in OURS else REGISTERED.setdefault(name, format)) is not format:
+    holder = _load(name) if _is_ours(name) else REGISTERED.setdefault(name, format)
+    if holder is not format:
         raise InvalidArgument(
             f"{place}: another format has the name {name!r}; register it under another name"
         )
     return _sent_by_name(format)
+
+
+def _is_ours(name: str) -> bool:
+    return name in OURS or name in _OF_ADAPTERS
 
 
 def formats() -> Mapping[str, Format]:
@@ -183,7 +191,7 @@ def format_named(name: str) -> Format:
     """Return the format with this name. Raises ``UnknownFormat``, or what ``formats`` raises: it
     may be the cause.
     """
-    if check_text("format", name) in OURS or name in _OF_ADAPTERS:
+    if _is_ours(check_text("format", name)):
         return _load(name)
     if name not in REGISTERED:
         _load_packages()

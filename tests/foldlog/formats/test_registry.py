@@ -10,6 +10,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import pytest
 from hypothesis import example, given, strategies as st
 
 from foldlog._formats import registry
@@ -17,6 +18,7 @@ from foldlog._formats.detection import recognize
 from foldlog._formats.files.readers import Placed
 from foldlog._formats.format import Contained, FileReader
 from foldlog._formats.record import at
+from foldlog.eventstore import InvalidArgument
 from foldlog.formats import decode, detect
 from tests.foldlog.formats.reading import histories_at
 
@@ -25,6 +27,15 @@ PLACE = Path(registry.__file__).parent
 
 def test_each_format_has_a_name_of_its_own_and_its_module_holds_it():
     assert [registry.format_named(name).name for name in registry.OURS] == [*registry.OURS]
+
+
+@pytest.mark.parametrize("name", ["llama-index", "codex"])
+def test_no_format_gets_the_name_of_one_of_ours(name):
+    format = replace(registry.format_named(name), expected="something else")
+    with pytest.raises(InvalidArgument, match="another format has the name"):
+        registry.register(format)
+    assert registry.register(registry.format_named(name)) is registry.format_named(name)
+    assert name not in registry.REGISTERED
 
 
 def test_what_all_formats_share_names_none_of_them():
