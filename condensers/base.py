@@ -52,8 +52,8 @@ class Reason(StrEnum):
 
 
 class Requirement(StrEnum):
-    """How urgent a condensation is. Without a hard one the agent's next call may fail; a soft one
-    can wait.
+    """How urgent a condensation is. Without a hard condensation the agent's next call may fail; a
+    soft condensation can wait.
     """
 
     HARD = "hard"

@@ -297,8 +297,8 @@ class HitDocument(OfConversation, frozen=True, kw_only=True):
 
 class HitsDocument(Document, frozen=True, kw_only=True):
     """``foldlog search`` and ``/api/search``. ``more`` says whether other events have the words
-    too. ``read`` of the ``conversations`` were read until there were enough hits or the time was
-    over. ``unread`` are the problems of conversations that could not be read.
+    too. ``read`` is how many of the ``conversations`` were read before there were enough hits or
+    the time ran out. ``unread`` are the problems of conversations that could not be read.
     """
 
     words: str

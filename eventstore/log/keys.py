@@ -190,8 +190,8 @@ class DataKey:
         return self.encrypt_all((body,), (place,))[0]
 
     def encrypt_all(self, bodies: Sequence[bytes], places: Iterable[bytes]) -> list[bytes]:
-        """Encrypt each of ``bodies`` at its own place, as ``encrypt`` does. Cost: one system call
-        for random bytes.
+        """Encrypt each of ``bodies`` for its place in ``places``, as ``encrypt`` does. Cost: one
+        system call for random bytes.
         """
         nonces = [nonce for (nonce,) in _each_nonce(os.urandom(NONCE_BYTES * len(bodies)))]
         encrypted = map(self._cipher.encrypt, nonces, bodies, map(add, places, repeat(self.name)))

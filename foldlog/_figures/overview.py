@@ -253,8 +253,8 @@ def is_activity(event: Event) -> bool:
 
 
 def _request_in(event: Message) -> tuple[str, str]:
-    """Return the request of a user in a message, without the text that a runtime added, and the
-    whole text of the message.
+    """Return two texts: the user's request without what a runtime added to the message, and the
+    whole message.
     """
     content = event.content
     texts = [content] if isinstance(content, str) else [part.get("text") for part in content]

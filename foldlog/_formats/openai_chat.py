@@ -9,7 +9,7 @@ The messages, and the events that they become:
     exit                            Message from the environment: mini-SWE-agent says so how a run
                                     ended
 
-A message of any other role is not read, since it does not say whose words it has. A call without an
+A message of any other role is not read, since its author is not known. A call without an
 id has the name of its tool as its id. A result without an id is of the first open call of the
 newest reply, of the tool that it names. A message may also tell its time, and one of the assistant
 its ``model``, ``usage`` and ``cost``: in mini-SWE-agent's ``extra``, where a result has the exit

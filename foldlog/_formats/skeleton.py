@@ -115,9 +115,9 @@ class Seen:
 
     Records are compared by the first bytes of their hashes. An equal record may also be the same
     words, said twice. So if the records of a format have ids, an equal record with an id is a
-    repetition, and an equal one without an id only right after a repetition. If they have no ids, a
-    repetition begins with the first record, or with one that is older than the newest, and goes on
-    as long as the records come in their earlier order.
+    repetition, and an equal one without an id only right after a repetition. If the records have
+    no ids, a repetition begins with any earlier record except the newest (or with the first), and
+    goes on while the records come in the same order as before.
     """
 
     def __init__(self, state: SourceState, hashes: bytes, *, have_ids: bool) -> None:

@@ -418,7 +418,9 @@ def _make_condenser(condenser: ChosenCondenser) -> Condenser:
         try:
             return condenser_from_config({"type": condenser})
         except InvalidCondenser as error:
-            raise InvalidCondenser(f"{error}; the path of a file ends in .toml") from None
+            raise InvalidCondenser(
+                f"{error}; if you meant a file, its path must end in .toml"
+            ) from None
     if not isinstance(condenser, Mapping):
         raise InvalidCondenser(
             f"condenser is {described(condenser)}; give the name of a strategy ('digest'), the path"

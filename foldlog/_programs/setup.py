@@ -132,8 +132,8 @@ def _text_of(path: Path, settings: Mapping[str, Any]) -> str:
 
 
 def _with_command(text: str, command: Sequence[str], options: Sequence[str]) -> str:
-    """Return the text of a plugin with the command of this machine. In each language of plugins,
-    strings are written as in JSON.
+    """Return the text of a plugin with the command that starts foldlog on this machine. All plugin
+    languages write strings as JSON does.
     """
     program = json.dumps(command[0])
     arguments = json.dumps([*command[1:], "mcp", *options])

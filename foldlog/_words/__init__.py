@@ -6,5 +6,5 @@ event_json   an event as JSON
 times        when events happened
 texts        all words of an event, for full-text indexes
 tables       histories, Views and answers as tables, in notebooks
-safe_text    text and JSON that steer no terminal
+safe_text    text and JSON that are safe to print on a terminal
 """

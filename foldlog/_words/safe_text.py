@@ -1,6 +1,6 @@
-"""Text and JSON that steer no terminal.
+"""Text and JSON that are safe to print on a terminal.
 
-Control characters, and those that turn the direction of writing, are shown as escapes.
+Control characters, and characters that turn the direction of writing, become escapes.
 """
 
 from __future__ import annotations

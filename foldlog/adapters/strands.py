@@ -100,8 +100,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         self._held: dict[str, _Held] = {}
 
     def conversation(self, session_id: str, *agent_id: str) -> str:
-        """Return the id of the conversation of an agent, or of what a session keeps besides its
-        agents.
+        """Return the id of an agent's conversation, or, without ``agent_id``, the id of the
+        conversation with the session's other data.
         """
         name = "/".join((self._prefix, *map(quoted, (session_id, *agent_id))))
         return name if agent_id else companion(name, "session")

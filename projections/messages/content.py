@@ -244,8 +244,8 @@ class File(NamedTuple):
 
     def of_openai(self, taken: str, *, any_type: bool = False) -> Part:
         """Return the fields of the file for one of OpenAI's servers, or a ``text`` instead.
-        ``taken`` names the files that the server takes. A server that takes files of ``any_type``
-        takes addresses, too.
+        ``taken`` describes the files that the server accepts. A server that accepts files of
+        ``any_type`` also accepts web addresses.
         """
         if (text := self.text) is not None:
             return {"text": sendable(f"{self.name or 'file'}:\n{text}")}

@@ -207,7 +207,7 @@ def test_what_is_erased_is_not_called_gone_while_somebody_can_read_it(url: str, 
         erasing.join(timeout=1.5)
         assert erasing.is_alive()
         with pytest.raises(
-            StoreUnavailable, match=r"transactions that began before may still read deleted rows"
+            StoreUnavailable, match=r"began before the deletion may still read deleted rows"
         ):
             store._recorder.compact(0)
     erasing.join(timeout=10)

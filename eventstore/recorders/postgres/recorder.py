@@ -242,7 +242,8 @@ class PostgresRecorder(Recorder):
         ) is False:
             if time.monotonic() >= until:
                 raise StoreUnavailable(
-                    f"{self._server}: transactions that began before may still read deleted rows",
+                    f"{self._server}: transactions that began before the deletion may still"
+                    " read deleted rows",
                     kind="read",
                 )
             time.sleep(_VACUUM_PAUSE_S)  # each time costs something

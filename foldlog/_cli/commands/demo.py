@@ -1,4 +1,4 @@
-"""``foldlog demo``: show the main job on the history that foldlog ships."""
+"""``foldlog demo``: condense the shipped history while it grows, and show what that saves."""
 
 from __future__ import annotations
 

@@ -223,7 +223,7 @@ class CodexDecoder(FollowingDecoder):
         return unsaid[:1] if line == "session_meta" else unsaid
 
     def _is_said(self, text: str) -> bool:
-        """Return whether the base instructions hold a text, or one of the last other texts."""
+        """Return whether the base instructions or a recent other text contain ``text``."""
         room = _SAID_MAX
         for _, known in self.shown.newest_first():
             if (known.role == _BASE or room > 0) and any(text in each for each in known.texts):

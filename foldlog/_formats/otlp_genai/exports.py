@@ -33,7 +33,7 @@ def is_export(begin: bytes) -> bool:
 
 
 def requests_in(value: Any, **of_trace: Any) -> Iterator[dict[str, Any]]:
-    """Yield the spans of a document, an array or a line, each as a request of a collector."""
+    """Yield each span of a document, an array or a line in the form that a collector sends."""
     if type(value) is list:
         for item in value:
             yield from requests_in(item, **of_trace)
