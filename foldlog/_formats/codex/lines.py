@@ -1,4 +1,4 @@
-"""Read the lines of a rollout, of today and of the first releases.
+"""Read the lines of a rollout, a session file of Codex, of today and of the first releases.
 
 Since September 2025 a line is ``{"timestamp", "type", "payload"}``. Before that, the line was the
 payload itself: first the session, which has no type, then items of the model's API one after the
@@ -80,8 +80,9 @@ def place_of(record: Any) -> tuple[str, int]:
 
 
 def base_end(session: Any) -> int | None:
-    """Return the number of the record before which a thread goes on in another rollout: this is the
-    line of that.
+    """Return the number of records that a session takes over from the rollout that it continues:
+    ``session`` is its first line. The records of that rollout from this number on are not part of
+    the thread. None if the session continues no other rollout.
     """
     end = within(session, "history_base", "end_ordinal_exclusive")
     return end if type(end) is int else None
@@ -127,14 +128,19 @@ class _ShellOutput(msgspec.Struct):
 _shell_output = msgspec.json.Decoder(_ShellOutput)
 _HEADER_MAX = 500
 _CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d+)$", re.MULTILINE)
-FAILED = "Exit code: 1\nOutput:\n"
-"""The words before a failed result that foldlog wrote. Codex writes more between the two lines."""
-ABORTED = "aborted"
-"""The result of a call whose turn was aborted."""
-_ABORTED = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
-_REFUSED = re.compile(
-    rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_ABORTED})", re.DOTALL
+FAILED_HEADER = "Exit code: 1\nOutput:\n"
+"""The words that foldlog writes before a failed result in an export. Codex's own header has more
+lines between these two.
+"""
+ABORTED_RESULT = "aborted"
+"""The result that an import makes for a call whose turn was aborted: Codex records none."""
+_STOPPED_BY_USER = r"(?:Wall time: \S+ seconds\n)?aborted by user(?: after [\d.]+s)?\Z"
+"""The text that Codex records as the output of a command that the user stopped."""
+_NO_EXIT_CODE = re.compile(
+    rf"(?:failed in sandbox\b.{{0,300}}?\bexit code: |execution error\b|{_STOPPED_BY_USER})",
+    re.DOTALL,
 )
+"""The beginnings of failed outputs whose header has no exit code."""
 
 
 def has_failed(output: Any) -> bool:
@@ -151,14 +157,14 @@ def has_failed(output: Any) -> bool:
 
 def unmarked(output: Any) -> Any:
     """Return an output without the words for a failure that foldlog wrote."""
-    if type(output) is list and texts_in(output[:1]) == [FAILED]:
+    if type(output) is list and texts_in(output[:1]) == [FAILED_HEADER]:
         return output[1:]
-    return output.removeprefix(FAILED) if type(output) is str else output
+    return output.removeprefix(FAILED_HEADER) if type(output) is str else output
 
 
 def _says_failed(output: Any) -> bool:
     if type(output) is list:
-        return texts_in(output[:1]) == [FAILED]
+        return texts_in(output[:1]) == [FAILED_HEADER]
     if type(output) is not str:
         return False
     if output.startswith("{"):
@@ -167,7 +173,7 @@ def _says_failed(output: Any) -> bool:
     code = _CODE.search(header) if found else None
     if code is not None:
         return int(code[1]) != 0
-    return _REFUSED.match(output) is not None
+    return _NO_EXIT_CODE.match(output) is not None
 
 
 def _exit_code(output: str) -> int:

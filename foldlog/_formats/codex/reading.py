@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from foldlog._formats.blocks import texts_of
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.codex.lines import (
-    ABORTED,
+    ABORTED_RESULT,
     CONTEXT,
     Line,
     base_end,
@@ -132,7 +132,7 @@ class CodexDecoder(FollowingDecoder):
             ):
                 read.timestamp = None
                 for call in self.calls.all():
-                    read.answer(call, ABORTED, is_error=True)
+                    read.answer(call, ABORTED_RESULT, is_error=True)
                 read.timestamp = own
             elif line == "session_meta" and read.version == 0 and (parent := parent_of(payload)):
                 read.meta["parent"] = f"{self.options.prefix}{parent}"

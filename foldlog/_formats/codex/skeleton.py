@@ -8,7 +8,14 @@ from typing import Any, ClassVar
 import msgspec
 from msgspec import UNSET, Struct
 
-from foldlog._formats.codex.lines import ABORTED, CONTEXT, FAILED, has_failed, texts_in, unmarked
+from foldlog._formats.codex.lines import (
+    ABORTED_RESULT,
+    CONTEXT,
+    FAILED_HEADER,
+    has_failed,
+    texts_in,
+    unmarked,
+)
 from foldlog._formats.codex.usage import Totals
 from foldlog._formats.record import dict_or_empty, time_in
 from foldlog._formats.skeleton import Skeleton
@@ -139,7 +146,7 @@ class CodexSkeleton(Skeleton):
         for part in (skeleton, skeleton.payload):
             if part is not None:
                 # Only the text of an output says that a call failed.
-                part.output = part.output and (FAILED if has_failed(part.output) else "")
+                part.output = part.output and (FAILED_HEADER if has_failed(part.output) else "")
                 part.content = part.content and []
         skeleton.instructions = UNSET if skeleton.instructions is UNSET else ""
         if skeleton.payload is not None:
@@ -152,7 +159,7 @@ class CodexSkeleton(Skeleton):
         line: Any = self._decode(record)
         output = (line.payload or line).output
         if output is None:  # the turn was aborted
-            return ABORTED
+            return ABORTED_RESULT
         text = unmarked(dict_or_empty(output).get("content", output))
         return text if isinstance(text, str) else "\n".join(texts_in(text))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from foldlog._formats.codex.lines import FAILED
+from foldlog._formats.codex.lines import FAILED_HEADER
 from foldlog._formats.decoded import DecodedRecords, decoder_of, events_of as decoded_events
 from foldlog._formats.registry import OURS as FORMATS, format_named
 from foldlog._values import texts_in
@@ -90,7 +90,7 @@ def test_what_stays_of_a_redacted_record_has_no_words(format: str) -> None:
     for line in lines_of(format):
         left = json.loads(skeleton.left_of(line.strip()))
         words = {text for text in texts_in([left], _WORDS_MIN) if " " in text.strip()}
-        assert words <= {FAILED}  # by which alone Codex says that a call failed
+        assert words <= {FAILED_HEADER}  # by which alone Codex says that a call failed
 
 
 @pytest.mark.parametrize("format", FORMATS)
