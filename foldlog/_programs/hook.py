@@ -26,8 +26,8 @@ def answer_hook(
     fired: Path | None = None,
     is_secret: Callable[[bytes], bool] | None = None,
 ) -> dict[str, Any]:
-    """Import the transcript that the JSON of a hook names; without one that of OpenCode, which has
-    a database.
+    """Import the transcript that the JSON of a hook names. The plugin of OpenCode names only its
+    program: then import the database of OpenCode.
 
     Return what the hook prints: after a compaction a text for the model of at most 120 tokens, else
     nothing. ``fired`` is the folder that notes the time. A record that ``is_secret`` is kept out.
@@ -54,14 +54,15 @@ def answer_hook(
         return {}
     if fired is not None:
         _note_time(fired, program, event)
-    is_compacted = event == "PostCompact" or (
-        event == "SessionStart" and given.get("source") == "compact"
-    )
+    starts_after_compaction = event == "SessionStart" and given.get("source") == "compact"
+    is_compacted = event == "PostCompact" or starts_after_compaction
+    is_claude_code = program == PROGRAMS["claude-code"].format
     noted = None
-    if event == "PreCompact" or (is_compacted and program == PROGRAMS["claude-code"].format):
-        # Claude Code writes the compaction after its hooks
+    # Before a compaction it is noted for each program. After a compaction the transcript that was
+    # imported above has it already, except that of Claude Code, which writes it after its hooks.
+    if event == "PreCompact" or (is_compacted and is_claude_code):
         noted = note_compaction(store, conversation)
-    if event == "SessionStart" and is_compacted:
+    if starts_after_compaction:
         about = f"about {noted.events} events" if noted else "earlier events"
         return {
             "hookSpecificOutput": {

@@ -23,6 +23,8 @@ _RECORD = "setup.json"
 """The file with the record: by the path of each file, our part of it."""
 _SECTIONS = ("hooks", "mcpServers", "mcp_servers")
 """The parts of a plugin that belong into settings; other parts, such as its name, do not."""
+_WHOLE_FILE = ""
+"""In a record's list of the sections and names that setup made, stands for the file itself."""
 
 
 class Written(NamedTuple):
@@ -58,7 +60,7 @@ def settings_with(
         settings = settings_in(path, text)
         ours = settings_in(Path(target.plugin), plugin)
         values = {section: ours[section] for section in _SECTIONS if section in ours}
-        new_names = [""] if text is None else []
+        new_names = [_WHOLE_FILE] if text is None else []
         new_names += _insert(settings, values, path)
         yield Written(path, _text_of(path, settings), {"made": new_names, "values": values})
 
@@ -79,8 +81,8 @@ def settings_without(program: Program, record: Mapping[str, Any]) -> Iterator[Wr
             continue
         settings = settings_in(path, text)
         if _remove_ours(settings, ours["values"], ours["made"]):
-            is_empty = not settings and "" in ours["made"]
-            yield Written(path, None if is_empty else _text_of(path, settings))
+            is_to_delete = not settings and _WHOLE_FILE in ours["made"]
+            yield Written(path, None if is_to_delete else _text_of(path, settings))
 
 
 def recorded(folder: Path) -> dict[str, Any]:
@@ -195,17 +197,19 @@ def _remove_ours(
 
 def _without_ours(value: Any, ours: Any) -> Any:
     """Return a value without ours; None if it is ours. The value may be the list of the hooks of an
-    event.
+    event: then groups that have only our hooks are left out, and groups without our hooks stay as
+    they are, an empty group too.
     """
     if not isinstance(value, list) or not isinstance(ours, list):
         return None if value == ours else value
-    hooks = [hook for group in ours for hook in group["hooks"]]
+    our_hooks = [hook for group in ours for hook in group["hooks"]]
     groups = []
     for group in value:
-        hooks_left = group.get("hooks") if isinstance(group, dict) else None
-        if isinstance(hooks_left, list) and any(hook in hooks for hook in hooks_left):
-            hooks_left = [hook for hook in hooks_left if hook not in hooks]
-            group = {**group, "hooks": hooks_left}
-        if hooks_left or hooks_left is None or group in value:
+        hooks = group.get("hooks") if isinstance(group, dict) else None
+        if not isinstance(hooks, list) or not any(hook in our_hooks for hook in hooks):
             groups.append(group)
+            continue
+        hooks_left = [hook for hook in hooks if hook not in our_hooks]
+        if hooks_left:
+            groups.append({**group, "hooks": hooks_left})
     return groups
