@@ -19,7 +19,10 @@ from foldlog.eventstore import CorruptEvent, DocumentChanges, Event, Logged, Sto
 from foldlog.eventstore.inside import EventTime, is_structural
 
 _POLL_S = 0.2
-SAID = frozenset(KINDS) - {"documents"}
+KINDS_BY_DEFAULT = frozenset(KINDS) - {"documents"}
+"""The kinds that ``foldlog log`` shows if a person names none. A selection with this very object
+counts the changes of documents that it leaves out, so that the command can mention them.
+"""
 _SPAN = 500
 """The number of events that are read at a time, from the end, to find the last selected ones."""
 
@@ -42,18 +45,22 @@ class LogReading:
         self.documents = 0
         """Changes of documents that are left out."""
         self._counted: tuple[int, Callable[[Event], bool]] | None = None
+        """The newest version, and which events the figures count at that version."""
 
     def is_uncounted(self, event: Event) -> bool:
-        """Return whether figures do not count an event, up to the newest version: see
-        ``counted_in``.
+        """Return whether figures leave out an event at the newest version: see ``counted_in``.
+        Return False if that cannot be found out because of a damaged event.
         """
         if self._counted is None or self._counted[0] != self.version:
-            with suppress(CorruptEvent):  # it is a finding
+            with suppress(CorruptEvent):  # reading the events reports it as a finding
                 structural = self._store.query(
                     self._conversation, lambda read: [*read.structural_events()]
                 )
                 self._counted = self.version, counted_in(structural, self.version)
-        return self._counted is not None and not self._counted[1](event)
+        if self._counted is None:
+            return False
+        _, is_counted = self._counted
+        return not is_counted(event)
 
     def end(self, stop: int | None) -> int:
         return self.version if stop is None else min(stop, self.version)
@@ -65,7 +72,7 @@ class LogReading:
         for one in sound(self._store, self._conversation, start, end, self.findings):
             if everything or takes(one.event, one.recorded_at):
                 yield one
-            elif self._wanted.kinds is SAID and isinstance(one.event, DocumentChanges):
+            elif self._wanted.kinds is KINDS_BY_DEFAULT and isinstance(one.event, DocumentChanges):
                 self.documents += 1
 
     def last(self, number: int, start: int, stop: int | None) -> list[Logged]:

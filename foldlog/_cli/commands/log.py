@@ -11,7 +11,7 @@ import typer
 from msgspec import UNSET
 
 from foldlog._cli import terminal
-from foldlog._cli.log_reading import SAID, LogReading
+from foldlog._cli.log_reading import KINDS_BY_DEFAULT, LogReading
 from foldlog._cli.options import DEFAULT_DB, AsJson, ConversationId, Db
 from foldlog._cli.outcome import Refused
 from foldlog._cli.pager import paged
@@ -82,7 +82,7 @@ def run(
         )
     wanted = selection(kinds, since=since, until=until)
     if not (kinds or every or as_json):
-        wanted = wanted._replace(kinds=SAID)
+        wanted = wanted._replace(kinds=KINDS_BY_DEFAULT)
     with open_existing(db) as store:
         conversation = resolved(store, conversation)
         reading = LogReading(store, conversation, wanted)
