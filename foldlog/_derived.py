@@ -130,7 +130,9 @@ class Derived(ABC, Generic[R]):
             batch = list(islice(followed(self.store, after), self.batch_size))
             if not batch:
                 return added
-            added_now = self.apply(batch, batch[-1].position or after, after=after)
+            position = batch[-1].position
+            assert position is not None  # ``followed`` raises an error without a position
+            added_now = self.apply(batch, position, after=after)
             if added_now is not None:
                 added += added_now
                 events = [

@@ -26,8 +26,10 @@ from foldlog.eventstore.integrations.eventsourcing import (
     RecordedBatch,
 )
 
-_FAR_S = 60.0
-"""A follower that is further behind is told of, at most this often."""
+_LAG_MAX_S = 60.0
+"""A message is logged when the oldest event that was not followed is older than this."""
+_MESSAGE_EVERY_S = 60.0
+"""The shortest time between two such messages."""
 
 
 D = TypeVar("D", bound=Derived[Any])
@@ -67,9 +69,9 @@ class _DerivedProjection(Projection[DerivedView[D]]):
 
 
 class Follower(Generic[D]):
-    """Keeps an audit database up to date in a thread of its own. A context manager, which closes it
-    and leaves the store open. Other processes may change it at the same time. Cost: the events that
-    are new.
+    """Keeps tables that are derived from a store, such as an audit database, up to date in a thread
+    of its own. A context manager, which closes the tables and leaves the store open. Other
+    processes may change the tables at the same time. Cost: the events that are new.
     """
 
     def __init__(self, store: Store, derived: D) -> None:
@@ -116,10 +118,12 @@ class Follower(Generic[D]):
         with suppress(EventStoreError):
             for first in self._store.follow(self.view.derived.position, limit=1):
                 seconds = (datetime.now(UTC) - first.recorded_at).total_seconds()
-                is_told = seconds > _FAR_S and time.monotonic() >= self._silent_until
-                if is_told:
-                    self._silent_until = time.monotonic() + _FAR_S
-                (tell if is_told else measure)(
+                is_due = seconds > _LAG_MAX_S and time.monotonic() >= self._silent_until
+                if is_due:
+                    self._silent_until = time.monotonic() + _MESSAGE_EVERY_S
+                # ``tell`` logs a message beside the measurement.
+                report = tell if is_due else measure
+                report(
                     "foldlog.follower.behind",
                     follower=type(self.view.derived).__name__,
                     seconds=seconds,

@@ -31,23 +31,30 @@ def logged(
 def sound(
     store: Store, conversation: str, start: int, stop: int, findings: list[str]
 ) -> Iterator[Logged]:
-    """Yield the events of ``logged`` that can be read; the others are ``findings``, one for a run
-    of one problem.
+    """Yield the events of ``logged`` that can be read. Add a finding for the others: one for
+    several events in a row that have the same problem.
     """
-    first = 0
-    following = (-1, "")
-    for one in logged(store, conversation, start, stop):
-        if not isinstance(one, CorruptEvent):
-            yield one
+    first: CorruptEvent | None = None
+    """The first event of the newest row."""
+    next_id = start
+    """The id of the event that would continue the row."""
+    for item in logged(store, conversation, start, stop):
+        if not isinstance(item, CorruptEvent):
+            yield item
             continue
-        if following == (one.event_id, one.problem):
-            findings[-1:] = [
-                str(one).replace(f"event {one.event_id}: ", f"events {first} to {one.event_id}: ")
-            ]
+        if first is not None and item.event_id == next_id and item.problem == first.problem:
+            findings[-1] = _finding_of_row(first, item)
         else:
-            first = one.event_id
-            findings.append(str(one))
-        following = one.event_id + 1, one.problem
+            first = item
+            findings.append(str(item))
+        next_id = item.event_id + 1
+
+
+def _finding_of_row(first: CorruptEvent, last: CorruptEvent) -> str:
+    """Return the text of an error, with the ids of the first and the last event of a row."""
+    name = f"conversation {first.conversation!r}, event"
+    rest = str(first).removeprefix(f"{name} {first.event_id}: ")
+    return f"{name}s {first.event_id} to {last.event_id}: {rest}"
 
 
 def placeholder(error: CorruptEvent) -> UnknownEvent:
