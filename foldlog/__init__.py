@@ -12,55 +12,58 @@
         for call in history.open_calls():
             history.append_tool_result(call, run(call.tool, call.arguments))
 
-Open           open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, Store;
-               Lease (which
-               worker drives a history)
-Events         Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction,
-               Erased,
-               CondensationAction, CondensationRequest, CondensationSummary; Event is any of them;
-               from_openai makes events of a model's reply. ANY_VERSION appends whatever others
-               appended; DELETED removes a document
-Views          View (the events that the model is shown), Difference, Why, Fact, Dropped
-Forgetting     Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool,
-               request_condensation_tool,
-               is_context_window_error
-Effects        effect (mark a tool), Effect (what is known of a call)
-Errors         EventStoreError is the base of all: VersionConflict, ConversationNotFound,
-               ConversationErased,
-               StoreUnavailable, LeaseTaken, NoCondensationAvailable; foldlog.errors has all of them
-More           foldlog.types and foldlog.maintenance (arguments and results that programs seldom
-               name), foldlog.aio
-               (the same names for asyncio and trio), foldlog.formats (import and export, with their
-               errors), foldlog.otel (traces and metrics), foldlog.replays (another condenser over a
-               history), foldlog.commands (for a command of your own); the packages below:
-               foldlog.eventstore, foldlog.projections, foldlog.condensers. help(foldlog.History)
-               lists the methods.
+Open        open -> Histories -> History; Maintenance; KeyRing (encryption), Compression, Store;
+            Lease (which worker drives a history)
+Events      Message, Action, Observation, SystemMessage, Annotation, Retraction, Redaction, Erased,
+            CondensationAction, CondensationRequest, CondensationSummary; Event is any of them;
+            from_openai makes events of a model's reply. ANY_VERSION appends whatever others
+            appended; DELETED removes a document
+Views       View (the events that the model is shown), Difference, Why, Fact, Dropped
+Forgetting  Condenser, Condensation, LLM, LLMConfig (its limits), RecallTool,
+            request_condensation_tool, is_context_window_error
+Effects     effect (mark a tool), Effect (what is known of a call)
+Errors      EventStoreError is the base of all: VersionConflict, ConversationNotFound,
+            ConversationErased, StoreUnavailable, LeaseTaken, NoCondensationAvailable;
+            foldlog.errors has all of them
+More        foldlog.types and foldlog.maintenance (arguments and results that programs seldom name),
+            foldlog.aio (the same names for asyncio and trio), foldlog.formats (import and export,
+            with their errors), foldlog.otel (traces and metrics), foldlog.replays (another
+            condenser over a history), foldlog.commands (for a command of your own); the packages
+            foldlog.eventstore, foldlog.projections and foldlog.condensers.
+            help(foldlog.History) lists the methods.
 
-    _history/ _bound_store.py        the face for runtimes
-    aio.py _aio.py _threads.py       the same for async code; _companions.py, _maintenance.py
-    _cli/ _words/ _labels.py         the command; events in words; _documents.py: its JSON;
-                                     commands.py
-    _page/ _web/                     pages for a browser, and their server
-    formats.py _formats/ adapters/   other agents; _archive/: their records, as they came;
-                                     runtimes.py: for adapters
-    _redacting.py _matching.py       redact events; a text wherever a conversation has it;
-                                     _written_files.py
-    _prompt_changes.py               what a change of the prompt is: more, less, or a summary in the
-                                     place of a part
-    _telemetry.py _usage.py          messages of the log, and the hook of telemetry; the tokens of a
-                                     call
-    _values.py _lazy.py              what is in a value of JSON, at any depth; names that are
-                                     imported at first use
-    _open_files.py                   read a file that may be open in this process
-    _compressed.py                   read a file that is compressed with zstd
-    _programs/ _secrets.py           what coding agents call, and their settings; keys and tokens in
-                                     texts
-    _figures/ _cached_values.py      figures in the store, lists and totals of them; values kept
-                                     beside conversations
-    _reports/ _search.py             comparisons, audits and search; _derived.py: the rule for what
-                                     follows a store;
-                                     _follower.py: in a thread; _whole_file.py; _unreadable.py: read
-                                     around damage
+The files of this package:
+
+    _history/ _bound_store.py         the interface for runtimes
+    aio.py _aio.py _threads.py        the same for async code
+    _companions.py                    conversations that have more about another one
+    _maintenance.py                   the tasks of an administrator
+    _cli/ commands.py                 the command
+    _documents.py                     the JSON of the command
+    _words/ _labels.py                events in words
+    _page/ _web/                      pages for a browser, and their server
+    formats.py _formats/              histories of other agents
+    adapters/ runtimes.py             agent runtimes that keep their history here
+    _archive/                         imported records, as they came
+    _redacting.py                     redact events
+    _written_files.py                 files that may still hold an erased text
+    _matching.py                      find a text wherever a conversation has it
+    _prompt_changes.py                what a change of the prompt is: more, less, or a summary in
+                                      the place of a part
+    _telemetry.py                     messages of the log, and the hook of telemetry
+    _usage.py                         the tokens of a call
+    _values.py                        what is in a value of JSON, at any depth
+    _lazy.py                          names that are imported at first use
+    _open_files.py                    read a file that may be open in this process
+    _compressed.py                    read a file that is compressed with zstd
+    _whole_file.py                    write a file as a whole or not at all
+    _programs/                        what coding agents call, and their settings
+    _secrets.py                       keys and tokens in texts
+    _figures/                         figures in the store, lists and totals of them
+    _cached_values.py                 values kept beside conversations
+    _reports/ _search.py              comparisons, audits and search
+    _derived.py _follower.py          tables that follow a store, in a thread of their own
+    _unreadable.py                    read around damage
 """
 
 __version__ = "0.1.0"
@@ -70,7 +73,7 @@ from foldlog import _lazy
 _HOMES = _lazy.homes_of(__path__[0])
 """The module of each public name: type checkers read the same file, ``__init__.pyi``."""
 
-# a star leaves Python's own
+# ``from foldlog import *`` imports no submodules, and does not replace Python's own ``open``.
 __all__ = [name for name, home in _HOMES.items() if home != "foldlog" and name != "open"]
 
 __getattr__ = _lazy.lazy_getattr(__name__, _HOMES)
