@@ -38,7 +38,7 @@ def find_begun(database: Database, reader: Reader, conversation: str) -> Convers
 def find_again(database: Database, reader: Reader, former: Conversation) -> ReadTransaction:
     """Return the present state of a conversation that an earlier transaction found. Raises
     ``ConversationErased``, also if another conversation has its id by now. Raises ``EventsNotMade``
-    if records have no events, unless it was found so.
+    if some records of its source have no events yet, unless that was so in ``former`` too.
     """
     present = begun(database.find(reader, former.id, pending=former.pending > 0))
     if present is None:
@@ -73,8 +73,9 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One of several conversations that had the same id, one after the other: the one that a writer
-    finds first. ``key`` is its key, once it is found.
+    """One of several conversations that had the same id, one after the other. A writer keeps
+    appending to the one that it found at its first append: ``key`` is the key of that one, and None
+    before the first append.
 
     If ``replaces_erased`` is true and the conversation is erased, the writer begins another one
     with the same id. ``fence`` is called in the transaction of each append, before the append

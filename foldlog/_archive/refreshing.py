@@ -13,23 +13,25 @@ from foldlog.eventstore import Store
 def refreshed(
     store: Store, conversation: str, is_secret: Callable[[bytes], bool] | None = None
 ) -> tuple[str, str]:
-    """Import again the file of a conversation that was imported under its own name, and is still
-    there.
+    """Import again the file of a conversation, if the file is still there and was imported without
+    another name.
 
-    Return the conversation that it is now, the same or a fork where its program wrote it again, and
-    why its file could not be read, which is empty if it was. Cost: the status of the file where it
-    is unchanged; else what is new in it.
+    Return the id of the newest conversation of this file, and a problem, which is empty if the file
+    could be read. The id is the same, or that of a fork ``ID@VERSION``: an import begins such a
+    fork if the program has rewritten earlier records. Cost: the status of an unchanged file;
+    otherwise the new records of the file.
     """
+    # A fork and the conversation that it left have one file, and one name in it.
+    name_in_file = conversation.partition("@")[0]
     for path in map(Path, source_files(store, [conversation]).get(conversation, ())):
-        importing = Import(store, [path], only=conversation.partition("@")[0], is_secret=is_secret)
+        importing = Import(store, [path], only=name_in_file, is_secret=is_secret)
         if not path.exists() or not importing.has_place(path):
             continue
         for outcome in importing:
             if isinstance(outcome, Failed):
                 return conversation, f"{path.name}: {outcome.error}"
-            if outcome.conversation == conversation or outcome.conversation.startswith(
-                f"{conversation}@"
-            ):
+            is_fork = outcome.conversation.startswith(f"{conversation}@")
+            if is_fork or outcome.conversation == conversation:
                 return outcome.conversation, ""
         return conversation, "; ".join(map(str, importing.findings))
     return conversation, ""

@@ -94,7 +94,10 @@ def run(
                 for verdict in checks.count(verdicts, update)
             )
             if as_json:
-                streaming = streamed(verdict_document(verdict, found) for verdict, found in rows)
+                # The counts are final only after the last verdict. So the document has them as
+                # they are now, because its class needs them, and ``emit_list`` asks for them again
+                # once the verdicts are written.
+                streaming = streamed(verdict_document(*row) for row in rows)
                 document = VerifiedDocument(db=db, conversations=streaming, **checks.summary())
                 terminal.emit_list(document, checks.summary)
             else:
@@ -106,6 +109,7 @@ def run(
             terminal.note(f"it ended early; '{rest}' goes on")
         raise
     finally:
+        # With ``warn`` the command ends with status 1, with --json too.
         for name, finding in checks.findings:
             terminal.warn(finding if name is None else f"conversation {name!r}: {finding}")
     if checks.damaged:
@@ -113,7 +117,7 @@ def run(
             "'foldlog store copy --damaged' copies what is sound to a new store; a backup may have"
             " all of it"
         )
-    if not as_json:
+    if not as_json:  # the document has the outcome already
         show_outcome(checks, with_views=views)
 
 
