@@ -147,7 +147,7 @@ def _put(
     ends with these blocks, or the existing source if that is longer.
     """
     writing, sources = _opened(transaction, target, conversation)
-    existing = sources.find_by_key(writing.key)
+    existing = sources.settle(writing.key)
     if blocks:
         sources.delete_blocks(writing.key, blocks[0].first, blocks[-1].stop)
     redacted = {number for number in part.redacted if number < part.records}
@@ -249,7 +249,7 @@ def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None
     block for each record.
     """
     sources = SourcesToWrite.beside(writing)
-    own = sources.find_by_key(writing.key)
+    own = sources.settle(writing.key)
     if own is None:
         return
     numbers = sorted(
@@ -312,7 +312,7 @@ def note_made(writing: WriteTransaction, made: Made, version: int) -> None:
     already has the records.
     """
     sources = SourcesToWrite.beside(writing)
-    source = sources.find_by_key(writing.key) if made else None
+    source = sources.settle(writing.key) if made else None
     if source is None:
         return
     new = {
@@ -334,7 +334,7 @@ def leave_alone(transaction: Transaction, database: Database, conversation: int)
     source = sources.find_by_key(conversation)
     if source is None:
         return
-    for sharing in sources.family(source.root):
+    for sharing in sources.settle_family(source.root):
         if sharing.parent == conversation:
             sources.leave_parent(sharing)
 
@@ -346,7 +346,7 @@ def seal_again(
     blocks.
     """
     sources = SourcesToWrite(database, transaction)
-    source = sources.find_by_key(conversation)
+    source = sources.settle(conversation)
     if source is None:
         return
     target = SourcesToWrite(database, transaction, keys={conversation: key})

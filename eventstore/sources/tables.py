@@ -131,9 +131,6 @@ class Sources:
         """Return the source of the conversation with this key; None if it was not imported. Without
         ``has_texts``, ``about`` and ``sums`` are empty and cost nothing.
         """
-        return self._stored(conversation, has_texts=has_texts)
-
-    def _stored(self, conversation: int, *, has_texts: bool = True) -> Source | None:
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None
 
@@ -243,7 +240,7 @@ class Sources:
         """Return the source from which this one shares its first records; None if it shares
         none.
         """
-        return None if source.parent is None else self._stored(source.parent)
+        return None if source.parent is None else self.find_by_key(source.parent)
 
     def indexes(self, source: Source) -> Iterator[tuple[int, bytes]]:
         """Yield, for each block of its own, the number of its first record and the hashes. Cost:
@@ -499,17 +496,27 @@ class SourcesToWrite(Sources):
         """Return an object that writes the source of this conversation."""
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
-    def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key, to change it. What only appended
-        blocks say is first written to its row, and to rows of ``made``.
+    def settle(self, conversation: int) -> Source | None:
+        """Write what only appended blocks say to the row of the source, and to rows of ``made``.
+        Return the source of the conversation with this key; None if it was not imported.
+
+        Every change of a source, or of its blocks, begins with this call: a changed row or block
+        would otherwise contradict the appended blocks.
         """
         rows = self.reader.ask_sources("made_near", conversation, sys.maxsize, 1)
         last_row, in_blocks = self._made_in(conversation, rows)
-        source = self._stored(conversation, has_texts=has_texts)
+        source = self.find_by_key(conversation)
         if in_blocks and source is not None:
             self.put_made(source, (last_row if len(last_row) < MADE else {}) | in_blocks)
             self.set_progress(source, source.records, source.made, source.head)
         return source
+
+    def settle_family(self, root: int) -> list[Source]:
+        """Settle all sources with this root, and return them, the oldest first."""
+        family = self.family(root)
+        for source in family:
+            self.settle(source.conversation)
+        return family
 
     def put(self, source: Source) -> None:
         """Write a source. It replaces the stored one."""

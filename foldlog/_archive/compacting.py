@@ -59,6 +59,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
         if source is None:
             skeleton = None
         else:
+            sources.settle(source.conversation)
             skeleton = format_named(source.format).skeleton
         if source is None or skeleton is None:
             return None

@@ -233,7 +233,7 @@ class _Making:
 
         def write_progress(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
-            stored = sources.find_by_key(source.conversation)
+            stored = sources.settle(source.conversation)
             if stored is None or stored.made != first:
                 raise VersionConflict(self.conversation, self.version, self.version)
             sources.put_made(source, records_made)

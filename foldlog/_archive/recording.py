@@ -280,7 +280,7 @@ class HistoryRecorder:
         small_blocks = [*self._small, _Stored(new_block.first, len(new_block.raw))]
         to_join = _to_join(small_blocks)
         if to_join:
-            source = sources.find_by_key(writing.key)
+            source = sources.settle(writing.key)
             assert source is not None
             if len(to_join) > 1:
                 sources.join_last(source, to_join[0].first)

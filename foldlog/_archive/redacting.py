@@ -70,7 +70,7 @@ def redact_records(
             rare_hashes = refused.get(root, set())
             sources.refuse(root, rare_hashes)
             sources.refuse(root, _beginnings(sources, root, hashes - rare_hashes))
-            for source in sources.family(root):
+            for source in sources.settle_family(root):
                 _blank(sources, source, _numbers_with(sources, source, hashes))
             _clear_beside(sources, root)
 
@@ -87,7 +87,7 @@ def redact_beside(store: Store, conversation: str) -> None:
         shared = source_of(sources, conversation)
         if shared is None:
             return
-        for source in sources.family(shared.root):
+        for source in sources.settle_family(shared.root):
             # Marks the rows as changed, so that a vacuum removes their former bytes.
             transaction.replace_rows(source.conversation, ())
         _clear_beside(sources, shared.root)

@@ -317,8 +317,7 @@ class SourceWriter:
                 raise VersionConflict(name, source.records, source.records)
             writing = WriteTransaction(transaction, conversation, self.database)
             sources = SourcesToWrite.beside(writing)
-            # Read with the object that writes: it first stores what only appended blocks say.
-            stored = sources.find_by_key(source.conversation)
+            stored = sources.settle(source.conversation)
             if stored is None or (stored.made, stored.redacted) != (source.made, source.redacted):
                 raise VersionConflict(name, source.records, source.records)
             if first is not None:
@@ -485,7 +484,7 @@ class SourceWriter:
         def note(transaction: Transaction) -> None:
             sources = SourcesToWrite(self.database, transaction)
             sources.put_place(self.place, self._present_place(source))
-            stored = sources.find_by_key(source.conversation)
+            stored = sources.settle(source.conversation)
             if stored is not None and self.reading.records == stored.records:
                 fields = {
                     **about(stored),
@@ -523,7 +522,7 @@ class SourceWriter:
 
         def write_source(writing: WriteTransaction) -> None:
             sources = SourcesToWrite.beside(writing)
-            if sources.find_by_key(source.conversation) != source:
+            if sources.settle(source.conversation) != source:
                 raise VersionConflict(name, version, version)
             sources.put(changed)
             writing.transaction.forget_figures(changed.conversation)

@@ -210,7 +210,7 @@ def test_an_appended_block_says_what_its_records_became_until_its_source_is_chan
 
     before = check()
     changed = list[Source | None]()
-    written(store, lambda sources: changed.append(sources.find_by_key(source.conversation)))
+    written(store, lambda sources: changed.append(sources.settle(source.conversation)))
     assert changed[-1] == before
     written(store, lambda sources: sources.join_last(before, first_appended + 2))
     assert check() == before  # the rows have it: the joined block does not
