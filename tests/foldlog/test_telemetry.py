@@ -217,7 +217,7 @@ def test_each_message_is_told_with_its_values_and_without_contents(
     cause, name, tmp_path, caplog, monkeypatch
 ):
     monkeypatch.setattr(_telemetry, "_LONG_S", 0.01)
-    monkeypatch.setattr("foldlog._follower._FAR_S", -1.0)
+    monkeypatch.setattr("foldlog._follower._LAG_MAX_S", -1.0)
     caplog.set_level(logging.INFO, name)  # an example of the documentation may have silenced it
     cause(tmp_path)
     level, values = LISTED[name]
