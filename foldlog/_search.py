@@ -38,6 +38,7 @@ from foldlog.eventstore.sources.reading import own_blocks_with
 from foldlog.eventstore.sources.tables import Made, Source, Sources
 
 _TERM = re.compile(r'"([^"]*)"(\*?)|(\S+)')
+_STRAIGHT_QUOTES = str.maketrans("“”", '""')
 _ASCII = re.compile(rb"[!-\[\]-~]+")
 """Characters that JSON never escapes."""
 _BEFORE = 60
@@ -242,7 +243,9 @@ class SearchTerms:
     def __init__(self, words: str, *, every: bool = True, may_be_none: bool = False) -> None:
         terms = [
             (quoted or word).rstrip("*").strip()
-            for quoted, _, word in _TERM.findall(check_text("words", words))
+            for quoted, _, word in _TERM.findall(
+                check_text("words", words).translate(_STRAIGHT_QUOTES)
+            )
         ]
         terms = [term for term in dict.fromkeys(terms) if any(map(str.isalnum, term))]
         if not terms and not may_be_none:

@@ -217,6 +217,11 @@ def test_the_side_says_what_the_model_knew_and_did_not_know_any_more(page, repor
     assert "With the View of version 6 the agent wrote it." in words
     assert "It did not know any more src/beta.py (1) needed again at 6 forgotten 2 events" in words
     assert "condensation 5 forgot 2 events" in words
+    page.run(f"{V}.go(8)")
+    page.wait("document.querySelector('.knew').innerText.includes('came back then')")
+    words = " ".join(page.text(".knew").split())
+    assert "1 term that condensations dropped was needed again before this version" in words
+    assert "needed again at" not in words
 
 
 def test_a_note_stays_in_the_browser_for_a_file_and_in_the_store_for_a_server(

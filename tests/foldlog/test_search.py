@@ -105,6 +105,16 @@ def test_a_search_is_narrowed_to_a_tool_and_to_a_program(foldlog, stored):
     )
 
 
+def test_words_in_curly_quotes_stand_side_by_side_too(foldlog, stored):
+    straight, curly, apart = (
+        foldlog("search", words, "--json").document["hits"]
+        for words in ('"No such file"', "“No such file”", "“file No such”")
+    )
+    assert straight
+    assert curly == straight
+    assert apart == []
+
+
 def test_a_program_is_known_before_and_after_figures_are_counted(foldlog, stored):
     with foldlog_open("foldlog.db") as histories:
         for _ in range(2):

@@ -117,7 +117,9 @@ def _say(found: Searched, line: str, words: Sequence[str], limit: int) -> None:
 
 def _line(words: Sequence[str]) -> str:
     """Return the words as one line. Several words in one argument of the shell belong together."""
-    return " ".join(f'"{word}"' if " " in word and '"' not in word else word for word in words)
+    return " ".join(
+        f'"{word}"' if " " in word and not {*word} & {*'"“”'} else word for word in words
+    )
 
 
 def _show(hits: Sequence[Hit], names: Mapping[str, str], *, filtered: bool) -> None:

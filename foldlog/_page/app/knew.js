@@ -157,12 +157,16 @@ export class Knew {
     const again = [...app.marks.needed.values()].filter(({ condensation }) => condensation < app.version).reverse();
     const named = new Map();
     for (const { terms } of again) for (const term of terms) if (!named.has(term.term)) named.set(term.term, term);
-    const rows = [...named.values()].slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
+    // What was needed again before this version is known again.
+    const later = [...named.values()].filter((term) => term.needed_in >= app.version);
+    const rows = later.slice(0, MOST_NAMED).map(({ term, event, needed_in: id }) => el("div", { class: "pair" },
       el("span", {}, said(term), " ", this.way(event, `(${idOf(event)})`)), this.way(id, `needed again at ${idOf(id)}`, "needed")));
-    const more = named.size - rows.length;
+    const more = later.length - rows.length;
+    const before = named.size - later.length;
     return [
       el("h2", {}, "It did not know any more"), ...rows,
       more ? el("p", { class: "soft" }, `and ${grouped(more)} more that were needed again; the condensations name them`) : null,
+      before ? el("p", { class: "soft" }, `${grouped(before)} ${before === 1 ? "term" : "terms"} that condensations dropped ${before === 1 ? "was" : "were"} needed again before this version, and came back then`) : null,
       ...counts,
     ];
   }

@@ -508,7 +508,7 @@ class App {
   helpDialog() {
     const keys = [
       ["e, c, w", "next error, condensation, wait; with Shift the one before"], ["j, k", "next and previous block of the transcript"], ["n", "note"], ["m", "Memory, and back"],
-      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, compare with this version, and stop"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words: all of them, in any order; “in quotes” side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
+      ["← →", "one version"], ["Home, End", "first and last version"], ["Page Up, Page Down", "scroll the transcript"], ["Enter", "in Memory, compare with this version, and stop"], ["+ −", "zoom the picture"], ["/", "search for an id, or for words: all of them, in any order; \"in quotes\" side by side. Enter and Shift+Enter go through the hits"], ["Escape", "back"],
     ];
     this.help = el("dialog", { "aria-label": "Help" },
       el("form", { method: "dialog" }, el("h2", {}, "How to read this page"), el("button", { autofocus: true }, "Close")),
@@ -613,7 +613,7 @@ class App {
 
 const TAB = "foldlog-tab";
 const MARKS = { errors: "error", condensations: "condensation", waits: "wait" };
-const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. “In quotes” they stand side by side; #17 is only the event with this id.";
+const RULE = "An event is found by its id, or if it contains all of the words: in any order, also inside longer words. \"In quotes\" they stand side by side; #17 is only the event with this id.";
 const choices = (name, ...buttons) => el("span", { class: "choices", role: "group", "aria-label": name }, ...buttons);
 
 // A button that is on or off.

@@ -153,7 +153,7 @@ export class Runs {
   build() {
     this.live = new Live();
     this.box = el("input", {
-      type: "search", placeholder: "has:error  tool:Bash  program:codex  “No such file”", "aria-label": "Choose runs", title: RUNS_RULE, autocomplete: "off", spellcheck: "false", list: "facet-words",
+      type: "search", placeholder: 'has:error  tool:Bash  program:codex  "No such file"', "aria-label": "Choose runs", title: RUNS_RULE, autocomplete: "off", spellcheck: "false", list: "facet-words",
       oninput: () => {
         clearTimeout(this.typing);
         this.typing = setTimeout(() => this.choose(this.box.value), 250);
