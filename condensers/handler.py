@@ -429,12 +429,12 @@ def planned_before(action: CondensationAction, view: View, meanwhile: Sequence[E
             what = "condensation" if is_condensation else "retraction"
             raise NoCondensationAvailable(f"{what} {event.id} was appended first")
     if any(action.forgotten) and without_kept(newer, action) is not action:
-        raise NoCondensationAvailable("calls and observations would be separated")
+        raise NoCondensationAvailable("calls would be separated from their observations")
     if offset is not None and (
         offset not in newer.cut_points or view[offset : offset + 1] != newer[offset : offset + 1]
     ):
         raise NoCondensationAvailable(
-            "its summary would stand inside a unit, or before another event"
+            "its summary would now stand inside a unit, or before another event"
         )
     return newer
 

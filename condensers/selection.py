@@ -145,11 +145,11 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     unsendable = sent_before - sent_ids(view_after) - {event.id for event in forgotten}
     if unsendable or (_has_message(view) and not _has_message(view_after)):
         if unsendable:
-            what = f"{len(unsendable)} events that stay could not"
+            what = f"{len(unsendable)} remaining events that cannot be sent"
         else:
-            what = "no message could"
+            what = "no message to send"
         raise NoCondensationAvailable(
-            f"without the {len(forgotten)} events to forget {what} be sent"
+            f"forgetting these {len(forgotten)} events would leave {what}"
         )
     return action
 

@@ -215,10 +215,10 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
             for step in entry["at"][:-1]:
                 container = container[step]
             if container[entry["at"][-1]] is not None:
-                raise Undecodable("its list of bytes names a place that holds something else")
+                raise Undecodable("a path in its list of bytes leads to another value")
             container[entry["at"][-1]] = value
         except (LookupError, TypeError) as error:
-            raise Undecodable("its list of bytes names a place that does not exist") from error
+            raise Undecodable("a path in its list of bytes does not exist") from error
 
 
 # -- values that JSON would give back as other values

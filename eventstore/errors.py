@@ -73,7 +73,7 @@ UnusableKind = Literal[
 - ``schema``: another version of foldlog made it
 - ``damaged``: see ``StoreDamaged``
 - ``key``: see ``KeyUnavailable``
-- ``archive``: the object of an archived conversation is missing, or is not the one that was made
+- ``archive``: the object of an archived conversation is missing, or was changed or exchanged
 """
 
 

@@ -131,7 +131,8 @@ def _of_its_name(value: Any, info: ValidationInfo) -> Any:
     if info.field_name == "fallbacks" and table.get("fallbacks"):
         name = value if is_name else table.get("model")
         raise InvalidCondenser(
-            f"the fallback {name!r} has fallbacks, which are never asked; list them here instead"
+            f"the fallback {name!r} has fallbacks of its own, which are never asked;"
+            " list them here instead"
         )
     return models.named(value) if is_name else value
 
@@ -244,8 +245,8 @@ class LLMConfig(StrictTable):
                 name: Any = RENAMED.get(key, key)
                 if ours.setdefault(name, value) != value:
                     raise ValueError(
-                        f"{name} has two values, one of them as {key} or another word; leave"
-                        " one out"
+                        f"{name} has two values, one of them under another name, such as"
+                        f" {key}; leave one out"
                     )
         if extra:
             ours["extra"] = {**extra, **ours.get("extra", {})}

@@ -175,7 +175,7 @@ def _state(reply: Reply) -> dict[str, str]:
         read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}")
     )
     if not any(map(str.strip, state.values())):
-        raise useless(reply, "the state summary is not usable: nothing is filled in")
+        raise useless(reply, "the state summary is empty")
     return state
 
 

@@ -127,7 +127,9 @@ def recent_conversations(
         missing = ", ".join(name for name in used_keys if keys is None or name not in keys.names)
         if missing:
             raise key_missing(
-                "conversations that may have these attributes too are encrypted", missing, keys
+                "more conversations may have these attributes too, but they are encrypted",
+                missing,
+                keys,
             )
     return page
 

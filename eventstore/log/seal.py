@@ -337,9 +337,7 @@ class RowCodec(NamedTuple):
             raise NotAsWritten(str(error)) from error
         missing = needed - {attachment.name for attachment in attachments}
         if missing:
-            raise NotAsWritten(
-                f"{len(missing)} of its values are missing, or are not the bytes that were written"
-            )
+            raise NotAsWritten(f"{len(missing)} of its values are missing or were changed")
         return Body.of(body, [item for item in attachments if item.name in needed])
 
     def _opened_attachment(self, stored: Attachment) -> Attachment:

@@ -243,7 +243,7 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
     except FileNotFoundError:
         raise _lost(conversation, address, "is missing") from None
     if sha256(data).hexdigest() != digest:
-        raise _lost(conversation, address, "is not the one that was made: its hash differs")
+        raise _lost(conversation, address, "was changed or exchanged: its hash differs")
     return unpacked(data)
 
 

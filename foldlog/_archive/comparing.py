@@ -328,8 +328,8 @@ class SourceImport(SourceWriter):
             else:
                 continue
             raise SourceRefused(
-                f"{problem}, and record {max(redacted_numbers)} of"
-                f" {self.name_of(source.conversation)!r} was redacted, which would come back;"
+                f"{problem}, so an import would bring back record {max(redacted_numbers)} of"
+                f" {self.name_of(source.conversation)!r}, which was redacted;"
                 f" nothing was added. {_APART}"
             )
 

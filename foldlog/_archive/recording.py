@@ -74,7 +74,7 @@ class Recording:
     ) -> tuple[Recorded, ...]:
         """Append these records and their events, all or none; see ``History.append_records``."""
         if not isinstance(records, Iterable):
-            raise TypeError(f"records are a list of the format's records, not {records!r:.60}")
+            raise TypeError(f"records must be a list of the format's records, not {records!r:.60}")
         record_list = list(records)
         rules = format_named(format)
         for attempt in range(_TRIES):

@@ -422,8 +422,8 @@ class SourceWriter:
             )
         if not self.options.again:
             raise SourceRefused(
-                f"its record {min(refused_numbers)} was redacted or erased in another conversation,"
-                " and would come back; to import it all the same, use --again"
+                f"the import would bring back its record {min(refused_numbers)}, which was redacted"
+                " or erased in another conversation; to import it all the same, use --again"
             )
 
     def _texts_beside(

@@ -24,7 +24,8 @@ def places_of(name: str) -> list[Path]:
     if name not in formats() or not formats()[name].kept_in:
         known = ", ".join(formats_with_places())
         raise Refused(
-            f"where {name!r} keeps its histories is not known; name a PATH, or one of {known}"
+            f"foldlog does not know where {name!r} keeps its histories; name a PATH,"
+            f" or one of {known}"
         )
     expanded = {
         place: os.path.expanduser(os.path.expandvars(place)) for place in formats()[name].kept_in

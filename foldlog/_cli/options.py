@@ -145,7 +145,7 @@ def new_file(param: typer.CallbackParam, path: Named | None) -> Named | None:
     if str(path).startswith("-"):
         option = f"{param.opts[0]} FILE" if param.opts[0].startswith("-") else param.metavar
         raise Refused(
-            f"{path} is not the name of a file, and no name stands for stdout; name a file:"
+            f"{path} is not the name of a file, and stdout cannot be used here; name a file:"
             f" {option}"
         )
     return path

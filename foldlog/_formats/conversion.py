@@ -89,7 +89,7 @@ def check_callable(name: str, function: object) -> None:
     """
     if function is not None and not callable(function):
         raise TypeError(
-            f"{name} must be a function, such as print, which is called with each of them, not"
+            f"{name} must be a function that is called with each of the {name}, such as print, not"
             f" {function!r}"
         )
 

@@ -172,5 +172,5 @@ def detect(source: str | PathLike[str] | Iterable[Any]) -> str:
         return first.format.name
     format = format_of(source)
     if format is None:
-        raise InvalidArgument("these records are of no format that is known here")
+        raise InvalidArgument("foldlog knows no format with such records")
     return format.name

@@ -184,9 +184,9 @@ class Encoder:
             first = self._group[0]
             count = len(self._group)
             raise InvalidEvent(
-                f"event {first.id} begins a record of {count + self._missing} events, and {count}"
-                f" of them are here; export the history up to event {first.id}, or the whole"
-                " record, or name another format with --format"
+                f"event {first.id} begins a record of {count + self._missing} events, but only"
+                f" {count} of them are exported; export the history up to event {first.id}, or the"
+                " whole record, or name another format with --format"
             )
         return self._end_open_record()
 

@@ -79,7 +79,7 @@ def version_of_tip(store: Store, conversation: str, source_id: str | int) -> int
     """
     if not isinstance(source_id, str | int):
         raise TypeError(
-            "at_source is an id of the imported source, a text or a whole number, not"
+            "at_source must be an id of the imported source (a text or a whole number), not"
             f" {source_id!r}"
         )
     version = store.conversation(conversation).version

@@ -127,7 +127,7 @@ def alone(history: History, call: Action) -> Iterator[None]:
     of this one.
     """
     if not isinstance(call, Action):
-        raise TypeError(f"run takes a call of history.open_calls(), not {call!r:.60}")
+        raise TypeError(f"run needs a call from history.open_calls(), not {call!r:.60}")
     # setdefault of a dictionary lets one of two threads win, without a lock.
     running: dict[int, object] = vars(history).setdefault("_running", {})
     thread = object()

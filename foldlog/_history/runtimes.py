@@ -192,8 +192,8 @@ def _current(tool: Callable[..., Any]) -> RuntimeCall:
     call = CURRENT.get()
     if call is None:
         raise InvalidArgument(
-            f"{tool.__name__!r} is marked by foldlog.effect, and no runtime has made a call of it;"
-            " run it by history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
+            f"{tool.__name__!r} is marked with foldlog.effect, but was called without a runtime;"
+            " run it with history.run, or through the adapter of your runtime (docs/ADAPTERS.md)"
         )
     return call
 

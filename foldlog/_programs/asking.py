@@ -99,7 +99,7 @@ class Asking:
             self._import(self._transcripts(given_id))
             names = [*ids_meant(self._store, given_id)]
         if len(names) != 1:
-            raise Unclear(f"the id {given_id[:80]!r} is not that of one conversation", names)
+            raise Unclear(f"the id {given_id[:80]!r} does not name exactly one conversation", names)
         return names[0]
 
     def _of_session(self) -> str:

@@ -54,7 +54,7 @@ def settings_with(
         plugin = _with_command(plugin, command, options)
         if target.is_ours:
             if text not in (None, plugin):
-                raise ValueError(f"{path} is there already, and setup did not write it")
+                raise ValueError(f"{path} exists already, and setup did not write it")
             yield Written(path, plugin, plugin)
             continue
         settings = settings_in(path, text)
@@ -156,7 +156,7 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
         present = settings[section]
         for name, value in values.items():
             if not isinstance(present, dict):
-                raise ValueError(f"{path}: {section} holds no object")  # noqa: TRY004 - as other odd settings
+                raise ValueError(f"{path}: {section} is not an object")  # noqa: TRY004 - as other odd settings
             if name not in present:
                 new_names.append(f"{section}.{name}")
                 present[name] = value
@@ -164,7 +164,7 @@ def _insert(settings: MutableMapping[str, Any], ours: Mapping[str, Any], path: P
                 present[name] = [*present[name], *value]
             else:
                 raise ValueError(
-                    f"{path}: {section}.{name} is there already, and setup did not write it"
+                    f"{path}: {section}.{name} exists already, and setup did not write it"
                 )
     return new_names
 

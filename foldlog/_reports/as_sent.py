@@ -101,7 +101,7 @@ def _applied(rules: Iterable[Report], view: View) -> View:
             continue
         kind = next((each for each in _MASKS if each.type == of), None)
         if kind is None:
-            raise InvalidCondenser("it is not a rule of foldlog that shows less")
+            raise InvalidCondenser("it is not a rule by which foldlog masks events")
         masks.append(msgspec.convert(rule, kind, strict=False))
         if unknown := rule.keys() - vars(masks[-1]).keys():
             raise InvalidCondenser(f"{of} has no {', '.join(sorted(unknown))}")

@@ -194,7 +194,7 @@ def _make(store: Store, path: Path) -> None:
     except FileExistsError as error:
         if not path.exists():
             raise NoAuditDatabase(
-                path, "a symbolic link is there, and its target does not exist"
+                path, "it is a symbolic link to a file that does not exist"
             ) from error
     finally:
         part.unlink(missing_ok=True)

@@ -214,7 +214,7 @@ class _Past:
         return dataclasses.replace(view, state=dataclasses.replace(view.state, past=self))
 
     def at(self, version: int) -> Folded:
-        raise LookupError(f"a replay does not return to version {version}")
+        raise LookupError(f"a replay cannot return to version {version}")
 
     def events(self, start: int, stop: int) -> list[Event]:
         return self._log[start:stop]
@@ -301,7 +301,7 @@ class Replaying:
             self._condense(result, event_id)
         raise CondenserError(
             f"the condenser {self._condenser.type!r} condensed {_CONDENSATIONS_MAX_A_TURN} times"
-            f" before event {event_id} and wanted to go on: it makes no progress"
+            f" before event {event_id} and asked for one more: it makes no progress"
         )
 
     def _send(self, shown: View, event_id: int) -> None:

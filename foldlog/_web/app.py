@@ -208,8 +208,7 @@ def _standing(store: Store) -> Callable[[], object]:
         _ = store.database.last_position
         if store.path is not None and identity(store.path) != first:
             raise StoreUnusable(
-                f"another file took the place of {store.path}, or it was moved; start the server"
-                " again",
+                f"{store.path} was moved, or replaced by another file; start the server again",
                 kind="replaced",
             )
 

@@ -67,7 +67,7 @@ class Notes:
                 if self._load(KeptBeside(self._store, *_KEPT), conversation) == notes:
                     return NotesDocument(conversation=conversation, notes=notes)
         raise StoreUnavailable(
-            "the note was not kept: the store cannot be written now", kind="busy"
+            "the note was not stored: the store cannot be written now", kind="busy"
         )
 
     def _load(self, kept: KeptBeside, conversation: str) -> tuple[NoteDocument, ...]:

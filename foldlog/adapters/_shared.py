@@ -223,7 +223,7 @@ def not_here_yet(session_id: Any, here: list[T], there: list[T], things: str) ->
     """
     if there[: len(here)] != here:
         raise ValueError(
-            f"session {session_id!r} has {len(here)} {things}, which are not the first of the"
+            f"session {session_id!r} has {len(here)} {things}, which differ from the first of the"
             f" {len(there)} to copy; nothing was added; copy into another session"
         )
     return there[len(here) :]

@@ -436,8 +436,8 @@ class FoldlogSessionService(OpenHistories, BaseSessionService):  # type: ignore[
                 return False
             if updated > known:
                 raise StaleSessionError(
-                    f"session {names[2]!r} was updated at {updated}, after the {known} of this"
-                    " object; get it again"
+                    f"session {names[2]!r} was updated at {updated}, but this object is of"
+                    f" {known}; get the session again"
                 )
             about = {**stored.about, **({"unordered": True} if event.timestamp < updated else {})}
             documents: _Values = {"session": about} if about != stored.about else {}
@@ -530,9 +530,9 @@ def _compacted(history: History, view: View, action: CondensationAction) -> Even
         start += 1
     if start == stop or times != sorted(times):
         raise NoCondensationAvailable(
-            f"the condenser would forget {sum(gone)} of {len(gone)} messages, and no two times have"
-            " only these between them: a compaction of the SDK cannot say it; choose a condenser"
-            " that forgets messages in a row, such as 'digest'"
+            f"the condenser would forget {sum(gone)} of {len(gone)} messages with other messages"
+            " between them, but a compaction of the SDK covers all messages of a time span; choose"
+            " a condenser that forgets messages in a row, such as 'digest'"
         )
     content = types.Content(role="model", parts=[types.Part(text=action.summary or "")])
     return EventCompaction(

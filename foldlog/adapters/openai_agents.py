@@ -239,7 +239,7 @@ class FoldlogSession(OpenHistories):
         if settings.call_model_input_filter is not None:
             raise ValueError(
                 "the config has a call_model_input_filter; call session.input_filter in it, and"
-                " give both"
+                " give Runner.run the session and the config instead of run_options"
             )
         return {
             "session": self,
@@ -342,7 +342,7 @@ def _settings(given: SessionSettings | Mapping[str, Any] | None) -> SessionSetti
         unknown = [name for name in given or {} if name not in known]
         if unknown:
             raise TypeError(
-                f"Unknown session settings: {', '.join(unknown)}; there are"
+                f"Unknown session settings: {', '.join(unknown)}; the settings are"
                 f" {', '.join(sorted(known))}"
             )
         return SessionSettings(**(given or {}))

@@ -324,7 +324,7 @@ def test_a_fallback_that_has_fallbacks_is_refused_by_its_name(fallbacks, name):
         assert [model.fallbacks for model in read(text).llm_config.fallbacks] == [()]
     else:
         said = (
-            f"condenser.llm_config: llm.fallbacks[0]: the fallback {name!r} has fallbacks, which"
+            f"condenser.llm_config: llm.fallbacks[0]: the fallback {name!r} has fallbacks of its own, which"
             " are never asked"
         )
         assert problem(text).startswith(said)
@@ -440,7 +440,7 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         ),
         (
             ASKING + "timeout = 9\ntimeout_s = 3",
-            "condenser.llm_config: llm: timeout_s has two values, one of them as",
+            "condenser.llm_config: llm: timeout_s has two values, one of them under",
         ),
         (
             ASKING + "retry_wait_s = 9\nretry_min_wait = 3",

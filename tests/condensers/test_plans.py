@@ -198,4 +198,4 @@ def test_a_view_of_which_no_message_was_sent_may_lose_what_was_not_sent():
     plan = condensed(0, 1)
     assert outdated((plan, view), []) is None
     talk = viewed(message(), Annotation(name="lines", shown=True, origin=Origin(format="a")))
-    assert "no message could be sent" in str(outdated((condensed(0), talk), []))
+    assert "no message to send" in str(outdated((condensed(0), talk), []))

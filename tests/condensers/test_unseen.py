@@ -425,7 +425,7 @@ def test_a_condenser_of_ones_own_forgets_nothing_unseen_no_call_that_waits_and_n
 def test_an_empty_summary_is_no_message():
     said = replace(message(source="agent"), stays_with_next=True)
     view = viewed(message(), said, condensed(summary="", offset=2))
-    with pytest.raises(NoCondensationAvailable, match="no message could be sent"):
+    with pytest.raises(NoCondensationAvailable, match="no message to send"):
         without_kept(view, condensed(0))
 
 

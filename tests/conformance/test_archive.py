@@ -493,8 +493,8 @@ def _of_another(path: Path) -> None:
     "change, problem",
     [
         (_missing, "is missing"),
-        (_altered, "is not the one that was made: its hash differs"),
-        (_of_another, "is not the one that was made: its hash differs"),
+        (_altered, "was changed or exchanged: its hash differs"),
+        (_of_another, "was changed or exchanged: its hash differs"),
     ],
 )
 def test_an_object_that_is_not_what_was_made_is_named(

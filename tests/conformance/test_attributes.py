@@ -211,13 +211,13 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
     assert set(names(encrypted.list({"user": "u1"}, age_max_s=0))) == {"secret", "open"}
     with pytest.raises(
         KeyUnavailable,
-        match=r"may have these attributes too are encrypted under .*; set FOLDLOG_KEY",
+        match=r"may have these attributes too, but they are encrypted under .*; set FOLDLOG_KEY",
     ):
         plain.list({"user": "u1"}, age_max_s=0)
     third = Histories(Store(recorder, WriteSettings(keys=KeyRing([SecretStr("33" * 32)]))))
     with pytest.raises(
         KeyUnavailable,
-        match=f"too are encrypted under key {KEYS.current}; the keys set are .*; add",
+        match=f"too, but they are encrypted under key {KEYS.current}; the keys set are .*; add",
     ):
         third.list({"user": "u1"})
     by_id = {one.id: one.attributes for one in plain.list().conversations}

@@ -78,11 +78,10 @@ def test_verify_names_a_changed_object_and_views_need_none(foldlog, archived):
     ran = foldlog("store", "verify")
     assert ran.status == 1
     assert (
-        f"{path} of the archived conversation 'old' is not the one that was made"
-        in ran.out + ran.err
+        f"{path} of the archived conversation 'old' was changed or exchanged" in ran.out + ran.err
     )
     ran = foldlog("view", "old")
-    assert f"the object file://{path} of the archived conversation 'old' is not the one" in ran.err
+    assert f"the object file://{path} of the archived conversation 'old' was changed" in ran.err
 
 
 def test_a_store_that_is_only_read_says_how_to_restore(foldlog, archived):

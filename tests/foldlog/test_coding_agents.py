@@ -319,11 +319,11 @@ def test_a_session_that_no_hook_told_of_is_found_by_its_id(histories, tmp_path):
         assert (
             answers(histories, environ)
             .why("yes", name)
-            .startswith(f"the id '{name}' is not that of one")
+            .startswith(f"the id '{name}' does not name exactly one")
         )
         told = answers(histories, {**environ, "CLAUDE_CODE_SESSION_ID": name}).dropped()
         assert told.startswith(f"session {name} has no transcript yet")
-    assert answers(histories, {}).why("yes", "after").startswith("the id 'after' is not"), (
+    assert answers(histories, {}).why("yes", "after").startswith("the id 'after' does not name"), (
         "as of 'foldlog serve'"
     )
     assert (
@@ -704,7 +704,7 @@ def test_what_the_user_wrote_in_the_place_of_ours_stays(program, path, text, hom
     (home / path).write_text(text)
     mine = _files(home)
     ran = foldlog("setup", program)
-    assert (ran.status, path.rpartition("/")[2] in ran.err, "stay as they are" in ran.err) == (
+    assert (ran.status, path.rpartition("/")[2] in ran.err, "were not changed" in ran.err) == (
         2,
         True,
         True,

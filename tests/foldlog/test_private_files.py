@@ -109,7 +109,7 @@ def test_a_dash_is_no_file(foldlog: Any, filled: Path):
     for command in (*REPLACING, AUDIT, BACKUP, "store copy foldlog.db"):
         ran = foldlog(*command.split(), "-")
         assert (ran.status, ran.out) == (2, "")
-        assert "- is not the name of a file, and no name stands for stdout; name a file" in ran.err
+        assert "- is not the name of a file, and stdout cannot be used here; name a file" in ran.err
         assert set(filled.iterdir()) == before
 
 
@@ -145,7 +145,7 @@ def test_an_audit_database_is_not_made_through_a_link(foldlog: Any, filled: Path
     (filled / "audit.db").symlink_to("elsewhere.db")
     ran = foldlog("export", "--to", "audit.db")
     assert ran.status == 2
-    assert "a symbolic link is there" in ran.err
+    assert "it is a symbolic link to a file" in ran.err
     assert not (filled / "elsewhere.db").exists()
 
 

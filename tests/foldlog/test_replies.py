@@ -589,7 +589,7 @@ def test_options_that_are_wrong_are_named(tmp_path):
         ({"compression": "gzip"}, "unknown compression 'gzip'; choose"),
         ({"durability": "ful"}, "it can be full, relaxed"),
         ({"event_bytes_max": 0}, "event_bytes_max is 0"),
-        ({"condenser": "recnt"}, r"allowed are .*recent_events.*ends in \.toml"),
+        ({"condenser": "recnt"}, r"allowed are .*recent_events.*end in \.toml"),
         ({"condenser": 5}, "condenser is of type int; give the name of a strategy"),
     ):
         with pytest.raises(ValueError, match=said) as caught:

@@ -71,7 +71,7 @@ def test_a_marked_tool_hides_its_key_and_is_called_by_runtimes_alone():
         "pay",
         ["to", "return"],
     )
-    with pytest.raises(InvalidArgument, match="no runtime has made a call of it"):
+    with pytest.raises(InvalidArgument, match="was called without a runtime"):
         pay("ann")
 
 

@@ -137,7 +137,8 @@ class OpenTransaction:
         """
         if self._taken_for_new:
             raise StoreUnavailable(
-                "an idempotency key was taken for new and then not used", kind="taken"
+                "the transaction took an idempotency key for new, and did not write it",
+                kind="taken",
             )
 
     def settle(self) -> None:

@@ -970,7 +970,8 @@ def _moved(text: str, count: int) -> dict[int, str]:
         number, _, address = part.partition("@")
         if not number.isdecimal() or int(number) >= count or not address:
             raise InvalidOption(
-                f"moved is {text!r}; name stores below {count} and servers, as in"
+                f"moved is {text!r}; name each moved store by its number (below {count})"
+                " and its server, as in"
                 " 17@host:port,18@host"
             )
         addresses[int(number)] = address

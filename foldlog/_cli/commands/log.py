@@ -73,7 +73,7 @@ def run(
     """
     if slow and (follow or full):
         raise Refused(
-            "--slow chooses events of what is there, a line each: without --follow and --full"
+            "--slow prints one line for each slow event so far; leave out --follow and --full"
         )
     if stop is not None and stop < start:
         raise Refused(

@@ -64,7 +64,9 @@ def run(
         changed = settings_with(chosen, _command(), options, record)
         files = [*(settings_without(chosen, record) if remove else changed)]
     except ValueError as error:
-        raise Refused(f"settings of {program} stay as they are: {error}; correct them") from error
+        raise Refused(
+            f"the settings of {program} were not changed: {error}; correct them"
+        ) from error
     except ImportError as error:
         needed = f"its settings need {error.name}, which is not installed: {install_command('mcp')}"
         raise Refused(needed) from error

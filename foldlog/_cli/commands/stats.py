@@ -92,7 +92,7 @@ def _first_day(since: str | None, by: By | None) -> str:
         return ""
     if by not in (By.DAY, By.MODEL):
         raise Refused(
-            "--since is for '--by day' and '--by model': other figures are not kept by day"
+            "--since is for '--by day' and '--by model': other figures are not stored for each day"
         )
     return moment.astimezone(UTC).date().isoformat()
 

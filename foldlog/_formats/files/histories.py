@@ -305,16 +305,14 @@ class _File:
 
     def histories(self) -> Iterator[Found | ImportFinding]:
         if open_database(self._path) is not None:
-            raise NotAHistory(self._path, "is a database that this program has open, or beside one")
+            raise NotAHistory(self._path, "belongs to a database that this program has open")
         begin = _beginning(self._path)
         if (contained := _contained(self._root, self._path, self._recognize, begin)) is not None:
             return contained
         if begin.startswith(ZSTD):
             return self._in_rows(JsonLines(self._path, is_packed=True))
         if begin.startswith(_MAGIC):
-            raise NotAHistory(
-                self._path, "is compressed; decompress it, then import what comes out"
-            )
+            raise NotAHistory(self._path, "is compressed; decompress it, then import the result")
         if begin.startswith(SQLITE):
             raise NotAHistory(self._path, _database_at(self._path))
         if self._is_lines(begin):

@@ -119,7 +119,7 @@ async def test_the_limit_of_the_settings_holds_where_none_is_given(histories):
     assert [item["content"] for item in await session.get_items(3)] == ["2", "3", "4"]
     assert FoldlogSession("s", histories).session_settings == SessionSettings()
     assert FoldlogSession("s", histories, session_settings={"limit": 4}).session_settings.limit == 4
-    with pytest.raises(TypeError, match="Unknown session settings: limitt; there are limit"):
+    with pytest.raises(TypeError, match="Unknown session settings: limitt; the settings are limit"):
         FoldlogSession("s", histories, session_settings={"limitt": 4})
 
 
@@ -190,7 +190,7 @@ async def test_a_session_of_the_sdk_is_copied_and_copied_on(histories, tmp_path)
         await ours.add_items([{"role": "user", "content": "here"}])
         await theirs.add_items([{"role": "user", "content": "there"}])
         items = await ours.get_items()
-        with pytest.raises(ValueError, match="which are not the first of the"):
+        with pytest.raises(ValueError, match="which differ from the first of the"):
             await ours.copy_from(theirs)
         assert await ours.get_items() == items
         theirs.close()

@@ -101,7 +101,7 @@ def test_a_history_of_another_program_is_refused_with_what_it_holds_in_every_con
         assert str(refused.value).endswith(NAME_IT)
     with pytest.raises(NotAHistory, match=f"{NOTHING} 'model', 'messages'; {NAME_IT}"):
         histories_at(holder)
-    with pytest.raises(ValueError, match="these records are of no format that is known here"):
+    with pytest.raises(ValueError, match="foldlog knows no format with such records"):
         detect(records)
 
 

@@ -581,7 +581,7 @@ def test_a_part_of_a_history_is_written_and_a_part_of_a_message_is_not():
         for number, start in enumerate(starts):
             part = written(events[start:], "pydantic-ai", stored)
             assert part[: len(starts) - number] == messages[number : len(starts)]
-        with pytest.raises(ValueError, match="begins a record of 4 events, and 2 of them are here"):
+        with pytest.raises(ValueError, match="record of 4 events, but only 2 of them are exported"):
             written(events[:4], "pydantic-ai", stored)
 
 

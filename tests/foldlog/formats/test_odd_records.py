@@ -59,7 +59,7 @@ def test_other_fields_of_a_root_do_not_move_the_names_of_its_blobs():
 def test_an_action_that_is_not_known_is_one_by_its_arguments():
     action = {"action": "dance", "args": {}, "source": "agent", "message": "I dance."}
     assert detect([action] * 2) == "openhands-v0"
-    with pytest.raises(InvalidArgument, match="no format that is known here"):
+    with pytest.raises(InvalidArgument, match="no format with such records"):
         detect([{**action, "args": "x"}] * 2)
 
 

@@ -68,11 +68,10 @@ def run(
     """
     if start and (conversations or print_heads):
         raise Refused(
-            "--from goes on with a check of all conversations; leave out the names and"
-            " --print-heads"
+            "--from continues a check of all conversations; leave out the names and --print-heads"
         )
     if repair and not views:
-        raise Refused("--repair makes stored Views again; add --views")
+        raise Refused("--repair rebuilds stored Views; add --views")
     if print_heads:
         show_heads(conversations, db, as_json=as_json)
         return
