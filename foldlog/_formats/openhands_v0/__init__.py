@@ -42,41 +42,38 @@ from foldlog._formats.usage import ToldUsage
 
 _NAMES = frozenset(
     (
-        *(
-            "message",
-            "system",
-            "run",
-            "run_ipython",
-            "read",
-            "write",
-            "edit",
-            "browse",
-            "browse_interactive",
-            "null",
-        ),
-        *(
-            "call_tool_mcp",
-            "mcp",
-            "delegate",
-            "think",
-            "finish",
-            "reject",
-            "recall",
-            "change_agent_state",
-            "error",
-        ),
-        *(
-            "condensation",
-            "condensation_request",
-            "task_tracking",
-            "loop_recovery",
-            "agent_state_changed",
-            "condense",
-        ),
+        "message",
+        "system",
+        "run",
+        "run_ipython",
+        "read",
+        "write",
+        "edit",
+        "browse",
+        "browse_interactive",
+        "null",
+        "call_tool_mcp",
+        "mcp",
+        "delegate",
+        "think",
+        "finish",
+        "reject",
+        "recall",
+        "change_agent_state",
+        "error",
+        "condensation",
+        "condensation_request",
+        "task_tracking",
+        "loop_recovery",
+        "agent_state_changed",
+        "condense",
     )
 )
-# the last two without "args" in the oldest files
-_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
+"""The names of V0's own actions and observations."""
+_KEYS_OF_ACTIONS = frozenset(("args", "thought", "wait_for_response"))
+"""An action has one of these keys. In the oldest files the arguments are keys of the action itself,
+without ``args``: there it has ``thought`` or ``wait_for_response``.
+"""
 
 
 def _matches(record: Any) -> bool:
@@ -94,8 +91,9 @@ def _matches_one(record: Any) -> bool:
     action = record.get("action")
     observation = record.get("observation")
     if type(action) is str:
-        told = record.keys() & (_OF_ACTIONS if action in _NAMES else {"source", "message"})
-        return told != set() and (action in _NAMES or type(record.get("args")) is dict)
+        if action in _NAMES:
+            return not _KEYS_OF_ACTIONS.isdisjoint(record)
+        return type(record.get("args")) is dict and ("source" in record or "message" in record)
     return (
         type(observation) is str
         and "content" in record
@@ -108,10 +106,14 @@ def _accepts(record: Any) -> bool:
     two such objects.
     """
     members = members_of(record)
-    return len(members) == 1 + (members is record) and all(
-        type(it) is dict and (type(it.get("action")) is str or type(it.get("observation")) is str)
-        for it in members
-    )
+    is_array = type(record) is list
+    return len(members) == (2 if is_array else 1) and all(map(_names_its_kind, members))
+
+
+def _names_its_kind(member: Any) -> bool:
+    if type(member) is not dict:
+        return False
+    return type(member.get("action")) is str or type(member.get("observation")) is str
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
@@ -119,9 +121,11 @@ def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None
-    listed = [each for key in ("token_usages", "costs") if type(each := metrics.get(key)) is list]
-    calls = max(map(len, listed), default=0)  # a list has one for each
-    told = usage_told(tokens, cost=cost, calls=calls)  # events name the model
+    lists = [metrics.get("token_usages"), metrics.get("costs")]
+    # Each of the two lists has one item for each call of a model.
+    calls = max((len(items) for items in lists if type(items) is list), default=0)
+    # Without a model: the metrics are of all models together, and the events name theirs.
+    told = usage_told(tokens, cost=cost, calls=calls)
     return (), [told] if told else []
 
 

@@ -1,6 +1,8 @@
-"""Contents of V1 and of events: V1 has content blocks, an event has a text or OpenAI's parts.
+"""Contents of OpenHands V1 and of events: V1 has content blocks, an event has a text or OpenAI's
+parts.
 
-What a model is told of an observation are the words of the SDK's ``to_llm_content``.
+The content of an observation is what the model is told of it: the words of ``to_llm_content`` in
+the OpenHands SDK.
 """
 
 from __future__ import annotations
@@ -52,21 +54,27 @@ def blocks_of(content: Content) -> list[dict[str, Any]]:
 
 
 def observed(observation: dict[str, Any]) -> tuple[Content, dict[str, Any], bool]:
-    """Return the content of an observation, the rest of it, and whether it is an error."""
+    """Return the content of an observation, the rest of it, and whether it is an error.
+
+    The first releases mark an error with ``error``, which is a text or true, later ones with
+    ``is_error``.
+    """
     content, rest = _said(observation)
     metadata = observation.get("metadata")
     error = observation.get("error")
+    is_error = observation.get("is_error") is True
     if type(error) is str and error and not content:
         return error, rest, True
     if type(metadata) is dict and observation.get("kind") in _TERMINALS:
-        before = (
-            f"{_COMMAND_FAILED if error is True else ''}{text_or_empty(metadata.get('prefix'))}"
-        )
+        marker = _COMMAND_FAILED if error is True else ""
+        prefix = text_or_empty(metadata.get("prefix"))
         suffix = text_or_empty(metadata.get("suffix"))
-        content = f"{before}{joined_text(content)}{suffix}{text_of_ending(metadata)}"
-    if observation.get("is_error") is True:
+        output = joined_text(content)
+        # In the order of the SDK: the prefix belongs to the output, and the marker precedes both.
+        content = f"{marker}{prefix}{output}{suffix}{text_of_ending(metadata)}"
+    if is_error:
         content = ({"type": "text", "text": _FAILED}, *parts_in(content))
-    return content, rest, observation.get("is_error") is True or error is True
+    return content, rest, is_error or error is True
 
 
 def _said(observation: dict[str, Any]) -> tuple[Content, dict[str, Any]]:
