@@ -114,7 +114,8 @@ class LifetimesFold:
             self._units.read((event,))
             changed = self._changed_by(event, index)
             if register is not None and (self._units.last_loop or self._units.has_parallel):
-                # The summary of the register moves each time, and may end a loop or a response.
+                # The summary in the register has no fixed place: it moves with each new event, and
+                # then may end another loop or response. So the whole View must be looked at.
                 changed = None
             if changed is None:
                 shown: Sequence[Event] = items[: index + 1]
@@ -122,8 +123,10 @@ class LifetimesFold:
                     shown = insert_register(shown, register)
                 self._send_fit(event.id + 1, shown)
                 continue
+            # An unanswered action is not sent, and takes the calls of its response with it.
+            is_sent = type(event) is not Action
             for member in changed:
-                self._open[items[member].id].send(event.id + 1, sent=type(event) is not Action)
+                self._open[items[member].id].send(event.id + 1, sent=is_sent)
 
     def _changed_by(self, event: Event, index: int) -> Sequence[int] | None:
         """Return the indices of the items that a model begins to be sent because of the newest
@@ -132,11 +135,16 @@ class LifetimesFold:
         This saves looking at the whole View for each event. Return None if the whole View must be
         looked at: if a tool loop may lose or gain more items, and once events stay with the next
         event.
+
+        ``projections.units`` explains bonds, loops and parallel calls. In short, a model is sent
+        the actions of one response only together and with all their observations, and of a loop
+        only the items before its first gap.
         """
         if self._units.has_bonds:
             return None
         calls = self._units.calls_of(index)
         if calls is None:
+            # An observation that answers no action is never sent; a message is sent at once.
             if type(event) is Observation or is_unseen(event):
                 return ()
             return (index,)
@@ -153,17 +161,25 @@ class LifetimesFold:
             if not self._is_sent(call_before):
                 return None
         if is_action:
-            was_sent = calls.unanswered == 1 and len(members) > 1
-            if not was_sent:
+            # The new action is not sent yet. It takes other items with it only if it joins a
+            # response that was sent, because all its earlier calls are answered.
+            joins_sent_response = calls.unanswered == 1 and len(members) > 1
+            if not joins_sent_response:
                 return ()
         elif calls.unanswered:
-            return ()
-        if loop and members[0] <= loop[-1]:
-            begins = loop[0] == members[0]
-            ends = loop[-len(members) :] == members
-            if is_action or not ends or not (begins or self._is_sent(loop[-len(members) - 1])):
-                return None
+            return ()  # the response is not sent before its last observation
+        is_in_loop = bool(loop) and members[0] <= loop[-1]
+        if is_in_loop and (is_action or not self._continues(loop, members)):
+            return None
         return members
+
+    def _continues(self, loop: Sequence[int], members: Sequence[int]) -> bool:
+        """Return whether a response is the end of a loop, and the loop is sent up to the response:
+        then sending the response changes nothing else in the loop.
+        """
+        if loop[-len(members) :] != members:
+            return False
+        return loop[0] == members[0] or self._is_sent(loop[-len(members) - 1])
 
     def _follows_words(self, index: int) -> bool:
         """Return whether the item at ``index`` ends the newest loop, after words of the agent."""
