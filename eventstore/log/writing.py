@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
-from typing import Any, Final, Protocol
+from typing import Any, Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -39,6 +39,16 @@ few, because each append copies the list.
 """
 
 
+class _NewestRows(NamedTuple):
+    """The newest rows of a conversation, which were appended one after another to ``before``: the
+    last three fields of ``LastConversation``.
+    """
+
+    before: Conversation
+    rows: tuple[Row, ...] = ()
+    size: int = 0
+
+
 class WriteTransaction(ReadTransaction):
     """One conversation in a write transaction. It has the newest state, and may write events, and
     records beside them.
@@ -50,8 +60,8 @@ class WriteTransaction(ReadTransaction):
 
     _reader: Transaction
     _changed = False
-    _recent: tuple[Conversation, tuple[Row, ...], int] | None = None
-    """The last three fields of ``LastConversation``: the newest rows, and the state before them."""
+    _newest_rows: _NewestRows | None = None
+    """What stays in memory of the appended rows; None before the first rows."""
     _before: Conversation | None = None
     """The state before the rows that were inserted last."""
     is_begun = True
@@ -137,6 +147,7 @@ class WriteTransaction(ReadTransaction):
             self.is_begun = True
         settings = self.database.settings
         codec = self._known_codec
+        # With a key in the settings, a plain conversation may have to get a data key first.
         if codec is None or settings.keys is not None:
             codec = self._codec_to_write()
         before = self.state
@@ -157,7 +168,7 @@ class WriteTransaction(ReadTransaction):
         self.state = after
         self._before = before
         if before.visible:
-            self._recent = _recent(last, before, rows, after)
+            self._newest_rows = _with_newest(last, before, rows, after)
             self._changed = True
         return place
 
@@ -246,8 +257,9 @@ class WriteTransaction(ReadTransaction):
             self._reader.set_mark(state.key, mark)
             state = state._replace(mark=mark, salt=codec.data_key.salt)
         if state.visible and state.head is not None and state.erasure is None and not state.pending:
+            newest = self._newest_rows or _NewestRows(state)
             self._reader.last_conversation = LastConversation(
-                state, codec, self.database.settings, *(self._recent or (state,))
+                state, codec, self.database.settings, *newest
             )
 
     def _encoded(self, rows: Sequence[Row]) -> Sequence[Row]:
@@ -263,41 +275,43 @@ class WriteTransaction(ReadTransaction):
         state = self.state
         if keys is None or codec.data_key is not None:
             return codec
+        # The mark says that events before ``pending_until`` may be stored in plain text.
         renewed, data_key, mark = encrypted(state, keys)
         if has_nothing:
             mark = mark._replace(pending_until=0)
         self.forget_records(codec._replace(data_key=data_key))
-        is_first = not mark.pending_until
+        is_first = mark.pending_until == 0
         self._reader.set_key(
             state.key, renewed.salt, renewed.key_id, renewed.sealed_key, first=is_first
         )
         self._known_codec = codec._replace(data_key=data_key, mark=mark)
-        if mark.pending_until and state.visible:
+        if not is_first and state.visible:
             enter(self._reader, renewed, KeyChanged(key_id=renewed.key_id), self.database.now())
         self.state = renewed
         self._changed = True
         return self._known_codec
 
 
-def _recent(
+def _with_newest(
     last: LastConversation | None, before: Conversation, rows: Sequence[Row], after: Conversation
-) -> tuple[Conversation, tuple[Row, ...], int]:
-    """Return the last three fields of ``LastConversation`` after ``rows`` were appended. The list
-    is empty if a row has attachments, or is structural: a structural event changes more than
-    itself.
+) -> _NewestRows:
+    """Return the rows that stay in memory after ``rows`` were appended. There are none if a row has
+    attachments, or is structural: a structural event changes more than itself.
     """
     size = 0
     for row in rows:
         size += len(row.body)
-        if type(row.body) is not bytes:
-            return after, (), 0
+        has_attachments = type(row.body) is not bytes
+        if has_attachments:
+            return _NewestRows(after)
     if size > _RECENT_BYTES_MAX or after.structural != before.structural:
-        return after, (), 0
+        return _NewestRows(after)
     if last is None or last.state is not before:
-        return before, tuple(rows), size
-    if len(last.rows) >= _RECENT_MAX or last.size + size > _RECENT_BYTES_MAX:
-        return before, tuple(rows), size
-    return last.before, (*last.rows, *rows), last.size + size
+        return _NewestRows(before, tuple(rows), size)
+    total_size = last.size + size
+    if len(last.rows) >= _RECENT_MAX or total_size > _RECENT_BYTES_MAX:
+        return _NewestRows(before, tuple(rows), size)
+    return _NewestRows(last.before, (*last.rows, *rows), total_size)
 
 
 def begin_new(transaction: Transaction, database: Database, new: Conversation) -> Conversation:
