@@ -32,6 +32,7 @@ def suggested(problem: str, arguments: Sequence[str]) -> str:
     if not command and typed.startswith("--db"):
         return "options follow the command: 'foldlog list --db STORE'"
     what = "options" if command in names else "commands"
+    # Typer itself may add a question to a problem: "No such option: --dbb. Did you mean --db?"
     separator = " " if problem.endswith("?") else "; "
     help_command = f"foldlog {command} --help" if command else "foldlog --help"
     return f"{problem.removesuffix('.')}{separator}'{help_command}' shows all {what}"
