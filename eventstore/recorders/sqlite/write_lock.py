@@ -50,6 +50,7 @@ class WriteLock:
         self._name = b""
         """The name of this process, as it stands at the beginning of the lock file."""
         self._pending: _Pending | None = None
+        """The thread that waits for the kernel, from a wait of this or of an earlier leader."""
 
     def open(self) -> None:
         """Open the file of the lock. If there is none, make it, for the owner of the database."""
@@ -70,6 +71,8 @@ class WriteLock:
             if self._pending is None:
                 flock(self._file, _AT_ONCE)
             else:
+                # The thread keeps its place in the kernel's queue. This descriptor must not get the
+                # lock beside it: then the thread would wait for its own process.
                 self._wait(deadline)
         except BlockingIOError:
             self._wait(deadline)
@@ -194,8 +197,10 @@ class _Pending(threading.Thread):
         self._mutex = threading.RLock()  # a finalizer may close the lock wherever it comes
         self._granted = threading.Lock()
         self._granted.acquire()
-        self._wanted = True
-        self._over = False
+        self._is_wanted = True
+        """Whether the lock is to be held when it comes; else it is released at once."""
+        self._has_ended = False
+        """Whether the kernel has answered: with the lock or with an error."""
         self._error: OSError | None = None
 
     def wait(self, until: float) -> bool:
@@ -206,13 +211,14 @@ class _Pending(threading.Thread):
         with self._mutex:
             if self._error is not None:
                 raise self._error
-            return self._over and self._wanted
+            # Not ended after a timeout; not wanted if a signal handler released the lock just now.
+            return self._has_ended and self._is_wanted
 
     def abandon(self) -> None:
         """Give up the lock: if it comes later, it is released."""
         with self._mutex:
-            self._wanted = False
-            if self._over:
+            self._is_wanted = False
+            if self._has_ended:
                 self.close()
 
     def resume(self) -> bool:
@@ -220,8 +226,10 @@ class _Pending(threading.Thread):
         has to wait.
         """
         with self._mutex:
-            self._wanted = not self._over
-            return self._wanted
+            if self._has_ended:
+                return False
+            self._is_wanted = True
+            return True
 
     def close(self) -> None:
         file = self.file
@@ -235,7 +243,7 @@ class _Pending(threading.Thread):
         except OSError as error:
             self._error = error
         with self._mutex:
-            self._over = True
-            if not self._wanted:
+            self._has_ended = True
+            if not self._is_wanted:
                 self.close()
         self._granted.release()
