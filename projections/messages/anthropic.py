@@ -52,11 +52,7 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
         messages.begin_reply(turn)
         moved: list[Part] = []
         parts = without_pictures(turn.parts, moved, "what came before", "server_tool")
-        blocks = [
-            block
-            for part in parts
-            for block in (part["type"] != "text" and part.get("blocks")) or [_block(part)]
-        ]
+        blocks = [block for part in parts for block in _blocks(part)]
         blocks += map(_tool_use, turn.calls)
         messages.say(
             "assistant", [*signed(turn.thinking), *blocks] if blocks else [], turn.positions
@@ -70,9 +66,10 @@ def messages_of(turns: Iterable[MessageTurn], *, opening: bool) -> MessageList:
 def mark_cached(
     messages: Sequence[Part], shared: Sequence[Rendered], events: Sequence[Event]
 ) -> None:
-    """Mark the points up to which the server is to cache the prompt: the first part and the last
-    summary, which stay where the rest is forgotten, the end of the prompt before, and the end.
-    ``shared`` are the originals of the messages.
+    """Mark the four points up to which the server is to cache the prompt: the first part and the
+    last summary, which stay where the rest is forgotten; the end of the former prompt, to which the
+    last answer was the reply; and the end of this prompt. ``shared`` are the originals of the
+    messages.
     """
     summaries = {
         position for position, event in enumerate(events) if type(event) is CondensationSummary
@@ -87,6 +84,7 @@ def mark_cached(
         ),
         None,
     )
+    # The former prompt ended with the message before the last answer.
     former_end = None if answer is None else max(0, answer - 1)
     marked = (0, summary_index, former_end, len(messages) - 1) if messages else ()
     for number, index in enumerate(marked):
@@ -104,6 +102,12 @@ def cut_trailing_space(messages: Sequence[Part]) -> None:
     if messages and messages[-1]["role"] == "assistant":
         last = messages[-1]["content"][-1]
         last |= {"text": last["text"].rstrip()} if last["type"] == "text" else {}
+
+
+def _blocks(part: Part) -> Sequence[Part]:
+    """Return the blocks of a part of an answer: those that the server sent, if it has them."""
+    sent_blocks = None if part["type"] == "text" else part.get("blocks")
+    return sent_blocks or [_block(part)]
 
 
 def _block(part: Part) -> Part:
@@ -169,12 +173,14 @@ def _tool_use(call: PairedCall) -> Part:
 
 
 def _number(text: str) -> float | str:
+    """Return the value of a number in JSON. One that no float can hold stays a text: most readers
+    of JSON would read infinity, which JSON itself cannot write.
+    """
     value = float(text)
     if math.isinf(value):
         return text
-    if "." in text or "e" in text.lower():
-        return value
-    return int(text)
+    is_whole = "." not in text and "e" not in text.lower()
+    return int(text) if is_whole else value
 
 
 def _tool_result(call: PairedCall, moved: list[Part]) -> Part:
