@@ -86,9 +86,9 @@ class Encoder:
         self._first: int | None = None
         """The id of the first event. A result whose call is before it is written all the same."""
         self._waiting = WaitingCalls()
-        """The calls that wait for results, each with the id of its event. The id is inverted
-        (``~``) if the user, and not a model, made the call.
-        """
+        """The calls that wait for results, each with the id of its event."""
+        self._calls_of_user = set[int]()
+        """The ids of those waiting calls that the user, and not a model, made."""
         self._passed: list[tuple[Sequence[Event], Any]] = []
         """Stored records that the writer has not followed yet: it must, once it writes one."""
 
@@ -117,11 +117,15 @@ class Encoder:
         self._follow_passed()
         is_ours = is_of(event, self._name)
         sent = self._as_sent(event)
+        # A step aside (a retraction, a declined condensation) may come between the events of a
+        # record and has no place in it. Any other event of the group comes at the next place; an
+        # event at another place shows that events of the record were left out.
         belongs_to_group = is_ours and (is_step_aside(event) or place_of(event) == self._numbered)
         unfinished = self.part() if self._group and not belongs_to_group else []
         if is_ours and not self._group:
             self._missing = self._stored.count(event)
         if not self._missing and is_ours and is_step_aside(event):
+            # Between two records: it has none of its own, and the writer only follows it.
             self._writer.follow([event], None)
             return unfinished
         if not self._missing:
@@ -162,18 +166,27 @@ class Encoder:
             case Action(source=source):
                 if not self._waiting.waiting:
                     self._waiting = WaitingCalls()
-                self._waiting.add(event, event.id if source == "agent" else ~event.id)
+                self._waiting.add(event, event.id)
                 if source == "agent":
                     return event
+                self._calls_of_user.add(event.id)
                 return _as_message(event, source, event.thought)
             case Observation():
-                cause = self._waiting.take(event)
-                if cause is None:
-                    return None if (event.cause or 0) >= self._first else event
-                if cause >= 0:
-                    return replace(event, cause=cause)
+                call = self._waiting.take(event)
+                if call is None:
+                    return event if self._may_answer_earlier(event) else None
+                if call not in self._calls_of_user:
+                    return replace(event, cause=call)
+                self._calls_of_user.remove(call)
                 return _as_message(event, "environment", event.content)
         return event
+
+    def _may_answer_earlier(self, result: Observation) -> bool:
+        """Return whether the call of a result may come before the first event of this export. A
+        result without a cause may answer any earlier call.
+        """
+        first = self._first or 0
+        return first > 0 if result.cause is None else result.cause < first
 
     def end(self) -> list[Any]:
         """Return the records that are complete only at the end of the history.

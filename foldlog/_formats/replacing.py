@@ -24,11 +24,12 @@ def is_replacing(event: Event) -> bool:
 
 
 def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], bool]:
-    """Return whether an event stands: the source does not have it again. What its program had taken
-    back before it wrote the rest again stands: it happened.
+    """Return a function that says whether an event stands up to a version. An event does not stand
+    if its source has it again later: then the later copy stands for it. An event that its program
+    took back before the program wrote the log again has no later copy, so it stands too.
     """
     retractions = [
-        each for each in structural if isinstance(each, Retraction) and each.id < version
+        event for event in structural if isinstance(event, Retraction) and event.id < version
     ]
     replacing = [*filter(is_replacing, retractions)]
     if not replacing:
@@ -38,8 +39,11 @@ def standing_in(structural: Iterable[Event], version: int) -> Callable[[Event], 
     def stands(event: Event) -> bool:
         if event.origin is None or contains(kept, event.id):
             return True
-        later = islice(retractions, bisect(retractions, event.id, key=attrgetter("id")), None)
-        first = next((each for each in later if each.version <= event.id), None)
-        return first is not None and not is_replacing(first)
+        next_index = bisect(retractions, event.id, key=attrgetter("id"))
+        later = islice(retractions, next_index, None)
+        # The first retraction that takes the event back decides: if that one is the program's own,
+        # the event was gone already when the source got the rest again.
+        taken_back_by = next((each for each in later if each.version <= event.id), None)
+        return taken_back_by is not None and not is_replacing(taken_back_by)
 
     return stands
