@@ -1,4 +1,4 @@
-"""Find the checkpoints of a thread: the newest one of each branch, and each one by its id.
+"""Find the checkpoints of a thread of LangGraph: the newest one of each branch, and any one by id.
 
 A *thread* is named by the id of its first conversation. Its other branches are forks,
 ``THREAD/@CHECKPOINT``, named after their first own checkpoint. A checkpoint is a version of a
@@ -174,24 +174,32 @@ class ThreadBranches:
         return (next(same) for _, same in groupby(merge(*lines, key=_id_of, reverse=True), _id_of))
 
     def locate(self, branches: list[ThreadBranch], checkpoint_id: str) -> Checkpoint | None:
-        """Return a checkpoint by its id, or what stands instead. Cost: if it is not the newest,
-        later branches.
+        """Return the checkpoint with an id; None if the thread has none. For a redacted checkpoint,
+        return the last one before it that is not redacted, without its channels; None if there is
+        none. Cost: nothing for the tip of a branch; otherwise a read of each newer branch.
         """
         for branch in branches:
             if branch.tip.value is not None and branch.tip.id == checkpoint_id:
                 return branch.tip
         for name in sorted((branch.tip.branch for branch in branches), reverse=True):
-            if put := self.appended_for(name, checkpoint_id):
-                found = self.at(name, put[-1].first_id + put[-1].events)
-                return found if found.value is not None else None
+            if appended := self.appended_for(name, checkpoint_id):
+                last = appended[-1]
+                checkpoint = self.at(name, last.first_id + last.events)
+                return checkpoint if checkpoint.value is not None else None
+        # A fork that was detached or copied has copies of the events that it shared, and no keys to
+        # find a checkpoint by. So walk it back, down to the smaller ids.
         copies = (
             self._line(branch)
             for branch in branches
             if _FORKS in branch.tip.branch and not branch.begins
         )
-        # a copy has no keys
-        later = (takewhile(lambda each: each.id >= checkpoint_id, line) for line in copies)
-        return next((each for each in chain(*later) if each.id == checkpoint_id), None)
+        candidates = (
+            takewhile(lambda checkpoint: checkpoint.id >= checkpoint_id, line) for line in copies
+        )
+        return next(
+            (checkpoint for checkpoint in chain(*candidates) if checkpoint.id == checkpoint_id),
+            None,
+        )
 
     def appended_for(self, branch: str, checkpoint_id: str) -> list[RecalledKey]:
         """Return the events that were appended to a conversation for a checkpoint, in order."""
@@ -200,7 +208,13 @@ class ThreadBranches:
         )
 
     def to_continue(self, thread: str, checkpoint_id: str, parent: str | None) -> Checkpoint:
-        """Return the tip of the branch for a new checkpoint. Begin a fork first if it needs one."""
+        """Return the tip of the branch to which a new checkpoint is appended.
+
+        That is a branch whose tip is its ``parent``, or one to which this checkpoint was appended
+        before, or which was begun for it. Otherwise, if the parent is an earlier checkpoint, begin
+        a fork from it. If there is no such parent, begin the thread itself, or if the thread has a
+        checkpoint already, a branch without a past.
+        """
         branches = self.of(thread)
         name = f"{thread}{_FORKS}{checkpoint_id}"
         for tip in (branch.tip for branch in branches):
@@ -211,9 +225,10 @@ class ThreadBranches:
             with suppress(VersionConflict):  # another writer began it
                 self._store.fork(origin.branch, origin.version, name, replace_erased=True)
             return self._begun(name)
-        if any(each.tip.branch == thread and each.tip.value is not None for each in branches):
-            return self._begun(name)
-        return self._begun(thread)
+        is_thread_begun = any(
+            branch.tip.branch == thread and branch.tip.value is not None for branch in branches
+        )
+        return self._begun(name if is_thread_begun else thread)
 
     def begin(self, conversation: str) -> None:
         """Begin a conversation, also with the id of an erased one."""

@@ -97,13 +97,13 @@ class _Decoder(FollowingDecoder):
             read.add(Annotation, name=record["type"], data=data)
             return
         calls = data.get("tool_calls") if kind == "ai" else None
-        if type(calls) is list and all(map(_is_call, calls)):
-            calls = calls
-        else:
+        if type(calls) is not list or not all(map(_is_call, calls)):
             calls = []
         content = data.get("content")
         invalid = dicts_in(data.get("invalid_tool_calls"))
-        if invalid:  # no tool answers them
+        if invalid:
+            # LangChain could not parse their arguments, so no tool is called and none answers. They
+            # become parts of the content: an Action would wait for an Observation forever.
             blocks = content if type(content) is list else [content]
             content = [*blocks, *(call for call in invalid if call not in blocks)]
         content, thinking = _said(content, _CALLS if calls else (), thinks=kind == "ai")
