@@ -68,7 +68,7 @@ _FIGURES = (
     ("events lost", "events_lost", "{:,}"),
     ("  of them said by the user", "user_messages_lost", "{:,}"),
 )
-"""Rows of the table: heading, key of ``comparison``, form. Of ids their number is shown."""
+"""Rows of the table: heading, key of ``comparison``, form. A tuple of ids is shown as a count."""
 
 _ALWAYS = {
     "cost",

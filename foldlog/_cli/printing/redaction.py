@@ -34,22 +34,24 @@ _IN_SOURCE = (
 
 def _result_words(redacting: Redacting, chosen: Chosen, redacted: RedactionResult) -> str:
     """Return what was searched, what of it holds the text, and what was not searched."""
-    several = count(len(redacting.rows) - len(redacting.problems), "conversation")
-    if chosen.goes or chosen.beside:
-        found = "the places named above hold the text"
+    searched = count(len(redacting.rows) - len(redacting.problems), "conversation")
+    if redacted.done and redacted.stay:
+        finding = "the places named above still hold the text"
+    elif redacted.done:
+        finding = "none of these holds the text now"
+    elif chosen.goes or chosen.beside:
+        finding = "the places named above hold the text"
     else:
-        found = "none of these holds the text"
-    if redacted.done:
-        if redacted.stay:
-            found = "the places named above still hold the text"
-        else:
-            found = "none of these holds the text now"
-    left = (
-        f" {count(len(redacting.problems), 'conversation')} could not be searched: see above."
-        * bool(redacting.problems)
-    )
+        finding = "none of these holds the text"
     done = f"{redacted.done}. " if redacted.done else ""
-    return f"{done}Searched: {SEARCHED} of {several}; {found}.{left} Not searched: {NOT_SEARCHED}"
+    unsearched = ""
+    if redacting.problems:
+        conversations = count(len(redacting.problems), "conversation")
+        unsearched = f" {conversations} could not be searched: see above."
+    return (
+        f"{done}Searched: {SEARCHED} of {searched}; {finding}.{unsearched}"
+        f" Not searched: {NOT_SEARCHED}"
+    )
 
 
 def show_found(chosen: Chosen) -> None:
@@ -151,24 +153,22 @@ def show_receipts(
             held = ("all attributes" if name == ATTRIBUTES else repr(name) for name in lost)
             said += f"; it held the values of {', '.join(held)}: set them again"
         terminal.say(f"{terminal.typed_id(conversation)}: {said}")
-    it, them = (
-        ("it", "it")
-        if sum(len(each.event_ids) for each in receipts) == 1
-        else ("redacted events", "them")
-    )
+    is_single = sum(len(receipt.event_ids) for receipt in receipts) == 1
+    replaced = "it" if is_single else "redacted events"
+    pronoun = "it" if is_single else "them"
     quotes = (quote for receipt in receipts for quote in receipt.quotes if not quote.redacted)
     for conversation, event_id in dict.fromkeys(
         (quote.conversation, quote.event_id) for quote in quotes
     ):
         if (conversation, event_id) not in taken:
             where = terminal.typed_id(conversation)
-            said = f"{where}: summary S{event_id} replaces {it} and may quote {them}"
+            said = f"{where}: summary S{event_id} replaces {replaced} and may quote {pronoun}"
             terminal.say(f"{said}; --with-summaries redacts it")
     forks = list(dict.fromkeys(fork for receipt in receipts for fork in receipt.forks))
     if forks:
         names = ", ".join(map(terminal.typed_id, forks))
         shows = "shows" if len(forks) == 1 else "show"
-        terminal.say(f"{count(len(forks), 'fork')} {shows} {them} redacted too: {names}")
+        terminal.say(f"{count(len(forks), 'fork')} {shows} {pronoun} redacted too: {names}")
 
 
 def tell_result(
