@@ -1,8 +1,8 @@
-"""Select the part of a View to forget: one arithmetic over cut points, for all strategies.
+"""Select the part of a View to forget, by the same rule of cut points for all strategies.
 
 A View may be cut only at *cut points*, which separate no call from its observation. A strategy says
-how much it wants to keep at both ends. The borders are moved to cut points here, and the events
-between them become a condensation here.
+how much it wants to keep at both ends. This module moves both borders to cut
+points, and makes a condensation of the events between them.
 """
 
 from __future__ import annotations
@@ -87,10 +87,10 @@ def ends(view: View, keep_first: int, keep_last: int) -> set[int]:
 def events_to_forget(view: View, kept: Set[int], *, summaries: bool = False) -> tuple[Event, ...]:
     """Return the events to forget if a strategy keeps the events at the indices ``kept``.
 
-    The choice is extended to whole units, so only more events stay: an event stays if one event of
-    its unit is kept. Calls without a result and the events from ``first_kept_index`` on stay too.
-    Summaries of forgotten events, which belong to no unit, stay unless ``summaries`` is true: then
-    they are chosen like other events.
+    The choice is extended to whole units: if one event of a unit is kept, the whole unit stays.
+    Calls without a result and the events from ``first_kept_index`` on stay too. Summaries of
+    forgotten events, which belong to no unit, stay unless ``summaries`` is true: then they are
+    chosen like other events.
     """
     events: list[Event] = []
     points = view.cut_points

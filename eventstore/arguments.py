@@ -66,7 +66,7 @@ def check_reason(value: object, keeper: str) -> str:
     Raises ``InvalidArgument`` if it is empty.
     """
     if not check_text("reason", value).strip():
-        raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} keeps")
+        raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} stores")
     return str(value)
 
 

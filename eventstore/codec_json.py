@@ -207,8 +207,7 @@ def put_back(fields: dict[str, Any], listed: Iterable[Mapping[str, Any]], body: 
         value = plain.get(bytes.fromhex(entry["sha256"]))
         if value is None:
             raise Undecodable(
-                f"its bytes with SHA-256 {entry['sha256'][:12]}… are missing, or are not the bytes"
-                " that were written"
+                f"its bytes with SHA-256 {entry['sha256'][:12]}… are missing or were changed"
             )
         try:
             container: Any = fields

@@ -189,7 +189,7 @@ class Message(_Common, frozen=True, kw_only=True, tag="message"):
 
 
 class Action(_Common, frozen=True, kw_only=True, tag="action"):
-    """Something done with a tool: a call of the model.
+    """A tool call that the model made.
 
     ``tool``         the name of the tool
     ``arguments``    a map, or the exact text that the model wrote, if it is not a JSON object

@@ -177,8 +177,8 @@ class PendingAppend:
 
     @property
     def is_short(self) -> bool:
-        """Whether it reads nothing first and runs only foldlog's code, so that other appends may
-        wait for it.
+        """Whether the append reads nothing first and runs only foldlog's code: then other appends
+        may wait for it.
         """
         events = self.events
         few = type(events) in (list, tuple) and len(events) <= _EVENTS_MAX

@@ -296,7 +296,7 @@ class UnitsSoFar:
 
 
 class WaitingCalls:
-    """The actions of a growing list of events that wait for an observation."""
+    """In a growing list of events, the actions that wait for an observation."""
 
     def __init__(self) -> None:
         self.waiting: dict[int, tuple[int, str | None]] = {}

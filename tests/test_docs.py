@@ -221,7 +221,7 @@ def test_the_page_of_the_command_has_each_help_and_output_as_they_are_printed():
     assert "A TOML file with [condenser]." in " ".join(page.split()), (
         "a word that looks like markup is lost"
     )
-    assert "the price of its tokens stands for it" in " ".join(page.split())
+    assert "foldlog shows the price of its tokens" in " ".join(page.split())
     assert "the price of its tokens\n" not in page, (
         "a paragraph is broken where the line does not end"
     )

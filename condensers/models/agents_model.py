@@ -34,7 +34,7 @@ class AskingCondenser(RollingCondenser):
         super().__post_init__()
         if self.needs and self.llm is not None and not getattr(self.llm, f"supports_{self.needs}"):
             raise InvalidCondenser(
-                f"the condenser {self.type!r} needs a model that has {self.needs}, and"
+                f"the condenser {self.type!r} needs a model that has {self.needs}, but"
                 f" {self.llm.model!r} has not; use the condenser 'llm', or set {self.needs} for the"
                 " model if it has it after all"
             )

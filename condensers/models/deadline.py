@@ -1,8 +1,8 @@
-"""One deadline for the model calls of a step, and calls that are abandoned when their time is over.
+"""Give the model calls of a step one deadline, and abandon a call when its time is over.
 
-The timeout of an HTTP client is for each read. A server may send a blank now and then to keep the
-connection open while a request waits in its queue. It never exceeds that timeout, and can hold a
-call for half an hour.
+An HTTP client applies its timeout to each read. A server may send a blank now and then to keep the
+connection open while a request waits in its queue. Such a server never exceeds the timeout, and can
+hold a call for half an hour.
 """
 
 from __future__ import annotations

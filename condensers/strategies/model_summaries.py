@@ -170,7 +170,7 @@ def _state(reply: Reply) -> dict[str, str]:
     call = next((call for call in reply.tool_calls if call.name == TOOL_NAME), None)
     if call is None:
         called_names = ", ".join(call.name for call in reply.tool_calls) or "nothing"
-        raise useless(reply, f"the model was to call {TOOL_NAME} and called {called_names}")
+        raise useless(reply, f"the model should have called {TOOL_NAME}, but called {called_names}")
     state: dict[str, str] = asdict(
         read_json(reply, call.arguments, _State, f"the arguments of {TOOL_NAME}")
     )

@@ -147,7 +147,7 @@ class SummarizingCondenser(RollingCondenser):
                 return self._condensation(view, span, summary, agent_llm, "reset")
         raise NoCondensationAvailable(
             f"the hard context reset was given up; tries: {len(failures)} of at most"
-            f" {self.hard_context_reset_max_retries}; calls of the model in them: {len(reports)};"
+            f" {self.hard_context_reset_max_retries}; calls of the model: {len(reports)};"
             f" the last one failed: {failures[-1].problem}",
             tuple(reports),
         ) from failures[-1]

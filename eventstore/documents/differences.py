@@ -94,7 +94,7 @@ def patched(before: Any, change: Difference) -> Any:
     if "keep" in change:
         count = change["keep"]
         if count > len(before):
-            raise LookupError(f"a difference keeps {count} elements of {len(before)}")
+            raise LookupError(f"a difference keeps {count} elements of a list of {len(before)}")
         array = list(before[:count])
         for index, inner in inside.items():
             array[int(index)] = patched(array[int(index)], inner)

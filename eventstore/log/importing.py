@@ -267,7 +267,7 @@ def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iter
 
 
 def chunked(items: Iterable[Item]) -> Iterator[list[Item]]:
-    """Yield the items in groups, each few and small enough for one transaction."""
+    """Yield the items in groups that are small enough for one transaction."""
     chunk: list[Item] = []
     size = 0
     for item in items:

@@ -1,5 +1,5 @@
-"""The ledger: entries for changes of stored conversations, such as erasures, in the one order of
-positions.
+"""The ledger: entries for changes of stored conversations, such as erasures. Entries and events
+have positions in one common order.
 
 Whatever is derived from events follows this order and applies the entries. The ledger of the
 conversation with key k is a log of its own, under the key -k. The ledger of the whole store has the

@@ -124,8 +124,8 @@ def select_new(
             stored_keys.add(key)
     if all_or_none and 0 < len(new_events.batch) < len(batch):
         raise PartlyKnown(
-            f"only {len(new_events.batch)} of {len(batch)} events are new; append them without the"
-            " others"
+            f"only {len(new_events.batch)} of {len(batch)} events are new, the others are stored"
+            " already; append only the new ones"
         )
     return new_events
 

@@ -311,7 +311,9 @@ class ReadTransaction:
         event = event_of(self.conversation, row)
         if not isinstance(event, DocumentChanges):
             raise CorruptEvent(
-                self.conversation, row.id, "it should change documents, and is of another kind"
+                self.conversation,
+                row.id,
+                "it should be an event that changes documents, but has another kind",
             )
         self._changes = event
         self._changes_before = version

@@ -398,7 +398,9 @@ def begun(conversation: Conversation | None) -> Conversation | None:
         return conversation
     not_erased(conversation)
     raise CorruptEvent(
-        conversation.id, max(conversation.begins, 1) - 1, "it is missing, and all events after it"
+        conversation.id,
+        max(conversation.begins, 1) - 1,
+        "it is missing, and so are all events after it",
     )
 
 

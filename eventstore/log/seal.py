@@ -441,7 +441,7 @@ def _place_of_row(row: Row) -> bytes:
     """
     kind = _PLACES.get(len(row.proof))
     if kind is None:
-        raise NotAsWritten("its head is of another length")
+        raise NotAsWritten("its head has a wrong length")
     columns = row.columns
     return b"%b\0%b%b" % (kind, _length(len(columns)), columns)
 

@@ -412,8 +412,8 @@ class Check:
         """The hashes in receipts, by redacted event."""
 
     def run(self) -> None:
-        """Check the rows. Cost: one hash and one checksum each; a page of memory. Raises
-        ``StoreUnavailable`` if they cannot be read now.
+        """Check the rows. Cost: a hash and a checksum for each row; memory for a page of rows.
+        Raises ``StoreUnavailable`` if they cannot be read now.
         """
         for page in self._pages():
             decoded = self.codec.decoded(page)

@@ -368,7 +368,7 @@ class Reader(ABC):
         return conversation.grown(border[0])
 
     def _live_rows(self, after_position: int, before: int, limit: int) -> list[PlacedRow]:
-        """Return the rows between two positions that were appended and not imported."""
+        """Return the appended rows, without imported rows, between two positions."""
         return self._placed(self._ask("live_rows", after_position + 1, before, limit))
 
     def _placed(self, answer: Sequence[Columns]) -> list[PlacedRow]:

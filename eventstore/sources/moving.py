@@ -245,8 +245,8 @@ def find_redacted_records(
 
 
 def redact_records(writing: WriteTransaction, redacted: RedactedRecords) -> None:
-    """Replace records of a copied source by the skeletons that the original has of them. Cost: a
-    block for each record.
+    """Replace records of a copied source by their skeletons in the original source. Cost: a block
+    for each record.
     """
     sources = SourcesToWrite.beside(writing)
     own = sources.settle(writing.key)

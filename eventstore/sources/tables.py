@@ -128,8 +128,8 @@ class Sources:
         self._keys: dict[int, DataKey | None] = dict(keys or {})
 
     def find_by_key(self, conversation: int, *, has_texts: bool = True) -> Source | None:
-        """Return the source of the conversation with this key; None if it was not imported. Without
-        ``has_texts``, ``about`` and ``sums`` are empty and cost nothing.
+        """Return the source of the conversation with this key; None if it was not imported. If
+        ``has_texts`` is False, the source has an empty ``about`` and ``sums``, which costs less.
         """
         rows = self.reader.ask_sources("source", conversation)
         return self._source(rows[0], has_texts=has_texts) if rows else None

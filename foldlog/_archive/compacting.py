@@ -1,8 +1,8 @@
-"""A compaction of which a program told a hook, and which it has not written into its file yet.
+"""A compaction that a program reported to a hook, but has not yet written into its file.
 
 Claude Code writes a compaction only after its hooks ran. Until then the View of the file shows what
-was just dropped. So the source notes the compaction, and who asks is told that it is missing. The
-note goes when the compaction comes, or a reply of the model without one.
+was just dropped. So foldlog notes the compaction in the source, and says that it is missing when
+somebody asks. The note goes when the compaction comes, or a reply of the model without one.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _SHOWN = ("user", "agent", "action", "observation", "error", "environment")
 
 
 class Compacting(NamedTuple):
-    """A compaction that is not written yet: when the hook was told, and about how many ``events``
+    """A compaction that is not written yet: when the hook was called, and about how many ``events``
     were shown then.
     """
 
@@ -79,7 +79,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
 
 
 def compacting(store: Store, conversation: str) -> Compacting | None:
-    """Return the compaction that is missing in a conversation; None if none is."""
+    """Return the compaction that a conversation still lacks, or None."""
 
     def read(reader: Reader) -> Compacting | None:
         source = source_of(Sources(store.database, reader), conversation)

@@ -185,11 +185,11 @@ class SourceImport(SourceWriter):
         return self.outcome(reading.records)
 
     def _go_on(self, skeleton: Skeleton, name: str) -> Imported | None:
-        """Import a source that names a history which it continues without containing it; None if
+        """Import a source that continues another history but does not contain it. Return None if
         that history is not stored.
 
-        Its records belong to the conversation ``name``. They are appended if they continue the end
-        of it, and become a fork otherwise.
+        The records of the source belong to the conversation ``name``. They are appended if they
+        continue at its end, and otherwise become a fork.
         """
         if skeleton.follows is None:
             return None

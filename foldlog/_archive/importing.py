@@ -189,8 +189,8 @@ class Import:
     # ----------------------------------------------------------------------------------
 
     def _look(self, root: Path, path: Path) -> Found | Unchanged | None:
-        """Return a file without a closer look: an unchanged file, or a log whose format its first
-        lines or its last import tell. None for a file that has to be examined. Cost: the status of
+        """Return a file that needs no closer look: it is unchanged, or its first lines or its last
+        import say which format it has. None for a file that has to be examined. Cost: the status of
         the file; for a log also its beginning, or all that was imported.
         """
         place = self._place(path, 0)

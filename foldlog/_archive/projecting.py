@@ -95,9 +95,9 @@ def decoded(
     findings: list[str],
     decoder: RecordDecoder | None = None,
 ) -> Iterator[tuple[int, list[Event]]]:
-    """Yield the number of each record with its events. ``events_of_records`` has the id of the
-    first event and the number of events of each record whose events are made; they get these ids.
-    The events from record ``start`` on get the ids from ``version`` on.
+    """Yield each record's number, and the events made of the record. ``events_of_records`` has the
+    id of the first event and the number of events of each record whose events are made; they get
+    these ids. The events from record ``start`` on get the ids from ``version`` on.
     """
     format = format_named(source.format)
     if decoder is None:

@@ -336,9 +336,9 @@ class SourceBytes(NamedTuple):
 
 
 def source_bytes(store: Store, conversation: str, format: str | None = None) -> SourceBytes | None:
-    """Return the source of a conversation as an export in its own format gives it. None for another
-    format, and where events tell otherwise: some of the source were taken back, or foldlog writes
-    the format, and others were appended or redacted.
+    """Return the source of a conversation as an export in the source's own format writes it. None
+    for another format, and if the events differ from the source: some were taken back, or foldlog
+    can write the format and other events were appended or redacted.
 
     Cost: what was appended; no events are made. Raises ``ConversationNotFound``.
     """

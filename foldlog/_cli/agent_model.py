@@ -101,7 +101,7 @@ def load_condenser_for(path: Path, model: AgentModel | None) -> Condenser:
 
 
 def model_called(store: Store, conversation: str) -> str | None:
-    """Return the model that the agent called most, if its replies tell. Cost: the events."""
+    """Return the model that the agent called most, if its replies name models. Cost: the events."""
     from foldlog._figures.counting import figures_of
     from foldlog._formats.usage import UNNAMED
 

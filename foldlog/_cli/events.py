@@ -195,7 +195,7 @@ def _condensation(event: Any) -> Iterator[_Part]:
 
 
 def _content(name: str, content: Content) -> Iterator[_Part]:
-    """Yield a content: its texts as they are, its other parts as JSON."""
+    """Yield the parts of a content: texts unchanged, other parts as JSON."""
     if isinstance(content, str):
         if content:
             yield name, content

@@ -32,7 +32,7 @@ def home_db() -> str:
 
 
 def existing_db(db: str) -> str:
-    """Return a store; in the place of the default one, where it is not in this folder, that of the
+    """Return the store to open. If the default store is not in this folder, it is the store of the
     coding agents.
     """
     is_missing = db == DEFAULT_DB and not os.path.exists("foldlog.db")

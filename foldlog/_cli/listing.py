@@ -166,8 +166,9 @@ def _with_attributes(
 def _active_since(
     store: Store, rows: Iterator[ConversationRow], since: datetime
 ) -> Iterator[ConversationRow]:
-    """Yield the conversations whose last event happened since then. An import whose source tells no
-    times is in no span of time; of any other without a last event it counts when it was stored.
+    """Yield the conversations whose last event happened since then. An import whose source has no
+    times is in no span of time. For any other conversation without a last event, the time when it
+    was stored counts.
     """
     for row, one in FiguresOfStore(store).of(rows, whole=False):
         more = one.overview
@@ -260,8 +261,8 @@ def _describe_rows(
     *,
     sizes: bool,
 ) -> Iterator[ConversationDocument]:
-    """Yield the document of each conversation; without ``sizes`` without what its View and its
-    calls tell.
+    """Yield the document of each conversation. Without ``sizes`` it lacks the figures of the View
+    and of the calls.
     """
     for row, figures in stored.of(rows, whole=sizes):
         more = figures.overview

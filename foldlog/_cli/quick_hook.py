@@ -85,8 +85,8 @@ def impatient(url: str) -> str:
 
 
 def program_db(db: str) -> str:
-    """Return the store that a program uses: the named one, else that of the user, in no project's
-    folder.
+    """Return the store that a program uses: the named store, or else the user's store, which is in
+    no project's folder.
     """
     named = os.environ.get("FOLDLOG_DB")
     return named or home_db() if db == DEFAULT_DB else db

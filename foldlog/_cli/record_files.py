@@ -37,7 +37,7 @@ class Export(NamedTuple):
 def choose_export(
     store: Store, conversation: str, format: str | None, *, view: bool, as_records: bool
 ) -> Export:
-    """Return what an export in a format writes, by default in that of the source. Raises
+    """Return what an export in a format writes. The default is the format of the source. Raises
     ``Refused`` for an unknown format. ``view``: the messages that a model is sent now;
     ``as_records``: never the bytes of the source.
     """

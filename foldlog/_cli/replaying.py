@@ -30,7 +30,7 @@ def condensers_of(
     configs: list[Path], model: AgentModel | None, limit: int | None
 ) -> dict[str, Condenser]:
     """Return the condensers by the name that is shown: the name of the file, or its path if several
-    files have it. ``limit`` is that of the model which the log names.
+    files have it. ``limit`` is the limit of the model that the log names.
     """
     from foldlog.condensers import NoOpCondenser, default_condenser
 

@@ -99,8 +99,8 @@ def _opened(url: str) -> Store:
 
 def open_existing(db: str, remedy: str = _NO_STORE) -> Store:
     """Open the store at ``db``, which must exist: a mistyped name must not create an empty store.
-    ``remedy`` says what to do then. A file without write permission is opened for reading. Without
-    the default store in this folder, that of the coding agents is opened.
+    ``remedy`` says what to do then. A file without write permission is opened for reading. If this
+    folder has no default store, the store of the coding agents is opened.
     """
     if (found := existing_db(db)) != db:
         db = found

@@ -116,7 +116,7 @@ def _places(columns: Sequence[Column], widths: Sequence[int], room: int) -> list
 
 
 def _fitted(columns: Sequence[Column], widths: Sequence[int], room: int) -> list[int]:
-    """Return the widths, smaller if a column may be cut and the terminal is too narrow."""
+    """Return the widths, reduced for columns that may be cut if the terminal is too narrow."""
     excess = max(0, sum(widths) + len(_GAP) * (len(widths) - 1) - room)
     fitted = list(widths)
     for place, column in enumerate(columns):

@@ -58,8 +58,8 @@ class StdoutFailed(OSError):
 
 
 class _Stdout(io.FileIO):
-    """Stdout, with errors of its own: an error of the system does not say of which open file it
-    is.
+    """Stdout, with its own class of errors, since an error of the system does not say which open
+    file it is about.
     """
 
     def write(self, data: Any, /) -> int:
@@ -399,7 +399,7 @@ def _say(level: str, message: str) -> None:
 
 
 def about(conversation: str, problem: str) -> str:
-    """Return a problem that begins with the conversation that it is of."""
+    """Return a problem with the name of its conversation at the beginning."""
     named = f"conversation {conversation!r}"
     return problem if problem.startswith(named) else f"{named}: {problem}"
 

@@ -8,7 +8,7 @@ from foldlog.eventstore import EventStoreError, Store
 
 
 def bytes_pending_words(store: Store, of: str) -> str:
-    """Say where bytes of what was erased or replaced may still be, and what removes them."""
+    """Say where erased or replaced bytes may still be, and how to remove them."""
     if store.path is not None:
         return (
             f"the files of the store may still hold bytes of {of}; run 'foldlog store vacuum' to"
@@ -28,8 +28,8 @@ def vacuumed(store: Store) -> Vacuumed:
 
 
 def bytes_stay_pending(store: Store, done: str, *, no_vacuum: bool) -> bool:
-    """Vacuum a store, if bytes of what was erased are pending in it. Return whether they still are.
-    ``done`` says what was erased, if the vacuum fails.
+    """Vacuum a store if it still has erased bytes. Return whether it has them afterwards. ``done``
+    says what was erased, if the vacuum fails.
     """
     if no_vacuum or not store.database.bytes_pending:
         return store.database.bytes_pending

@@ -90,7 +90,7 @@ class FigureCounter:
             self._count(rows)
 
     def write_aside(self) -> None:
-        """Write the figures that the store could not write before."""
+        """Write the figures for which an earlier write failed."""
         with self._lock:
             if self.aside and self._store.database.recorder.writable:
                 self._write(self.aside)

@@ -162,7 +162,8 @@ def _accepts(record: Any) -> bool:
 class AnthropicDecoder(FollowingDecoder):
     """Messages of one history, and marks of deletions, to events.
 
-    Of what is shown it knows the number of the message, and the truncation that hides it.
+    For each shown event it keeps the number of the message, and the truncation that hides the
+    event.
     """
 
     has_own_ids = True

@@ -39,9 +39,7 @@ _CALLS_MAX = 10_000
 
 
 def is_of_reply(action: Action, reply: Sequence[Action]) -> bool:
-    """Return whether an action is of the same reply as these actions, of which there may be
-    none.
-    """
+    """Return whether an action belongs to the same reply as these actions (there may be none)."""
     return bool(reply) and action.response_id == reply[0].response_id is not None
 
 
@@ -91,9 +89,9 @@ class OpenCalls:
         return [*self._calls.values()]
 
     def close(self, key: Any, cause: int | None = None) -> tuple[str | None, int | None, str]:
-        """Close the call that a result with the id ``key`` answers, that of the event ``cause`` if
-        it is one, or one that ``of_result`` returned. Return its id, if it is a text, and the event
-        id and the tool of the call: ``cause`` and an empty text if there is no such call.
+        """Close the call that a result answers: the call with the id ``key``, the call in the event
+        ``cause``, or a call that ``of_result`` returned. Return its id, if it is a text, and the
+        event id and the tool of the call: ``cause`` and an empty text if there is no such call.
         """
         call_id, cause = (key.call_id, key.id) if isinstance(key, Action) else (key, cause)
         if type(call_id) is not str:
@@ -113,9 +111,10 @@ class OpenCalls:
         return next((place for place in places if place is not None), None)
 
     def of_result(self, call_id: str | None, tool: str) -> str | Action | None:
-        """Return the call that a result without an id answers, for ``close``: of the newest reply
-        the first open call of the tool that the result names, without a name the first that has no
-        id either; None if there is none. A result with an id has its id returned.
+        """Return the call that a result without an id answers, for ``close``: in the newest reply,
+        the first open call of the tool that the result names. If the result names no tool, it is
+        the first open call without an id. None if there is no such call. A result with an id has
+        its id returned.
 
         The name of the tool in the place of the id counts as none; it is returned where there is no
         reply.

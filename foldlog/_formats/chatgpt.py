@@ -191,7 +191,9 @@ def _said(kind: str, content: Record) -> str:
 
 
 def _part(part: Any) -> str:
-    """Return a part as a text: of what only a reference is kept, the reference."""
+    """Return a part as a text. If the export has only a reference to the content, the text is this
+    reference.
+    """
     if type(part) is not dict:
         return text_or_empty(part)
     if type(part.get("text")) is str:

@@ -6,9 +6,9 @@ The records are the messages: see ``trees.py``.
     assistant       the events of Anthropic's blocks: texts, thinking, calls with their results
     the conversation    Annotation with its title
 
-Since 2025 a message names the one before it (``parent_message_uuid``), and a conversation may name
-its newest message (``current_leaf_message_uuid``). Otherwise the branch of the newest message is
-shown.
+Since 2025 a message names the message before it (``parent_message_uuid``), and a conversation may
+name its newest message (``current_leaf_message_uuid``). Otherwise the branch of the newest message
+is shown.
 """
 
 from __future__ import annotations

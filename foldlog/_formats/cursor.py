@@ -15,8 +15,8 @@ The records, and the events that they become:
     {"role", "message": {"content"}}    a line of a transcript, with Anthropic's blocks
     {"type": "turn_ended"}              Annotation
 
-A record of a bubble has what was said, called and used: Cursor changes what else a bubble has while
-a conversation goes on. The name of a conversation is its title, beside the records.
+A record of a bubble has the texts, calls and usage. Cursor changes the other fields of a bubble
+while a conversation goes on. The name of a conversation is its title, beside the records.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _is_of_command_line(path: Path) -> bool:
 
 
 def _conversations_of_editor(path: Path, unread: list[Located]) -> Iterator[Contained]:
-    """Yield the conversations of the editor that have messages, the one that began first first."""
+    """Yield the conversations of the editor that have messages, the oldest first."""
     conversations = list[tuple[str, float, str, list[str]]]()
     with opened(path) as database:
         for key, value in database.execute(_CONVERSATIONS):

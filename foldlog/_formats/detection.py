@@ -50,8 +50,8 @@ _KEYS_NAMED = 6
 
 
 def _nothing_of_ours(records: Iterable[Any]) -> str:
-    """Say that these first records are of no format, and what the first of them is that no format
-    has.
+    """Report that these first records have no known format, with a description of the first record
+    that no format has.
     """
     looked_at = list(islice(records, LOOK_AT))
     odd = next(
@@ -83,9 +83,7 @@ def _reader_of(path: Path, begin: bytes) -> Format | None:
 
 
 def format_of(records: Iterable[Any]) -> Format | None:
-    """Return the format of a history by its first records; None if they are of no known
-    format.
-    """
+    """Return the format of a history by its first records; None if they have no known format."""
     looked_at = [
         record
         for record in islice(records, LOOK_AT)
@@ -107,7 +105,7 @@ def format_of(records: Iterable[Any]) -> Format | None:
 
 
 def _count(format: Format, counts: Mapping[Format, int], owners: Container[str]) -> int:
-    """Return how many records are of a format, with those of the formats that it looks like."""
+    """Return how many records have a format, or one of the formats that it looks like."""
     count = counts.get(format, 0)
     if not format.looks_like or format.looks_like in owners:
         return count
@@ -151,7 +149,7 @@ def _records_in(lines: Sequence[bytes]) -> Iterator[Any]:
 
 
 def _match(record: Any) -> Format | None:
-    """Return the format of a record; None if it has none, or is of another program."""
+    """Return the format of a record; None if it has none, or belongs to another program."""
     format = next((format for format in each_format() if format.matches(record)), None)
     return None if format is None or format.refuses(record) else format
 

@@ -327,8 +327,8 @@ def _sendable(event: Event) -> Event:
 
 
 def _replace_changed(event: Event, fields: dict[str, Any]) -> Event:
-    """Return an event with these fields. Only fields that differ are set, since a condensation
-    refuses to get two forms of what it forgets.
+    """Return an event with these fields. Only the fields that differ are set, since a condensation
+    does not accept its forgotten events in two forms.
     """
     return replace(
         event, **{name: value for name, value in fields.items() if value != getattr(event, name)}

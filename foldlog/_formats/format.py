@@ -125,8 +125,8 @@ class NoEncoder(RecordEncoder):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """The caller's knowledge about the records of one history. A format ignores options that it
-    does not use.
+    """What the caller knows about the records of one history. A format ignores options that it does
+    not use.
 
     ``as_history``  whether the records are the agent's history, not a stream that holds more
                     (OpenHands V0)

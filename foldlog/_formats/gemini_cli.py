@@ -480,7 +480,7 @@ class GeminiDecoder(FollowingDecoder):
             )
 
     def _take_back(self, read: RecordEvents, index: int, records: Sequence[_Part]) -> None:
-        """Take the messages from ``index`` on back, if any is shown. ``records`` come next."""
+        """Take back the messages from ``index`` on if one is shown. ``records`` come next."""
         version = self._messages[index - 1].end if index else 0
         shown_record_ids = {
             str(message.record.get("id")) for message in self._messages[index:] if message.shown

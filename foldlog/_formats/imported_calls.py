@@ -1,4 +1,4 @@
-"""Find the calls of models in imported events, as their formats tell them."""
+"""Find the model calls in imported events, as each format reports them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCal
 
 
 def counts_on(format: str) -> bool:
-    """Return whether the calls in some events of this format are told without the events before
+    """Return whether the calls in some events of this format can be found without the events before
     them.
     """
     return _usage_told(format).calls is None

@@ -191,8 +191,8 @@ def _matches(record: Any) -> bool:
 
 
 class _Decoder(FollowingDecoder):
-    """Of what is shown it knows whether a summary leaves it: the input, else all up to the first
-    user's message.
+    """For each shown event it keeps whether a summary leaves the event in the View: the events of
+    the input, or, without an input, all events up to the first user's message.
     """
 
     has_own_ids = True
@@ -244,9 +244,7 @@ def _read_block(read: RecordEvents, block: Any) -> None:
 
 
 def _read_sample(read: RecordEvents, sample: dict[str, Any]) -> None:
-    """Add an annotation for each model that the sample used, with its tokens: those of all its
-    calls.
-    """
+    """Add an annotation for each model that the sample used, with the tokens of all its calls."""
     for model, usage in dict_or_empty(sample.get("model_usage")).items():
         counts = dict_or_empty(usage)
         read.tell(

@@ -9,13 +9,13 @@ The messages, and the events that they become:
     exit                            Message from the environment: mini-SWE-agent says so how a run
                                     ended
 
-A message of any other role is not read, since its author is not known. A call without an
-id has the name of its tool as its id. A result without an id is of the first open call of the
-newest reply, of the tool that it names. A message may also tell its time, and one of the assistant
-its ``model``, ``usage`` and ``cost``: in mini-SWE-agent's ``extra``, where a result has the exit
-code of its command. Call ids may be used again within a history: a result is for the newest reply
-with an open call of its id, and there for the first of them. Messages have no ids of their own, so
-an event's ``origin.id`` is None.
+A message of any other role is not read, since its author is not known. A call without an id gets
+the name of its tool as its id. A result without an id belongs to the first open call, in the newest
+reply, of the tool that it names. A message may have its time, and an assistant's message ``model``,
+``usage`` and ``cost``; mini-SWE-agent has them in ``extra``, where a result has the exit code of
+its command. Call ids may be used again within a history: a result is for the newest reply with an
+open call of its id, and there for the first of them. Messages have no ids of their own, so an
+event's ``origin.id`` is None.
 
 Other agents keep such messages too, with more in them: subclasses of the decoder and the encoder
 say what.
@@ -111,8 +111,8 @@ _PARTS = frozenset(
 
 
 def parts_of_others(record: Any) -> list[str]:
-    """Return the types of the parts of a message that no chat has: those of other programs, such as
-    calls in parts.
+    """Return the types of those parts of a message that a chat never has, such as calls in the
+    parts of other programs.
     """
     if not _has_role(record) or is_message_of_anthropic(record):
         return []
@@ -165,8 +165,8 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
 
 
 def time_of_message(message: Any) -> SourceTime:
-    """Return when a message was sent, as far as it tells. The form has no field for that: programs
-    add one of these.
+    """Return when a message was sent, if it says so. The form has no field for that: programs add
+    one of these.
     """
     return time_told(message, "timestamp", "created_at", "created")
 

@@ -17,10 +17,10 @@ The items, and the events that they become:
     every other type, such as the server's own tools, and an encrypted item   Annotation
     a whole response, as mini-SWE-agent keeps it    the events of its ``output``, with its usage
 
-Any part of a history can be written. Items do not tell which calls are of one response: calls are,
-up to a result or the words of others, and so is what the model says before them in the phase
-"commentary". The id of an item_reference is that of another item. Every annotation is shown: it
-keeps its place in the View.
+Any part of a history can be written. Items do not say which calls belong to one response. foldlog
+takes calls as one response up to a result or a message from somebody else, together with what the
+model says before them in the phase "commentary". An item_reference has the id of another item.
+Every annotation is shown: it keeps its place in the View.
 """
 
 from __future__ import annotations
@@ -135,8 +135,8 @@ class ResponsesDecoder(FollowingDecoder):
 
     def tag(self, event: Event, read: RecordEvents) -> bool:
         """Return whether an event stays where the server compacted: a system prompt, or words of
-        the user. A compaction on request comes with the user's messages, and items do not tell
-        which kind it was.
+        the user. A compaction on request comes with the user's messages, and items do not say which
+        kind it was.
         """
         return isinstance(event, SystemMessage) or (
             isinstance(event, Message) and event.source == "user"
@@ -182,9 +182,9 @@ class ResponsesDecoder(FollowingDecoder):
 
 
 class _CallItems:
-    """Writes calls and results as items of OpenAI's Responses: those of a custom tool, which takes
-    a text, in a form of their own. A server refuses the output of a custom tool's call in another
-    form than its call.
+    """Writes calls and results as items of OpenAI's Responses. Calls and results of a custom tool,
+    which takes a text, have another form. A server refuses the output of a custom tool's call in
+    another form than its call.
     """
 
     def __init__(self) -> None:

@@ -86,7 +86,9 @@ _USAGE = {
 
 
 class _Decoder(FollowingDecoder):
-    """Records of one session to events. Of what is shown it knows the id of the message."""
+    """Makes events of the records of one session. For each shown event it keeps the id of the
+    message.
+    """
 
     has_own_ids = True
 
@@ -129,7 +131,7 @@ class _Decoder(FollowingDecoder):
         read.close(str(role), None)
 
     def _condense(self, read: RecordEvents, info: _Part, parts: list[_Part]) -> bool:
-        """Add the condensation that a summary is, if OpenCode goes on from it."""
+        """Add the condensation for a summary, if OpenCode continues after this summary."""
         parent = text_or_empty(info.get("parentID"))
         _, asked = self._messages.get(parent, (0, None))
         done = info.get("summary") is True and info.get("finish") and not info.get("error")
@@ -149,7 +151,7 @@ class _Decoder(FollowingDecoder):
 
 def _read_response(read: RecordEvents, parts: list[_Part]) -> None:
     """Add what a model says in each step, its calls, and their results. Thinking that nothing
-    follows is that of the next step.
+    follows belongs to the next step.
     """
     name = read.response
     steps = 0
@@ -205,8 +207,8 @@ def _result(state: _Part) -> _Part:
 
 
 def _usage(info: _Part, parts: list[_Part]) -> _Part:
-    """Return the usage of a response: that of its steps together, or if none tells it that of the
-    message.
+    """Return the usage of a response: the sum of its steps, or, if no step reports any, the usage
+    of the message.
     """
     steps = dicts_in([part.get("tokens") for part in parts if part.get("type") == "step-finish"])
     flat = [

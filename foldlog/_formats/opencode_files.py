@@ -12,8 +12,8 @@ So of a session that is in both, the older tables have its past, and the newer o
 
 What OpenCode writes again while a session goes on is left out of its records, or each import would
 find another source: of the session its title, its times and its sums, of what a user said the files
-that changed then. A session that is reverted says so in a record behind its messages, until
-OpenCode goes on without those.
+that changed then. A reverted session says so in a record after its messages, until OpenCode
+continues without these messages.
 """
 
 from __future__ import annotations
@@ -266,8 +266,8 @@ IN_WORDS = ("text/plain", "application/x-directory")
 
 def _message(info: _Part) -> _Part:
     """Return a message of OpenCode 2 with its contents as parts; what it has beside these stays in
-    ``info``. What is said in the place of a user is ``synthetic``. An answer is told also if it
-    failed, as one that the user stopped.
+    ``info``. What is said in the place of a user is ``synthetic``. An answer is included even if it
+    failed, for example because the user stopped it.
     """
     role = text_or_empty(info.get("type"))
     parts = list[_Part]()

@@ -108,10 +108,10 @@ class _Place(NamedTuple):
 
 
 class PiDecoder(FollowingDecoder):
-    """Entries of one session to events, of which the branch of the newest one is shown.
+    """Makes events of the entries of one session. The View shows the branch of the newest entry.
 
-    Of what is shown it knows the number of the entry. pi never keeps a summary, and always what the
-    system says.
+    For each shown event it keeps the number of the entry. A compaction of pi never keeps an earlier
+    summary, and always keeps what the system says.
     """
 
     has_own_ids = True
@@ -264,7 +264,7 @@ def _thinking(block: dict[str, Any], *, is_signed: bool) -> dict[str, Any]:
 
 
 def _ran(message: dict[str, Any]) -> str:
-    """Return what pi tells its model of a command that the user ran."""
+    """Return what pi sends its model about a command that the user ran."""
     output = message.get("output")
     code = message.get("exitCode")
     told = f"Ran `{text_or_empty(message.get('command'))}`\n" + (

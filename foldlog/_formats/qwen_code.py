@@ -15,7 +15,7 @@ it follows.
         slash_command        takes back the words of a user that were a command, and not sent
 
 The View is the branch that ends in the last line: where a line does not follow the one before it, a
-Retraction takes the branch back that it leaves. A line whose parent is missing follows the one
+Retraction takes the branch back that it leaves. A line whose parent is missing follows the line
 before it. Lines that no model reads, such as a title, are beside the branch. The lines of
 sub-agents in the file of a session are kept and not shown.
 """
@@ -217,8 +217,8 @@ def _read_reply(read: RecordEvents, parts: list[_Part]) -> None:
 
 
 def _is_local(payload: _Part, said: tuple[int, str] | None) -> bool:
-    """Return whether a result is that of the command that a user wrote last, of which no model was
-    told.
+    """Return whether a result belongs to the command that the user wrote last, which no model was
+    shown.
     """
     shown = dicts_in(payload.get("outputHistoryItems"))
     is_answered = bool(shown) and all(item.get("type") == "assistant" for item in shown)

@@ -46,7 +46,7 @@ Responses.
 
 def _response_after(event: Event, response: Any) -> Any:
     """Return the response to which the next call belongs after an event; None if the event ended
-    the response. ``response`` is the one before the event.
+    the response. ``response`` is the response before the event.
     """
     if type(event) is Action:
         return event.response_id
@@ -65,7 +65,7 @@ TimeAndId = tuple[SourceTime, Any]
 
 
 def time_and_id_of(rules: Format, record: Any) -> TimeAndId:
-    """Return the time of a record and its own id, as far as it has them."""
+    """Return the time of a record and its own id, if it has them."""
     time = (None, None) if rules.time is None else rules.time(record)
     return time, rules.source_id(record)
 

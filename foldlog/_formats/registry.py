@@ -147,8 +147,8 @@ def _is_ours(name: str) -> bool:
 
 
 def formats() -> Mapping[str, Format]:
-    """Return all formats by their names: ours first, then those of installed packages. Cost:
-    installed packages are loaded once.
+    """Return all formats by their names: foldlog's formats, then formats of installed packages.
+    Cost: installed packages are loaded once.
 
     Raises ``UnusableFormat``, at each call, if a package has something that cannot be
     registered.
@@ -159,8 +159,8 @@ def formats() -> Mapping[str, Format]:
 
 
 def each_format() -> Iterator[Format]:
-    """Yield all formats, those of installed packages last: they are loaded when the others are
-    asked in vain.
+    """Yield all formats, formats of installed packages last: these are loaded only if no other
+    format fits.
     """
     yield from map(_load, OURS)
     yield from [*formats().values()][len(OURS) :]

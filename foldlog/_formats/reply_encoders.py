@@ -101,8 +101,8 @@ class RepliesEncoder(RecordEncoder):
         return self.complete(0)
 
     def complete(self, most: int = HELD_MAX) -> Sequence[Any]:
-        """Return the records of what waits for no result, and of what is held beyond this
-        number.
+        """Return the records of the replies that wait for no result, and of the held replies beyond
+        this number.
         """
         held = self._held
         waiting = self._waiting.waiting

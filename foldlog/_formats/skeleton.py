@@ -134,7 +134,7 @@ class Seen:
                 self._order += record_hash[:_KEY_BYTES]
 
     def is_again(self, record_hash: bytes, source_id: str | None, at: str | None) -> bool:
-        """Count a record. Return whether it repeats an earlier one."""
+        """Count a record. Return whether it repeats an earlier record."""
         state = self._state
         state.records += 1
         if self._known_hashes is not None:
@@ -228,7 +228,7 @@ class Skeleton(ABC):
     @property
     def follows(self) -> tuple[str, int] | None:
         """The conversation that the source continues without containing its records, and the number
-        of these records; None if it begins by itself.
+        of these records; None if the source continues no other.
         """
         return None
 

@@ -2,7 +2,7 @@
 
 A ``.traj`` file holds ``history``, which is what the model was shown, and beside it ``trajectory``,
 the same steps once more with the state of the shell, and ``info`` with the usage of the whole run.
-The records are those of ``history``.
+The records are the items of ``history``.
 
 A message becomes the events that ``openai_chat`` makes of it. In addition:
 

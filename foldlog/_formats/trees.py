@@ -40,8 +40,8 @@ _KEY = re.compile(rb'"(\w+)"\s*:')
 class Exports(FileReader):
     """Files with an array of conversations, with one, or with one on each line.
 
-    ``begins``  keys that a file begins with, any of these sets
-    ``named``   the keys of a conversation under which its name may be, the first that has a text
+    ``begins``  sets of keys: a file begins with the keys of one of these sets
+    ``named``   keys of a conversation: the first one with a text has the conversation's name
     ``held``    the key of the array with the messages
     ``id title newest``  the keys of a message's id, of the title, and of the id of the newest
                          message that is shown
@@ -65,8 +65,8 @@ class Exports(FileReader):
         """Return its messages in their order, damaged ones too; none if it has no message."""
 
     def records(self, conversation: Record) -> list[Any]:
-        """Return its messages, and what says which branch is shown, where that is not the one of
-        the last message.
+        """Return the messages of a conversation. If the shown branch is not the branch of the last
+        message, a record that names the shown branch follows.
         """
         messages = self.messages(conversation)
         newest = text_or_none(conversation.get(self.newest))
@@ -150,8 +150,8 @@ _NO_PARENT = object()
 
 
 class TreeDecoder(FollowingDecoder):
-    """Reads messages. Before one that does not follow the last one, the branch between them is
-    taken back. One that follows a message that is missing follows the last one, unless the first
+    """Reads messages. Before a record that does not follow the last record, the branch between them
+    is taken back. One that follows a message that is missing follows the last one, unless the first
     message follows that too.
     """
 
@@ -196,7 +196,7 @@ class TreeDecoder(FollowingDecoder):
 
     @abstractmethod
     def say(self, read: RecordEvents, record: Record) -> None:
-        """Add the events of a message: none if no model is sent anything of it."""
+        """Add the events of a message; no event if a model would be sent nothing of the message."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

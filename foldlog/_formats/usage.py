@@ -175,7 +175,7 @@ def call_told_by(
     calls: int = 1,
     use: object = "",
 ) -> ModelCall:
-    """Return the call that an event records. Its reply is the one that it names, or else its own
+    """Return the call that an event records. Its reply is the reply that it names, or else its own
     record. ``use`` distinguishes several calls of one reply.
     """
     at = event.timestamp or time_in(None if event.origin is None else event.origin.time)

@@ -325,7 +325,7 @@ class History:
         how: dict[str, Any],
         documents: Mapping[str, Any] | None,
     ) -> tuple[Recorded, ...]:
-        """Append events. Note in them which View they follow: see ``append``."""
+        """Append events, with a note in each of the View that it follows (see ``append``)."""
 
         def append(
             events: Event | Sequence[Event], version: ExpectedVersion

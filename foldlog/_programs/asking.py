@@ -80,7 +80,7 @@ class Asking:
 
     def _agents_of(self, session: str) -> list[str]:
         """Return the sub-agents whose transcripts were written after the transcript of their
-        session. One of them may be the one that asks, since they use the same server.
+        session. One of them may be the program that asks, since they use the same server.
         """
         transcripts: list[Path] = []
         for path in map(Path, source_files(self._store, [session]).get(session, ())):
@@ -107,8 +107,8 @@ class Asking:
         import of its file.
 
         ``/clear`` and ``/resume`` begin another session in another file of the same folder, and the
-        server does not learn of it. So the session is known only while its file is the one that was
-        written last.
+        server does not learn of it. So the session is known only while its file is the newest
+        written file.
         """
         session = self._environ.get(_SESSION)
         if not session:

@@ -196,9 +196,9 @@ def _remove_ours(
 
 
 def _without_ours(value: Any, ours: Any) -> Any:
-    """Return a value without ours; None if it is ours. The value may be the list of the hooks of an
-    event: then groups that have only our hooks are left out, and groups without our hooks stay as
-    they are, an empty group too.
+    """Return a value without foldlog's entries; None if it is foldlog's own. The value may be the
+    list of the hooks of an event: then groups that have only our hooks are left out, and groups
+    without our hooks stay as they are, an empty group too.
     """
     if not isinstance(value, list) or not isinstance(ours, list):
         return None if value == ours else value

@@ -39,8 +39,8 @@ class Sent:
     """``view``, and ``sent``: the View as a model is sent it. ``rules`` names the recorded rules in
     words; it is empty if there are none.
 
-    A rule that cannot be applied, such as that of a condenser of your own, changes nothing;
-    ``rules`` says so, and what a model is sent is not ``known``.
+    A rule that cannot be applied, such as the rule of your own condenser, changes nothing;
+    ``rules`` says so, and then ``known`` is False.
     """
 
     view: View

@@ -191,7 +191,7 @@ class AuditTables(Derived[AuditRow]):
 
     def describe(self) -> int:
         """Write the rows of the conversations that were touched, and their revisions; for an erased
-        one only its tombstone. Remove the bytes of what was removed. Return the number of these
+        one only its tombstone. Remove the bytes of deleted rows. Return the number of these
         conversations.
         """
         with self._writing:

@@ -202,8 +202,8 @@ def _make(store: Store, path: Path) -> None:
 
 
 def _check_connected(store: Store, path: Path, connection: sqlite3.Connection) -> None:
-    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written:
-    the file may be that of another program.
+    """Raise ``EventStoreError`` unless this is an audit database of the store. Nothing is written,
+    since the file may belong to another program.
     """
     tables = {
         name

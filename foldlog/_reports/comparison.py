@@ -68,9 +68,9 @@ def comparison(
     """Return the figures of each strategy: its description, and what the model was shown, the cost,
     and what was lost. ``condensers`` are the descriptions: see ``describe_condenser``.
 
-    ``asks`` are the ids of the user's messages in the history. The ``cost`` is of the prompts at
-    this price, and of the condenser's own model. Figures that could not be counted are None, and so
-    is the cost of a model whose price is unknown.
+    ``asks`` are the ids of the user's messages in the history. ``cost`` is the cost of the prompts
+    at this price and of the condenser's own model. Figures that could not be counted are None, and
+    so is the cost of a model whose price is unknown.
     """
     return [
         StrategyFiguresDocument.of(
@@ -190,7 +190,7 @@ def _equal(
 def _cheapest(
     offered: Sequence[StrategyFiguresDocument], noop: StrategyFiguresDocument, measure: _Measure
 ) -> str:
-    """Return a text with the strategy to choose, and its figure compared with the one of noop."""
+    """Return a text with the strategy to choose, and its figure compared with noop's figure."""
     faithful = (
         row for row in offered if measure.of(row) != measure.of(noop) and not row.user_messages_lost
     )

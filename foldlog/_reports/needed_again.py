@@ -1,6 +1,4 @@
-"""What the agent needed again of what condensations dropped, for a whole conversation in one
-pass.
-"""
+"""Which dropped terms the agent needed again, for a whole conversation in one pass."""
 
 from __future__ import annotations
 

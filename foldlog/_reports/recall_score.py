@@ -48,14 +48,12 @@ def terms_in(words: Iterable[str]) -> set[str]:
 
 
 def event_terms(event: Event) -> set[str]:
-    """Return the terms of what a model is sent of an event, without names of tools and of
-    arguments.
-    """
+    """Return the terms in an event as a model is sent it, without names of tools and arguments."""
     return terms_in(event_words(event))
 
 
 def event_words(event: Event) -> set[str]:
-    """Return the words of what a model is sent of an event, each once."""
+    """Return the words in an event as a model is sent it, each once."""
     return set().union(*map(str.split, event_texts(event)))
 
 
@@ -134,7 +132,7 @@ class Needs:
         self.show(View.from_events(()))
 
     def show(self, view: View) -> None:
-        """Take note of what the next reply is made from."""
+        """Note the events from which the model writes the next reply."""
         self._view = view
         self._shown: _Shown | None = None
         self._in_reply: set[str] = set()

@@ -32,9 +32,7 @@ def states_of(found: Sent) -> Sequence[str]:
 
 
 def sent_of(found: Sent) -> tuple[int, int]:
-    """Return the number of events and that of summaries that a model is sent, masked ones among
-    them.
-    """
+    """Return how many events and how many summaries a model is sent, including masked events."""
     states = zip(found.view, states_of(found), strict=True)
     sent = [event for event, state in states if state in {"sent", "masked", "shortened"}]
     summaries = sum(isinstance(event, CondensationSummary) for event in sent)

@@ -21,7 +21,7 @@ _NON_FINITE = re.compile(r'"(?:[^"\\]|\\.)*"|-?Infinity|NaN')
 
 
 def printable(text: str, *, one_line: bool = False) -> str:
-    """Return ``text`` with escapes in place of characters that would steer a terminal; with
+    """Return ``text`` with escapes in place of characters that control a terminal; with
     ``one_line``, in place of line breaks and tabs as well.
     """
     if text.isprintable():  # which none of these characters is
@@ -31,7 +31,7 @@ def printable(text: str, *, one_line: bool = False) -> str:
 
 def typed_id(conversation: str) -> str:
     """Return an id as a person types it in a shell such as bash or zsh: with escapes if it has
-    characters that steer a terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
+    characters that control a terminal or break the line, as ``$'tab\\tx'``; otherwise unchanged.
     """
     if not _STEERS_OR_BREAKS.search(conversation):
         return conversation

@@ -1,4 +1,4 @@
-"""Show histories, Views and what is told of them as tables, in a notebook.
+"""Show histories, Views and reports about them as tables, in a notebook.
 
 The text of events never becomes markup, and control characters are shown as escapes.
 """
@@ -93,7 +93,7 @@ def rows_of(events: Sequence[Event], mark: str = "") -> list[list[str]]:
 
 
 def event_row(event: Event) -> list[str]:
-    """Return the id of an event, its kind, and the beginning of what it says."""
+    """Return the id of an event, its kind, and the beginning of its text."""
     return [str(event.id), label(event), gist(event, _LENGTH)]
 
 

@@ -13,8 +13,8 @@ SIGNATURES = frozenset({"signature", "encrypted_content"})
 
 
 def text_of(event: Event) -> str:
-    """Return the words of the event: its content, or its tool with thought and arguments, or its
-    summary; those of a model's thinking first.
+    """Return the words of the event: the model's thinking first, then its content, its tool with
+    thought and arguments, or its summary.
     """
     # the help of a command needs no condenser
     from foldlog.condensers.prompts.rendering import readable

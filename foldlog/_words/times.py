@@ -58,8 +58,8 @@ def duration_words(seconds: float) -> str:
 
 
 def told_at(event: Event, recorded_at: datetime) -> EventTime | None:
-    """Return when the event happened, without a zone where its source names none: its own time;
-    without one, the time of its recording.
+    """Return when the event happened, by its own time, or else by the time of its recording. The
+    time has no zone if the source names none.
 
     For an event of a format whose records say when they happened, and for one of a history that was
     imported, it is the time that its source wrote, or None: the time of the import says nothing

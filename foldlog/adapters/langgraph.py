@@ -178,7 +178,8 @@ class FoldlogSaver(WithHistories, base.BaseCheckpointSaver[Any]):  # type: ignor
         """Yield checkpoints, the newest first, as far as the clocks of their writers agree. They
         are read lazily.
 
-        Cost: with ``limit`` the threads that were active last, else all that the config names.
+        Cost: reading the most recently active threads with ``limit``, otherwise all threads that
+        the config names.
         """
         conf = config["configurable"] if config else {}
         stop = before and before["configurable"].get("checkpoint_id")

@@ -134,8 +134,8 @@ class FoldlogSessionRepository(WithHistories, SessionRepository):  # type: ignor
         return None if kept is None else Session.from_dict(kept)
 
     def delete_session(self, session_id: str, **kwargs: Any) -> None:
-        """Erase a session with its agents: tombstones stay. Raises ``SessionException`` if it does
-        not exist.
+        """Erase a session and its agents, except for their tombstones. Raises ``SessionException``
+        if it does not exist.
         """
         if self.read_session(session_id) is None:
             raise SessionException(f"Session {session_id} does not exist")

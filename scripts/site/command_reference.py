@@ -26,7 +26,7 @@ that `import` cannot read is a note where the rest was imported. With `--json`, 
 ([json-schema.json](json-schema.json)), and each line on stderr is an object such as
 `{"level": "error", "message": "…"}`: an `error`, a thing `found`, or a `note`.
 
-An id with a character that steers a terminal is shown as bash and zsh take it, `$'tab\\tx'`; `--json` has it as it is.
+An id with a character that controls a terminal is shown as bash and zsh accept it, `$'tab\\tx'`; `--json` has it as it is.
 An id that begins with a dash comes last, after `--`: `foldlog log -- -x`.
 
 Options of nearly every command, not repeated below: `--db STORE`, a file or a URL (else `FOLDLOG_DB`, else

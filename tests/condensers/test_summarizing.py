@@ -438,7 +438,7 @@ def test_each_reset_shows_less_of_each_event():
 
 def test_a_reset_that_is_given_up_says_how_many_tries_and_calls_that_took():
     condenser = llm(failed("context_window"), max_size=100, hard_context_reset_max_retries=3)
-    says = r"tries: 3 of at most 3; calls of the model in them: (\d+);"
+    says = r"tries: 3 of at most 3; calls of the model: (\d+);"
     with pytest.raises(NoCondensationAvailable, match=says) as caught:
         condenser.condense(viewed(messages(8), REQUEST))
     in_the_reset = int(re.search(says, str(caught.value))[1])

@@ -141,7 +141,7 @@ def test_an_import_into_an_encrypted_store_needs_a_key_or_leave_to_store_plain_t
     ran = foldlog("import", five_messages, "--conversation", "c")
     assert (ran.status, "c (openhands-v1): not imported" in ran.out) == (1, True)
     assert (
-        f"'c' would be stored as plain text, and others of this store are encrypted; {SET_IT}, or"
+        f"'c' would be stored as plain text, but others of this store are encrypted; {SET_IT}, or"
         " open" in ran.err
     )
     assert [one["conversation"] for one in foldlog("list", "--json").document["conversations"]] == [

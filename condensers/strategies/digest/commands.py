@@ -58,8 +58,8 @@ _ANY = re.compile(r"(?:\.\*|\*|\.\.\.|[$^/\"'])+\Z|\A[\"'^]+")
 
 
 class FileChange(NamedTuple):
-    """A file that a call changed, what was done to it, and a telling line of its new text. An
-    editor's tool names the ``old`` text, and the ``new`` one.
+    """A file that a call changed, what was done to it, and a telling line of its new text. For a
+    call of an editor, ``old`` is the replaced text and ``new`` the text in its place.
     """
 
     path: str

@@ -438,7 +438,7 @@ class StoresTransaction:
 
     @property
     def last_conversation(self) -> Any:
-        """The state of a conversation after the last append to the present store."""
+        """The conversation's state after the last append to the store that is in use."""
         return None if self._home is None else self._members[self._home].last_conversation
 
     @last_conversation.setter
@@ -789,7 +789,7 @@ class Stores(Recorder):
         return number
 
     def store_of(self, key: int) -> int:
-        """Return the number of the store of the conversation with a key, or of its ledger."""
+        """Return the number of the store that holds the conversation (or ledger) with this key."""
         return abs(key) % self.count
 
     def server_of(self, number: int) -> tuple[Server, PostgresRecorder]:

@@ -85,8 +85,8 @@ def empty_log(writer: sqlite3.Connection, pending: tuple[bytes] | None = None) -
 
 
 def write_back(connection: sqlite3.Connection) -> tuple[int, int]:
-    """Write the log back as far as readers and writers allow. Return its pages, and those that were
-    written back.
+    """Copy the write-ahead log into the file as far as readers and writers allow. Return how many
+    pages the log has, and how many of them were copied.
     """
     _, pages, done = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return pages, done

@@ -310,7 +310,7 @@ class StoreFile:
             )
 
     def check(self) -> None:
-        """Compare the file under the name with the file that was opened. Raises
+        """Check that the store's path still names the file that was opened. Raises
         ``StoreUnavailable`` if it was moved, and ``StoreUnusable`` if it was replaced. Cost: one
         ``stat``.
 

@@ -74,11 +74,12 @@ def run(
     """Replay a conversation under several condensers. Say which costs least, and what each loses
     for it.
 
-    Its own condensations are left out, but for the column "as recorded", and a condenser that uses
-    a model asks it. It changes no history. The cost covers all prompts to the agent's model and to
-    the condenser's own. A token is repeated if the prompt before began with it too: it costs what
-    the provider charges for its cache. --agent-model names the model whose price is used, from
-    --prices or litellm's table. Without it a new token costs ten times as much as a repeated one.
+    The replay leaves out the recorded condensations, except in the column "as recorded". A
+    condenser that uses a model calls the model. No history is changed. The cost covers all prompts
+    to the agent's model and to the condenser's own. A token is repeated if the prompt before began
+    with it too: it costs what the provider charges for its cache. --agent-model names the model
+    whose price is used, from --prices or litellm's table. Without it a new token costs ten times as
+    much as a repeated one.
 
     Example: foldlog compare tidewatch --config small.toml
     """

@@ -99,7 +99,7 @@ def run(
 
 
 def _condense(histories: Histories, conversation: str) -> Made | None:
-    """Request a condensation and take a step; None if the condenser did not fulfil the request."""
+    """Request a condensation and run one step; return None if the condenser did not condense."""
     result = histories[conversation].condense(_REASON)
     if not isinstance(result, Condensation):
         return None

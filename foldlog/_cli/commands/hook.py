@@ -1,4 +1,4 @@
-"""``foldlog hook``: import the transcript of a coding agent when it tells of an event."""
+"""``foldlog hook``: import the transcript of a coding agent when the agent calls the hook."""
 
 from __future__ import annotations
 

@@ -107,9 +107,10 @@ def run(
     what the model is sent is unknown.
 
     Times are in UTC, or without a zone. sent+sum. and ≈ tokens are the events and summaries that
-    the model is sent now; errors, results that their source marks so. Tokens spent and cost are
-    what calls of models tell, or the price of their tokens. A fork counts only what it did itself.
-    A terminal shows forks below their parents. Piped, rows are in order of ids, with tabs.
+    the model is sent now; errors, results that their source marks so. Tokens and cost are what the
+    model calls reported; without a reported cost, the price of the tokens. A fork counts only what
+    it did itself. A terminal shows forks below their parents. Piped, rows are in order of ids, with
+    tabs.
 
     Example: foldlog list --long --sort activity --reverse --limit 20
     """

@@ -50,7 +50,7 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Search the texts of all conversations: first of those whose last event happened last, in each
-    the last event first. Imports whose source tells no times come last.
+    the last event first. Imports whose source has no times come last.
 
     An event is found by words that begin so, in capital and small letters: 'run' finds 'runs', not
     'prune'. The page of a conversation finds parts of words too. Without words, --kind error finds

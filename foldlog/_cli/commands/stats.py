@@ -49,10 +49,10 @@ def run(
     strategy.
 
     For one conversation, draw the size of its View. Days are in UTC, or without a zone. A total is
-    the sum of what is known, and says of how many conversations a figure is not known. A reply
-    counts once, by its ids; a fork counts what it did itself. Of an import that was not used yet,
-    records are counted as events, and what its condensations forgot and saved is not known. Where a
-    call tells no cost, the price of its tokens stands for it (≈).
+    the sum of the known figures, and says how many conversations lack a figure. A reply counts
+    once, by its ids; a fork counts what it did itself. Of an import that was not used yet, records
+    are counted as events, and what its condensations forgot and saved is not known. If a call
+    reports no cost, foldlog shows the price of its tokens (≈).
 
     Example: foldlog stats --by model --since 7d
     """

@@ -114,8 +114,8 @@ def _fact(store: Store, views: Views, conversation: str, words: str, at: int | N
 
 
 def _telling(found: Fact) -> int:
-    """Return the event that tells most of a fact: the first by which it is known, else the last
-    that had it.
+    """Return the event that says most about a fact: the first event from which the model knows the
+    fact, or else the last event that had it.
     """
     return (found.known_by or found.events[::-1] or found.others[::-1])[0]
 

@@ -49,11 +49,10 @@ _CLEARED = (
 
 
 class ClaudeCodeDecoder(FollowingDecoder):
-    """Lines of one history to events, of which those of one chain are shown. Of what is shown it
-    knows the line.
+    """Makes events of the lines of one history. The View shows the events of one chain. For each
+    shown event it keeps the line.
 
-    The first line that says something decides which chain that is: the session's, or that of a
-    sub-agent.
+    The first line with a message decides which chain this is: the session's or a sub-agent's.
     """
 
     def __init__(self, options: Options) -> None:
@@ -197,7 +196,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             read.meta["parent"] = f"{self.options.prefix}{session}"
 
     def _usage_in(self, message: Any, request: Any) -> dict[str, Any]:
-        """Return the usage of a response: most of its lines tell the same."""
+        """Return the usage of a response, which most of its lines repeat."""
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
         told = message["usage"], message.get("model"), message.get("id"), request
@@ -224,8 +223,8 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     """Return the usage of a response as events have it, and its id: each of its lines has the usage
     up to it.
 
-    The id is that of the message with that of its ``request``: some servers give the same one to
-    many messages.
+    The id consists of the message's id and its ``request`` id, since some servers give many
+    messages the same id.
     """
     if type(message) is dict and message.get("model") == OF_NO_MODEL:
         return {"model": OF_NO_MODEL}

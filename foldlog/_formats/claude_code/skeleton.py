@@ -188,8 +188,8 @@ class ClaudeCodeSkeleton(Skeleton):
             self.state.conversation = session
 
     def _entitle(self, line: _Line) -> None:
-        """Take a title that is at least as strong as earlier ones; that of a summary once its line
-        is here.
+        """Use a title that is at least as strong as the earlier titles. The title of a summary
+        counts once the line that the summary names has come.
         """
         extra = self.state.extra
         rank = _RANKS[line.type]

@@ -67,9 +67,7 @@ def parent_of(session: Any) -> str | None:
 
 
 def ordinal_of(record: Any) -> int:
-    """Return the number of a record among those of its thread; -1 in a rollout that does not number
-    them.
-    """
+    """Return the number of a record in its thread; -1 in a rollout without numbers."""
     ordinal = within(record, "ordinal")
     return ordinal if type(ordinal) is int else -1
 

@@ -204,7 +204,7 @@ _decode_number = msgspec.json.Decoder(_Numbered).decode
 
 
 def _base_of(session: _Payload) -> tuple[str, int] | None:
-    """Return the thread from which a rollout goes on, and how many records of it come before."""
+    """Return the thread that a rollout continues, and how many records of it come before."""
     base = dict_or_empty(session.history_base)
     end = base.get("end_ordinal_exclusive")
     thread = base.get("thread_id")
@@ -241,8 +241,8 @@ def _is_context(payload: _Payload | _Line) -> bool:
 
 
 def _kind_of(line: _Line) -> str:
-    """Return the type of a line; of a line of the first releases that of the line that would hold
-    it today.
+    """Return the type of a line. For a line of the first releases, it is the type that the line
+    would have today.
     """
     if line.payload is not None:
         return line.type

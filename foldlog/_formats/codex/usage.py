@@ -1,4 +1,4 @@
-"""The calls of models that the events of a rollout tell."""
+"""The model calls that the events of a rollout report."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ from foldlog.eventstore import Annotation, Event, SystemMessage
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
     """Read ``token_count``, which has the usage of the last call; ``turn_context`` names the model.
-    A log that was edited has the same totals again, and one that was forked from it, at other
-    times: after its own ``session_meta`` it has copies of all lines of its parent, with that one.
+    An edited log has the same totals again. A forked log has them with other times: after its own
+    ``session_meta`` it has copies of all lines of its parent, also of the parent's
+    ``session_meta``.
     """
     model = UNNAMED
     seen = inner(None)

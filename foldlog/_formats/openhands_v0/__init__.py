@@ -117,7 +117,7 @@ def _names_its_kind(member: Any) -> bool:
 
 
 def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return what the metrics of a run tell of its calls, or ``metadata.json`` of those so far."""
+    """Return the usage in the metrics of a run, or the usage so far in ``metadata.json``."""
     metrics = dict_or_empty(fields.get("metrics", fields))
     tokens = metrics.get("accumulated_token_usage", metrics)
     cost = metrics.get("accumulated_cost") or None

@@ -240,8 +240,8 @@ def _done(
 
 
 def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
-    """Return the model that a record names, and the tokens and cost of all calls up to it, with
-    those of its call.
+    """Return the model that a record names, and the tokens and cost of all calls up to and
+    including its call.
     """
     metadata = dict_or_empty(record.get("tool_call_metadata"))
     metrics = dict_or_empty(record.get("llm_metrics"))

@@ -1,4 +1,4 @@
-"""The calls of models that the events of OpenHands V0 tell."""
+"""The model calls that the events of OpenHands V0 report."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from foldlog.eventstore import Event
 
 
 def calls_of_events(events: Iterable[Event]) -> Iterator[ModelCall]:
-    """Count differences: the metrics accumulate. A trajectory repeats what the events of its
-    session tell, and the calls of one response its usage.
+    """Count differences: the metrics accumulate. A trajectory repeats the usage in the events of
+    its session, and each call of a response repeats the usage of the response.
     """
     model = UNNAMED
     counter = Accumulated()

@@ -57,7 +57,9 @@ def metrics_in(state: Any) -> dict[str, dict[str, Any]]:
 
 
 def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
-    """Return what ``base_state.json`` tells of the calls so far, for each use of a model apart."""
+    """Return the usage of the calls so far in ``base_state.json``, separately for each use of a
+    model.
+    """
     told: list[dict[str, Any]] = []
     for use, each in metrics_in(state).items():
         tokens = each.get("accumulated_token_usage")

@@ -86,10 +86,10 @@ class OpenHandsV1Decoder(FollowingDecoder):
     """Records of one history to events, one record after the other. Memory: some words for each
     record.
 
-    A log is a tree: ``parent_id`` names the event before each one; in old logs it is the one in the
-    line before. A step that does not follow the newest step is on another branch. Its events come
-    after a retraction to the version at which the step that it follows was the newest. So the View
-    is the branch that ends in the newest step.
+    A log is a tree: each event's ``parent_id`` names the event before it. In old logs this is the
+    event in the line before. A step that does not follow the newest step is on another branch. Its
+    events come after a retraction to the version at which the step that it follows was the newest.
+    So the View is the branch that ends in the newest step.
     """
 
     def __init__(self, options: Options) -> None:

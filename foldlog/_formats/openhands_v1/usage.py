@@ -1,4 +1,4 @@
-"""The calls of models that the events of OpenHands V1 tell."""
+"""The model calls that the events of OpenHands V1 report."""
 
 from __future__ import annotations
 

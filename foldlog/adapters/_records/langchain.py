@@ -62,7 +62,7 @@ _CALLS = frozenset(("tool_call", "tool_call_chunk", "tool_use", "function_call")
 
 
 def _kind(named: str) -> str:
-    """Return the type of a message; that of the whole message for a chunk."""
+    """Return the type of a message; for a chunk, the type of the whole message."""
     if named.endswith(_CHUNK):
         return _KINDS.get(named.removesuffix(_CHUNK), named)
     return named
