@@ -388,7 +388,7 @@ def _parsed(body: bytes) -> dict[str, Any]:
     try:
         value = _any.decode(text)
     except (ValueError, RecursionError) as error:
-        raise Undecodable(f"its body cannot be read as JSON ({error})") from error
+        raise Undecodable(f"its body is not JSON ({error})") from error
     if not isinstance(value, dict):
         raise Undecodable(f"its body is a JSON {type(value).__name__}, not an object")
     fields: dict[str, Any] = exact_of(value, text) if text.startswith(BEGINS_EXACT) else value

@@ -20,7 +20,7 @@ The rules of every command:
                 --json each is an object
     hints       a command that a message names is made by ``hints.command``: it names the store that
                 was given
-    text        ``terminal`` alone prints, and escapes every text, so that no history steers a
+    text        ``terminal`` alone prints, and escapes every text, so that no history controls a
                 terminal
 
     application.py catalog.py suggestions.py   the commands, how their errors are reported, what was

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 Span = str | tuple[str, str]
 """A text, or a text with a style of rich. The text is escaped where it is printed, so that it
-cannot steer a terminal, and cannot begin a second line.
+cannot control a terminal, and cannot begin a second line.
 """
 _WIDTH = re.compile("[2-9][0-9]|[1-9][0-9]{2,3}")
 """A ``COLUMNS`` that is used. Another one, such as 0, is treated as unset: rich would print

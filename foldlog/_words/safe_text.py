@@ -46,10 +46,11 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def json_text(value: Any, *, indent: int | None = None, exact: bool = False) -> str:
-    """Return ``value`` as JSON that every parser takes and that steers no terminal: such
-    characters, and lone surrogates, are escaped, and a number beyond all doubles is written as one
-    (``1e999``), not as ``Infinity``, and ``NaN`` as ``null``; ``exact`` leaves it, for a record as
-    its source wrote it. Bytes are written in base64, and documents without their unset fields.
+    """Return ``value`` as JSON that every parser takes and that is safe to print on a terminal:
+    control characters and lone surrogates are escaped, and a number beyond all doubles is written
+    as one (``1e999``), not as ``Infinity``, and ``NaN`` as ``null``; ``exact`` leaves it, for a
+    record as its source wrote it. Bytes are written in base64, and documents without their unset
+    fields.
     """
     if indent is None:
         encoded = _encoded(value)
