@@ -58,7 +58,10 @@ _SOME = "some conversations"
 added.
 """
 _REMAINS = "bytes of removed rows"
-"""Named where bytes of deleted rows may be in the file."""
+"""A row of the table ``followed`` that has a mark instead of a position: bytes of deleted rows may
+still be in the file. It is written with each deletion, so that the next run completes one that was
+killed.
+"""
 _OF_CONVERSATIONS = ("events", "condensations", "revisions", "damaged")
 _SQLITE_BITS = 64
 
@@ -128,8 +131,8 @@ class AuditTables(Derived[AuditRow]):
         self._own_ids: dict[str, Callable[[Event], Event]] = {}
         self._writing = threading.RLock()
         self._to_confirm = True
-        """Whether something was removed from the store before the present position, and that is not
-        confirmed.
+        """Whether the store may wait for the confirmation of a removal before the present position.
+        True at first, because an earlier run may have ended before it confirmed.
         """
         self._database = open_database(store, path)
         (newest,) = self._database.execute(
@@ -256,11 +259,14 @@ class AuditTables(Derived[AuditRow]):
     def _follow(self, scope: str, position: int) -> None:
         self._database.execute("INSERT OR REPLACE INTO followed VALUES (?, ?)", [scope, position])
 
+    def _mark_remains(self) -> None:
+        self._follow(_REMAINS, 0)
+
     def begin_again(self) -> None:
         with self._transaction():
             for table in (*_OF_CONVERSATIONS, "conversations", "followed"):
                 self._database.execute(f"DELETE FROM {table}")
-            self._follow(_REMAINS, 0)
+            self._mark_remains()
         self.was_rebuilt = self._to_confirm = True
 
     def _add(self, changes: Changes[AuditRow]) -> None:
@@ -282,7 +288,9 @@ class AuditTables(Derived[AuditRow]):
         condensations = [row.condensation for row in rows if row.condensation is not None]
         table_of(self._database, "events").insert_all([row.event for row in rows], replace=True)
         table_of(self._database, "condensations").insert_all(condensations, replace=True)
-        for (_, name, _, event), _, _ in rows:
+        for row in rows:
+            name = row.recorded.conversation
+            event = row.recorded.event
             if isinstance(event, Retraction) and is_replacing(event):
                 _take_back(self._database, name, event.version, event.id)
             elif copies := copies_before(event):
@@ -296,7 +304,7 @@ class AuditTables(Derived[AuditRow]):
                 f"DELETE FROM {table} WHERE conversation = ?", [storable(conversation)]
             )
             if done.rowcount:
-                self._follow(_REMAINS, 0)
+                self._mark_remains()
         self._to_confirm = True
 
     def _replace(self, conversation: str, event_ids: Sequence[int]) -> None:
@@ -309,7 +317,7 @@ class AuditTables(Derived[AuditRow]):
         for name in (conversation, *forks):
             for event_id in event_ids:
                 if row := self._database.execute(known, [storable(name), event_id]).fetchone():
-                    self._follow(_REMAINS, 0)
+                    self._mark_remains()
                     for table in ("events", "condensations"):
                         which = [storable(name), event_id]
                         self._database.execute(
@@ -394,21 +402,27 @@ def _missing(
         "SELECT id FROM events WHERE conversation = ? UNION SELECT id FROM damaged WHERE"
         " conversation = ? ORDER BY 1"
     )
-    ids = [each for (each,) in database.execute(known, [storable(conversation)] * 2)]
+    known_ids = [row[0] for row in database.execute(known, [storable(conversation)] * 2)]
     try:
         row = store.conversation(conversation)
     except CorruptEvent as error:
         yield error
         return
-    # shared events may be there as those of its parent
-    first = ids[0] if ids and row.parent is not None else 0
-    start = next(
-        (wanted for wanted, each in enumerate(ids, first) if each != wanted), first + len(ids)
-    )
-    there = set(ids[start - first :])
-    for one in _recorded(store, conversation, start) if row.erased_at is None else ():
-        if (one.event_id if isinstance(one, CorruptEvent) else one.event.id) not in there:
-            yield one
+    if row.erased_at is not None:
+        return
+    # The events that a fork shares may be in the database as events of its parent.
+    first_id = known_ids[0] if known_ids and row.parent is not None else 0
+    # Read from the first gap in the known ids on, and leave out the known ids after the gap.
+    gap = first_id
+    for known_id in known_ids:
+        if known_id != gap:
+            break
+        gap += 1
+    known_after_gap = set(known_ids[gap - first_id :])
+    for item in _recorded(store, conversation, gap):
+        event_id = item.event_id if isinstance(item, CorruptEvent) else item.event.id
+        if event_id not in known_after_gap:
+            yield item
 
 
 def _recorded(
