@@ -84,8 +84,8 @@ class Condensation:
         ):
             raise InvalidEvent(
                 "a Condensation has an action, and also forgotten_event_ids, a summary or a"
-                " summary_offset, which the action would not have; give the action alone, or these"
-                " alone"
+                " summary_offset, which the action would not have; give either the action or"
+                " these fields"
             )
         if action is None:
             ids = tuple(sorted(forgotten_event_ids))
@@ -500,7 +500,7 @@ def stepped(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> S
 def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None) -> Step:
     step: Any = condenser.step(view, agent_llm)
     result = step.result if isinstance(step, Step) else step
-    advice = "return the View to go on with, or a Condensation"
+    advice = "return the View to continue with, or a Condensation"
     if isinstance(result, View) and (result.version, result.kept_from) != (
         view.version,
         view.kept_from,
@@ -514,7 +514,7 @@ def _checked_step(condenser: Condenser, view: View, agent_llm: AgentModel | None
         return Step(result, (*step.reports, {"condenser": condenser.type, "rule": None}))
     elif inspect.iscoroutine(result):
         result.close()
-        advice = "define it with 'def': foldlog.aio takes a step in a thread"
+        advice = "define it with 'def', not 'async def': foldlog.aio runs a step in a thread"
     elif isinstance(result, CondensationAction):
         advice = "return Condensation(action)"
     raise TypeError(

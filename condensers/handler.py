@@ -170,8 +170,8 @@ class CondenseHandler:
         if not self._condenser.handles_condensation_requests():
             raise InvalidCondenser(
                 f"Cannot condense conversation: the condenser {self._condenser.type!r} does not"
-                " handle condensation requests; choose one that does, such as 'digest', or a"
-                " pipeline that holds one"
+                " handle condensation requests; choose a condenser that does, such as 'digest',"
+                " or a pipeline with such a condenser"
             )
 
     def preview(self, view: View) -> Step:

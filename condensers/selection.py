@@ -55,7 +55,7 @@ def describe_unseen(view: View) -> str:
     """
     unseen = len(view) - first_kept_index(view)
     if unseen:
-        return f"; its last {unseen} stay until a model was shown them: send it the View"
+        return f"; its last {unseen} stay until a model has seen them: send the View to the model"
     return ""
 
 
@@ -133,8 +133,8 @@ def without_kept(view: View, action: CondensationAction) -> CondensationAction:
     forgotten = spare_loop_ends(view, chosen) if action.summary is None else chosen
     if not count_logged(forgotten):
         why = (
-            f"the condensation names {len(named)} of {len(view)} events, which stay, alone or with"
-            " their unit"
+            f"the condensation names {len(named)} of the View's {len(view)} events, and those"
+            " stay, alone or with their unit"
         )
         raise NoCondensationAvailable(f"nothing can be forgotten: {why}{describe_unseen(view)}")
     if whole := len(named) - len(forgotten):

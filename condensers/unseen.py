@@ -99,8 +99,8 @@ def _requested(
     result, new_reports = stepped(condenser, requested, agent_llm)
     if isinstance(result, View):
         why = (
-            f"{condenser.type!r} forgets nothing of {over.sums[-1]} tokens; take a model of more"
-            f" than {over.limit}"
+            f"{condenser.type!r} forgets none of the {over.sums[-1]} tokens; use a model that"
+            f" takes more than {over.limit}"
         )
         raise NoCondensationAvailable(why, new_reports)
     metadata = {**result.action.metadata, "reason": Reason.TOKENS.value, "tokens_max": over.limit}

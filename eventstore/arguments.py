@@ -79,9 +79,9 @@ def moment(microseconds: int) -> int:
     if not 0 <= microseconds < YEAR_10000:
         seconds = microseconds // 1_000_000
         raise InvalidArgument(
-            f"the clock is {seconds} seconds after the beginning of 1970, and the store keeps the"
-            " years 1970 to 9999; nothing was written. Set the clock of this machine, or the clock"
-            " that open_store was given"
+            f"the clock shows {seconds} seconds since the beginning of 1970, and a store holds"
+            " only the years 1970 to 9999; nothing was written. Set the clock of this machine, or"
+            " the clock that was passed to open_store"
         )
     return microseconds
 

@@ -168,8 +168,8 @@ def _refuse(event: Event, kind: str) -> NoReturn:
             f"an event of kind {kind!r} is an entry of the ledger, which only the store makes"
         )
     raise InvalidEvent(
-        f"this {kind} has redacted content, which only a redaction may write; leave it out, or"
-        " append a copy with redacted=None"
+        f"this {kind} has redacted content, which only a redaction may write; append a copy with"
+        " redacted=None"
     )
 
 
@@ -419,7 +419,9 @@ def _decoded_slowly(
     for upcast in upcasts[schema - 1 :]:
         fields = upcast(fields)
     if fields.get("kind") != kind:
-        raise Undecodable(f"its column says {kind}, its body {short(fields.get('kind'))}")
+        raise Undecodable(
+            f"its column has the kind {kind}, but its body has {short(fields.get('kind'))}"
+        )
     own = {name: value for name, value in fields.items() if name in type_.__struct_encode_fields__}
     extra = {name: value for name, value in fields.items() if name not in own and name != "kind"}
     try:

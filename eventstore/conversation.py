@@ -198,10 +198,13 @@ def _check_condensation(state: State, event: CondensationAction, name: str) -> N
                 " condensation with a summary"
             )
     if event.summary is not None and not event.summary.strip():
-        raise InvalidEvent(f"{name} has an empty summary; leave it out, or say what is forgotten")
+        raise InvalidEvent(
+            f"{name} has an empty summary; leave the summary out, or describe the forgotten events"
+        )
     if event.summary_offset is not None and event.summary_offset < 0:
         raise InvalidEvent(
-            f"{name} has summary_offset {event.summary_offset}; it is an index in the View, from 0"
+            f"{name} has summary_offset {event.summary_offset}; give an index of the View, 0 or"
+            " more"
         )
 
 

@@ -104,13 +104,13 @@ class VersionConflict(EventStoreError):
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
         if expected == 0:
             problem = (
-                "exists already, at version {actual}; use another id for a new one, or read it and"
-                " append to it"
+                "already exists, at version {actual}; use another id for a new conversation, or"
+                " read this one and append to it"
             )
         else:
             problem = (
-                "is at version {actual}, append expected {expected}; read it again and retry the"
-                " command"
+                "is at version {actual}, but the append expected version {expected}; read the new"
+                " events, then append again"
             )
         super().__init__(
             f"conversation {conversation!r} " + problem.format(actual=actual, expected=expected)
@@ -160,13 +160,14 @@ class HistoryDiverged(EventStoreError):
     ) -> None:
         if not redacted:
             problem = (
-                f"differs from event {event_id} on: it is another conversation, or two copies of a"
-                " store have made the events of one import separately; copy it to a separate store"
+                f"differs from event {event_id} on: the other history is another conversation, or"
+                " two copies of one store made the events of one import separately; copy the"
+                " other history to a separate store"
             )
         else:
             problem = (
-                f"has the content of event {event_id}, which was redacted here, so the content is"
-                " refused"
+                f"has the content of event {event_id}, which was redacted in this store; the store"
+                " refuses that content"
             )
         super().__init__(
             f"conversation {conversation!r} has {version} events, and the other history {problem}"
@@ -199,13 +200,15 @@ class ConversationErased(EventStoreError):
         when = f"{erased_at} ({reason or 'no reason given'})"
         self.problem = f"conversation {conversation!r} was erased at {when}; its events are gone"
         other = (
-            f"another conversation has its id now: take histories[{conversation!r}] again to go on"
-            " with that"
+            f"another conversation has this id now: take histories[{conversation!r}] again to use"
+            " that conversation"
         )
         if is_replaced:
             remedy = other
         else:
-            remedy = "use another id, or begin it again with replace_erased=True"
+            remedy = (
+                "use another id, or begin a new conversation with this id (replace_erased=True)"
+            )
         super().__init__(f"{self.problem}; {remedy}")
         self.conversation = conversation
         self.erased_at = erased_at
@@ -220,14 +223,14 @@ class ConversationHasForks(EventStoreError):
     def __init__(self, conversation: str, forks: tuple[str, ...]) -> None:
         names = ", ".join(map(repr, forks[:10])) + (", …" if len(forks) > 10 else "")
         if len(forks) == 1:
-            which = "a fork that reads"
+            which = "a fork that needs"
         else:
-            which = f"{len(forks)} forks that read"
+            which = f"{len(forks)} forks that need"
         self.problem = (
-            f"conversation {conversation!r} has {which} events of it ({names}); nothing was erased"
+            f"conversation {conversation!r} has {which} its events ({names}); nothing was erased"
         )
         remedy = (
-            "erase them too (with_forks=True), or give each a copy of its past first"
+            "erase the forks too (with_forks=True), or first copy the shared events into them"
             " (detach_forks=True)"
         )
         super().__init__(f"{self.problem}; {remedy}")
@@ -247,8 +250,8 @@ class EventsNotMade(EventStoreError):
             problem = "is archived; open the store with foldlog.open, which restores it"
         else:
             problem = (
-                f"has {pending} records of its source that are no events yet; open the store with"
-                " foldlog.open, which makes them"
+                f"has {pending} imported records without events; open the store with foldlog.open,"
+                " which makes the events"
             )
         super().__init__(f"conversation {conversation!r} {problem} at the first use")
         self.conversation = conversation

@@ -82,7 +82,7 @@ def recorder_and_settings(
     if "plain" in location.options:
         settings = settings._replace(plain_allowed=True)
     if durability not in ("full", "relaxed"):
-        raise InvalidOption(f"durability is {durability!r}; it can be full, relaxed")
+        raise InvalidOption(f"durability is {durability!r}; use full or relaxed")
     if location.scheme == "memory":
         from foldlog.eventstore.recorders.sqlite.memory import MemoryRecorder
 
@@ -133,8 +133,8 @@ def restore_store(
     location = urls.parse_url(urls.as_url(url))
     if location.scheme != "sqlite":
         raise InvalidOption(
-            "only a store in a SQLite file can be restored; on a PostgreSQL server pg_restore"
-            " does it"
+            "only a store in a SQLite file can be restored; restore a PostgreSQL database with"
+            " pg_restore"
         )
     from foldlog.eventstore.maintenance.backup import restore
 

@@ -467,7 +467,8 @@ def prepare_append(
         raise InvalidArgument(f"dedupe is {dedupe!r}; use 'origin', or leave it out")
     if dedupe is not None and idempotency_key is not None:
         raise InvalidArgument(
-            "an append with dedupe has no idempotency_key: the source ids of its events are keys"
+            "an append takes either dedupe or an idempotency_key, not both: with dedupe, the"
+            " source ids of the events are the keys"
         )
     if isinstance(events, Event):
         batch = [store._encode(events)]

@@ -30,8 +30,8 @@ def event_time(time: datetime) -> EventTime:
         in_utc = time.astimezone(UTC)
     except OverflowError:
         raise ValueError(
-            f"the time {time.isoformat()} is in no year from 1 to 9999 in UTC; give another time,"
-            " or none"
+            f"the time {time.isoformat()} is outside the years 1 to 9999 in UTC; give another"
+            " time, or none"
         ) from None
     return EventTime(in_utc if offset % _MINUTE else time)
 

@@ -190,7 +190,7 @@ def _explain_shown(event: Event, view: View, position: int) -> Why:
 
 def _unfit_because(event: Event, view: View, position: int) -> str:
     if is_unseen(event):
-        return "it has no form as a message"
+        return "it cannot be written as a message"
     if event.id in view.left_behind:
         return (
             "a condensation forgot another of its parallel calls, or another part of its tool loop"
@@ -222,8 +222,8 @@ def _never_shown_because(event: Event, view: View) -> str:
         )
     if event.origin is not None:
         return (
-            f"in the {event.origin.format} history that it was imported from it was not shown to"
-            " the agent"
+            f"the agent did not see it in the {event.origin.format} history from which it was"
+            " imported"
         )
     return "its writer marked it as not shown"
 

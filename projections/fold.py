@@ -285,7 +285,8 @@ def _event_of(item: Any) -> Event:
     if isinstance(action, CondensationAction):
         return action
     raise InvalidEvent(
-        f"a View is made of events, not of {item!r:.60}; foldlog.from_openai makes them"
+        f"a View is made of events, not of {item!r:.60}; foldlog.from_openai makes events of"
+        " messages"
     )
 
 

@@ -169,7 +169,7 @@ def refused(conversation: str, call: str | Action, view: View) -> str:
     results = (event for event in reversed(view.events) if isinstance(event, Observation))
     answered = next((result for result in results if result.call_id == call_id), None)
     if answered is not None:
-        problem = f"call {call_id!r} has its result already, event {answered.id}"
+        problem = f"call {call_id!r} already has a result, event {answered.id}"
     else:
         problem = f"no action opened a call {call_id!r}"
     remedy = f"the open calls are {listed}" if waiting else "no call is open"

@@ -99,9 +99,9 @@ def read_condenser_config(document: _Table, name: str | None = None) -> BaseMode
         table = groups[group]
     elif not table:
         raise InvalidCondenser(
-            "condenser.type: is missing, as there is no table [condenser]; write it, with the type"
-            " of a strategy: 'digest', for example, or 'noop' to forget nothing; or name a group;"
-            f" the groups are {group_names}"
+            "condenser.type: is missing, because there is no table [condenser]; add the table"
+            " with the type of a strategy, such as 'digest', or 'noop' to forget nothing; or name"
+            f" a group: the groups are {group_names}"
         )
     return parse_config(table, path=path, models=Models.of(_table(document, "llm")))
 

@@ -67,4 +67,4 @@ def abandoned_after(seconds: float, act: Callable[[], T]) -> T:
     except TimeoutError:
         if outcome.done():
             raise
-        raise TimeoutError(f"no whole reply within {seconds:.3g} s") from None
+        raise TimeoutError(f"no complete reply within {seconds:.3g} s") from None

@@ -34,7 +34,8 @@ def ask(llm: Summarizer | None, messages: Sequence[Mapping[str, Any]], **how: An
     """
     if llm is None:
         raise InvalidCondenser(
-            "the condenser names no model; give it one as llm, or the agent's to its step"
+            "the condenser names no model; give the condenser a model as llm, or pass the agent's"
+            " model to its step"
         )
     try:
         return checked(llm.complete(messages, **how))
@@ -110,7 +111,8 @@ def fit_to_replace(reply: Reply, text: str, events: Sequence[Event]) -> str:
     if tokens > max(replaced, _SMALL):
         raise useless(
             reply,
-            f"a summary of about {tokens} tokens is larger than what it stands for, {replaced}",
+            f"the summary has about {tokens} tokens, more than the {replaced} tokens of the events"
+            " that it replaces",
         )
     return text
 

@@ -269,9 +269,9 @@ class SummarizingCondenser(RollingCondenser):
         text, tokens_after = self._with_room(view, span, summary, counter, over, tokens_before)
         if tokens_before is not None and tokens_after is not None and tokens_after >= tokens_before:
             raise NoCondensationAvailable(
-                f"a summary of {len(forgotten)} events would leave {tokens_after} tokens where"
-                f" there were {tokens_before}: it is larger than what it stands for; set a smaller"
-                " keep_first, or a longer limit",
+                f"with a summary of {len(forgotten)} events the View would have {tokens_after}"
+                f" tokens, and without it {tokens_before}: the summary is larger than the events;"
+                " set a smaller keep_first, or a higher limit",
                 summary.reports,
             )
         due = self.reasons(view, agent_llm)

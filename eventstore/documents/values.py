@@ -79,7 +79,8 @@ def read_value(reading: ReadTransaction, name: str, event_id: int) -> DocumentVa
             raise CorruptEvent(
                 reading.conversation,
                 event_id,
-                f"the value of document {name!r} builds on event {base_id}, which does not have it",
+                f"the value of document {name!r} builds on event {base_id}, which has no value of"
+                " that document",
             )
         if "value" in change:
             break

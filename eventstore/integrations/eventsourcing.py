@@ -493,7 +493,8 @@ class Factory(InfrastructureFactory[TrackingRecorder]):
     def aggregate_recorder(self, purpose: str = "events") -> AggregateRecorder:
         if purpose != "events":
             raise InfrastructureFactoryError(
-                f"foldlog keeps no {purpose} of the library; leave snapshotting disabled"
+                f"foldlog stores no {purpose} of the eventsourcing library; leave snapshotting"
+                " disabled"
             )
         return EventsOfAggregates(self.recorder)
 

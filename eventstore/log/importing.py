@@ -331,7 +331,8 @@ def staged(transaction: Transaction, database: Database, key: int) -> WriteTrans
     state = database.find_key(transaction, key)
     if state is None:
         raise StoreUnavailable(
-            f"conversation number {key} is not staged any more: its import was discarded",
+            f"conversation number {key} is no longer staged: its import was discarded; import the"
+            " source again",
             kind="taken",
         )
     return WriteTransaction(transaction, state, database)

@@ -83,7 +83,8 @@ class KeyRing:
         if stat.S_ISREG(status.st_mode) and status.st_mode & (stat.S_IRGRP | stat.S_IROTH):
             raise KeyUnavailable(
                 f"the key file {path!r} has mode {status.st_mode & 0o777:04o}, so other users can"
-                " read it; make it yours alone (chmod 600), and rekey if others may have read it"
+                " read it; let only its owner read it (chmod 600), and run 'foldlog store rekey'"
+                " if others may have read it"
             )
         return cls(
             [line for line in lines if line and not line.startswith("#")],
@@ -149,9 +150,9 @@ class KeyRing:
             secret = wrapping.decrypt(nonce, encrypted, _KEY_PLACE + utf8(conversation))
         except (InvalidTag, ValueError) as error:
             raise KeyUnavailable(
-                f"the data key of conversation {conversation!r} is damaged, or it is another"
-                f" conversation's: key {key_id} does not open it; restore the conversation from a"
-                " backup"
+                f"key {key_id} does not open the data key of conversation {conversation!r}: the"
+                " data key is damaged, or it belongs to another conversation; restore the"
+                " conversation from a backup"
             ) from error
         return DataKey(conversation, secret)
 
@@ -214,7 +215,7 @@ def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUn
     """Return the error for data under a missing key, with the remedy."""
     names = "" if keys is None else ", ".join(keys.names)
     if names:
-        remedy = f"the keys set are {names}; add that key after the encrypting one"
+        remedy = f"the keys that are set are {names}; add the missing key after the encrypting key"
     else:
         remedy = SET_A_KEY
     return KeyUnavailable(f"{problem} under key {key_id}; {remedy}")

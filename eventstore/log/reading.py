@@ -39,8 +39,8 @@ SOURCE_KEYS: Final = "foldlog:source:"
 """The beginning of keys that are found over all conversations: a database has an index for
 these.
 """
-_NOT_FLAGGED = "an index has it among the events that are shown or structural, and it is not"
-_MISSING = "it, or an event after it that is shown or structural, cannot be found"
+_NOT_FLAGGED = "an index lists it among the events that are shown or structural, but it is neither"
+_MISSING = "it, or a later event that is shown or structural, cannot be found"
 
 
 class ReadTransaction:

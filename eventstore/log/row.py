@@ -411,6 +411,6 @@ def from_microseconds(moment: int) -> datetime:
         return EPOCH + timedelta(microseconds=moment)
     except (TypeError, OverflowError) as error:
         raise StoreDamaged(
-            f"a time is stored as {moment!r:.40}; run 'foldlog store verify', then 'foldlog store"
-            " copy --damaged'"
+            f"the store holds the impossible time {moment!r:.40}; run 'foldlog store verify', then"
+            " 'foldlog store copy --damaged'"
         ) from error

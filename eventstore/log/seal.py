@@ -66,7 +66,7 @@ EVENT_BYTES_MAX: Final = 16 * 2**20
 JSON. No larger body is compressed, and so none is decompressed to more.
 """
 _TOO_LARGE: Final = (
-    f"its compressed body is larger than {EVENT_BYTES_MAX:,} bytes, and no such body is compressed"
+    f"its compressed body has more than {EVENT_BYTES_MAX:,} bytes, which foldlog never compresses"
 )
 
 _ZLIB_LEVEL = 6
@@ -157,7 +157,8 @@ reason.
 """
 
 _NOT_ENCRYPTED = (
-    "the event is plain text and its conversation is encrypted, so it was written without the key"
+    "the event is plain text, but its conversation is encrypted, so the event was written without"
+    " the key"
 )
 
 _PLACES: Final = {HEAD_BYTES: b"event", HEAD_BYTES + COMMITMENT_BYTES: b"redacted event"}

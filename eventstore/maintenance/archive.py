@@ -78,7 +78,9 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         recorder.transact(partial(go_on, interrupted=attempt, operation=None))
         raise
     if read_archived(conversation, attempt.state) != placed:
-        raise StoreDamaged(f"the object {attempt.state} does not have the rows of {conversation!r}")
+        raise StoreDamaged(
+            f"the object {attempt.state} does not hold the rows of conversation {conversation!r}"
+        )
     end = partial(_end, database=database, state=state, attempt=attempt, events=len(placed))
     if recorder.transact(end):
         return Archived(conversation, len(placed), len(data))
@@ -118,7 +120,7 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
     elif forks:
         stays = f"forks need its events: {', '.join(repr(fork.id) for fork in forks)}"
     elif last <= state.begins:
-        stays = "it has no events of its own but the last"
+        stays = "it has no events of its own except the last one"
     if stays is not None:
         return state, [], stays
     rows = reader.rows(state.key, 0, last, last)

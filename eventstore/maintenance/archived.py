@@ -182,9 +182,11 @@ def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
         problem = f"cannot {doing} the object {url}: {str(error).partition(chr(10))[0]}"
         if isinstance(error, PermissionDeniedError | UnauthenticatedError):
             raise StoreUnusable(
-                f"{problem}; give these credentials the right", kind="refused"
+                f"{problem}; give these credentials the right to do so", kind="refused"
             ) from error
-        raise StoreUnavailable(f"{problem}; try again when it answers", kind="away") from error
+        raise StoreUnavailable(
+            f"{problem}; try again when the object store answers", kind="away"
+        ) from error
 
 
 @cache
@@ -222,7 +224,7 @@ def restore(database: Database, conversation: str) -> None:
     while (archived := recorder.query(find)) is not None:
         if not recorder.writable:
             raise StoreUnusable(
-                f"conversation {conversation!r} is archived, and restored at its first use; open"
+                f"conversation {conversation!r} is archived, and its first use restores it; open"
                 " the store for writing",
                 kind="read_only",
             )
@@ -250,7 +252,8 @@ def read_archived(conversation: str, address: str) -> list[Placed]:
 def _lost(conversation: str, address: str, problem: str) -> StoreUnusable:
     return StoreUnusable(
         f"the object {_url(address)} of the archived conversation {conversation!r} {problem}; put"
-        " the object back, as from an older version in its bucket, or erase the conversation",
+        " the object back, for example from an older version in the bucket, or erase the"
+        " conversation",
         kind="archive",
     )
 

@@ -110,11 +110,12 @@ def back_up(
     recorder = database.recorder
     if not isinstance(recorder, SQLiteRecorder):
         raise InvalidOption(
-            "only a store in a SQLite file can be backed up; on a PostgreSQL server pg_dump does it"
+            "only a store in a SQLite file can be backed up; back up a PostgreSQL database with"
+            " pg_dump"
         )
     target = Path(path)
     if target.exists():
-        raise InvalidOption(f"{path} exists already; give the backup a name of its own")
+        raise InvalidOption(f"{path} already exists; choose another name for the backup")
     part = None
     try:
         part = new_beside(target)
@@ -163,7 +164,7 @@ def restore(backup: str, path: str, settings: WriteSettings) -> Restored:
     if os.path.isdir(backup):
         raise InvalidOption(f"the backup {backup} is a folder; name the file of the backup")
     if os.path.getsize(backup) == 0:
-        raise InvalidOption(f"the backup {backup} is an empty file; name another one")
+        raise InvalidOption(f"the backup {backup} is an empty file; name another file")
     if os.path.exists(path) and os.path.samefile(backup, path):
         raise InvalidOption(f"{backup} is the store itself; name a backup of it")
     former_name = _name_for_the_old(path)
@@ -235,8 +236,8 @@ def _copied(
             place = f"conversation {conversation!r}: "
         raise StoreDamaged(
             f"{backup} is not sound (findings: {len(damage):,}; the first: {place}{finding}), and"
-            " nothing was replaced; restore another backup, or copy what is sound with 'foldlog"
-            " store copy --damaged'"
+            " nothing was replaced; restore another backup, or copy the sound events with"
+            " 'foldlog store copy --damaged'"
         )
     return _counted(verdicts), living
 
@@ -310,13 +311,15 @@ def vacuum(
             raise
         if pending:
             still_read = StoreUnavailable(
-                f"{error}; end what reads and run 'foldlog store vacuum' again", kind="read"
+                f"{error}; end the readers, then run 'foldlog store vacuum' again", kind="read"
             )
             still_read.unfinished = True
             raise still_read from error
         space_returned = False
     if objects_left is not None:
-        raise mark_unfinished("the store is vacuumed, but an object is left", objects_left)
+        raise mark_unfinished(
+            "the store is vacuumed, but an archived object is not deleted", objects_left
+        )
     return Vacuumed(discarded, bytes_before, _size(path), database.bytes_pending, space_returned)
 
 

@@ -167,7 +167,9 @@ def compare_stores(
             problem = f"{_measure(original)} in the source, {_measure(copy)} in the target"
             yield UnequalConversation(original.id, problem, behind=behind)
         elif not is_same_source(source.database, target.database, original, copy):
-            problem = "its source has other records in the target, or other ones are redacted there"
+            problem = (
+                "its source has other records in the target, or other records are redacted there"
+            )
             yield UnequalConversation(original.id, problem, behind=True)
 
 
@@ -461,7 +463,8 @@ class CopyWriter(StagedWriter):
                 raise CorruptEvent(
                     end.id,
                     row.id,
-                    "its head is not that of the event in the source: one was changed",
+                    "its head differs from the head of the event in the source: one of the two"
+                    " events was changed",
                 )
             counted = row.counted(row.id, end.shown, end.structural)
             end = end.grown(counted)
@@ -619,8 +622,8 @@ def _copy_tombstone(
     if present.erasure is None:
         when = from_microseconds(erasure.erased_at).isoformat()
         reason = (
-            f"{erasure.reason}; the source erased it, and the target did not: erase it in the"
-            " target too"
+            f"{erasure.reason}; the source erased the conversation, but the target did not: erase"
+            " it in the target too"
         )
         raise ConversationErased(tombstone.id, when, reason)
     return False
@@ -660,13 +663,15 @@ def _redact_too(
                 raise CorruptEvent(
                     existing.id,
                     row.id,
-                    "the source redacted another event: one of the two was changed",
+                    "the event that the source redacted is different: one of the two events was"
+                    " changed",
                 )
             if row.id < existing.begins:
                 raise CannotRedact(
-                    f"conversation {existing.id!r}, event {row.id}: the source redacted it, and the"
-                    f" target stores it in {existing.parent_id!r} or one before that, which"
-                    f" {existing.id!r} was forked from; redact it there, then copy again"
+                    f"conversation {existing.id!r}, event {row.id}: the source redacted this"
+                    f" event; the target stores it in {existing.parent_id!r}, from which"
+                    f" {existing.id!r} was forked, or in an earlier conversation; redact the event"
+                    " there, then copy again"
                 )
             to_redact.append((stored_event_of(existing.id, row), redacted))
     if to_redact:

@@ -215,8 +215,8 @@ def _erase_content(
             if not can_be_redacted(event):
                 raise CannotRedact(
                     f"conversation {state.id!r}, event {row.id}: an event of kind {row.kind!r}"
-                    " cannot be redacted, because it is a receipt or of a later version of"
-                    " foldlog; redact another event, or erase the conversation"
+                    " cannot be redacted, because it is a receipt, or was written by a later"
+                    " version of foldlog; redact another event, or erase the conversation"
                 )
             commitment = commitment_of(row.proof, row.body)
             appended = untraced(event)  # as its writer passed it: its size is part of the receipt
@@ -278,8 +278,9 @@ def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row,
     if event_id < state.begins:
         owner = next(part.id for part in writing.past if part.start <= event_id < part.stop)
         raise InvalidArgument(
-            f"event {event_id} of {state.id!r} belongs to conversation {owner!r}, which it was"
-            " forked from; redact it there, and every fork shows it redacted"
+            f"event {event_id} of conversation {state.id!r} belongs to conversation {owner!r},"
+            f" from which {state.id!r} was forked; redact the event there, and every fork shows it"
+            " redacted"
         )
     row = writing.last_row(event_id + 1)
     event = stored_event_of(state.id, row)

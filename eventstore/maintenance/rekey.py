@@ -90,8 +90,8 @@ def rekey(
                 if not changed or isinstance(error, StoreDamaged):
                     raise
                 done = (
-                    f"conversations in their new form: {changed}; {conversation.id!r} and later"
-                    " ones keep the old form"
+                    f"conversations in the new form: {changed}; {conversation.id!r} and later"
+                    " conversations still have the old form"
                 )
                 raise mark_unfinished(done, error) from error
             changed += last.key or last.rows > 0
@@ -99,7 +99,7 @@ def rekey(
         is_named = not conversations or operation.conversation in conversations
         if operation.operation == IMPORT and is_named:
             delete_rows(database.recorder, operation.key)
-    purge(database.recorder, "all events are stored in their new form")
+    purge(database.recorder, "all events are stored in the new form")
     if last is not None:
         yield last._replace(bytes_pending=database.bytes_pending)
 

@@ -150,8 +150,8 @@ def _of_the_database(database: Database) -> list[VerifyFinding]:
             if operation.operation == BACKUP
         ]
         problem = (
-            "a backup was interrupted, and {} is a copy of what the store held then; 'foldlog store"
-            " vacuum' deletes it"
+            "a backup was interrupted and left {}, a copy of the store; 'foldlog store vacuum'"
+            " deletes that file"
         )
         findings += [
             of_all(problem.format(path), unfinished=True)
@@ -258,7 +258,8 @@ def _of_an_erased(
             version == conversation.erasure.events and head != conversation.erasure.head
         ):
             yield of_all(
-                f"its tombstone is of another history than the published head at version {version}"
+                f"its tombstone and the published head at version {version} belong to different"
+                " histories"
             )
 
 
@@ -303,7 +304,7 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
     yield from check.findings
     for version, head in check.published.items() if not check.findings else ():
         problem = (
-            f"at version {version} its head is not the one that was published: its history was"
+            f"at version {version} its head differs from the published head: its history was"
             " rewritten"
         )
         yield of_all(f"{problem} ({head.hex()} was)")
@@ -314,8 +315,8 @@ def _of_rows(check: Check) -> Iterator[VerifyFinding]:
 _PAGE = 250
 _MISSING = ("it is missing", "they are missing")
 _MISFIT = (
-    "its kind, or whether it is shown or structural, differs between the columns of its row and its"
-    " meta"
+    "the columns of its row contradict its meta: its kind differs, or whether it is shown or"
+    " structural"
 )
 _STRAY = (
     "it does not follow the event before it: one of the two was changed, or is not in its place"
@@ -545,11 +546,11 @@ class Check:
         own_hash = row.proof[HEAD_BYTES:].hex()
         self._redacted[row.id] = own_hash
         if event.redacted is None:
-            return "its content was erased or replaced, and no redaction has a receipt for it"
+            return "its content was erased or replaced, but no redaction has a receipt for it"
         if event.redacted.hash != own_hash:
-            return "its content was erased or replaced, and its receipt is for another content"
+            return "its content was erased or replaced, but its receipt is for other content"
         if not can_be_redacted(event) or without_content(event, event.redacted) != event:
-            return "its receipt says that it is redacted, and it has content"
+            return "its receipt says that it is redacted, but it has content"
         return None
 
     def _without_receipt(self) -> list[int]:
@@ -588,7 +589,7 @@ class Check:
             if first is not None and last is not None
         ]
         for event_id in self._without_receipt():
-            self._find(event_id, "it is redacted, and no later event is a receipt with this hash")
+            self._find(event_id, "it is redacted, but no later event is a receipt with this hash")
         for event_id in sorted(self._receipts.keys() - self._redacted.keys()):
             if self._start <= event_id < self._stop and not any(
                 first <= event_id <= last for first, last in intervals

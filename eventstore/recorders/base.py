@@ -360,7 +360,9 @@ class Reader(ABC):
         if not border:
             return conversation._replace(version=conversation.begins)
         if border[0].meta is UNREADABLE:
-            damaged = f"the event before conversation number {conversation.key}"
+            damaged = (
+                f"the last event that conversation number {conversation.key} shares with its parent"
+            )
             raise StoreDamaged(
                 f"{damaged} is damaged; run 'foldlog store verify', then 'foldlog store copy"
                 " --damaged'"
@@ -463,8 +465,8 @@ class Transaction(Reader):
     def _check_staged(self, key: int) -> None:
         if self._state(key) != (False, False):
             raise StoreUnavailable(
-                f"conversation number {key} is not staged any more: its import was discarded, or is"
-                " published already",
+                f"conversation number {key} is no longer staged: its import was discarded, or is"
+                " already published; import the source again",
                 kind="taken",
             )
 
@@ -730,7 +732,8 @@ class Transaction(Reader):
             newest = self.value(name)
             if newest and int(newest) >= int(value):
                 raise StoreUnavailable(
-                    f"{application!r} is at notification {newest} already, {value} comes too late",
+                    f"{application!r} is already at notification {newest}, so notification {value}"
+                    " comes too late",
                     kind="taken",
                 )
             self._insert_tracking(application, int(value))
@@ -898,8 +901,8 @@ class Recorder(ABC):
         """
         if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
             raise InvalidArgument(
-                f"{position!r} is not a position; keep str(recorded.position) of an event that"
-                " follow yields"
+                f"{position!r} is not a position; pass str(recorded.position) of an event that"
+                " follow yielded"
             )
         return int(position)
 

@@ -60,12 +60,13 @@ def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]
 def _missing(kind: str, name: str) -> str:
     if kind == "index":
         return (
-            f"the index {name} is missing, so reading is slow or fails; a copy of the store has it"
-            " again (see 'foldlog store copy --help'); where copying fails, restore a backup"
+            f"the index {name} is missing, so reading is slow or fails; copy the store, which"
+            " makes the index again (see 'foldlog store copy --help'); if copying fails, restore"
+            " a backup"
         )
     return (
-        f"the {kind} {name} is missing, so calls that need it fail; restore a backup, or copy what"
-        " is sound to a new store with 'foldlog store copy --damaged'"
+        f"the {kind} {name} is missing, so calls that need it fail; restore a backup, or copy the"
+        " sound events to a new store with 'foldlog store copy --damaged'"
     )
 
 

@@ -502,7 +502,9 @@ def as_conversation(columns: Sequence[Any]) -> Conversation:
         *parent_id,
     ) = columns
     if (created_at or 0) not in _YEARS or (erased_at or 0) not in _YEARS:
-        raise StoreDamaged(f"{what} is damaged: it has a time that no clock has; {_REMEDY}")
+        raise StoreDamaged(
+            f"{what} is damaged: it has a time outside the years 1970 to 9999; {_REMEDY}"
+        )
     empty = Conversation(
         key,
         as_text(name),

@@ -65,7 +65,9 @@ def as_url(place: str | os.PathLike[str]) -> str:
         raise InvalidOption(f"an empty path names no store; use one of: {_EXAMPLES}")
     name, _, query = path.rpartition("?")
     if isinstance(place, str) and name and _ONLY_OPTIONS.fullmatch(query):
-        raise InvalidOption(f"options need a URL: sqlite:///{quote(name)}?{query}")
+        raise InvalidOption(
+            f"a path cannot have options; use this URL: sqlite:///{quote(name)}?{query}"
+        )
     return f"sqlite:///{quote(path)}"
 
 
@@ -90,7 +92,7 @@ def parse_url(url: str) -> Location:
     path = unquote(rest.removeprefix("///"))
     if not rest.startswith("///") or not path or "\0" in path:
         raise InvalidOption(
-            f"{url!r} names no SQLite file; three slashes and a path are needed: {_EXAMPLES}"
+            f"{url!r} names no SQLite file; write three slashes and a path: {_EXAMPLES}"
         )
     if path == _SQLITE_MEMORY:
         raise InvalidOption(
@@ -101,7 +103,7 @@ def parse_url(url: str) -> Location:
     if others:
         unknown = others[0].partition("=")[0]
         known = ", ".join(sorted(_SQLITE_OPTIONS))
-        raise InvalidOption(f"{url!r} has an unknown option {unknown!r}; there are {known}")
+        raise InvalidOption(f"{url!r} has an unknown option {unknown!r}; the options are {known}")
     return Location("sqlite", path, options)
 
 
@@ -118,7 +120,7 @@ def absolute_hint(path: str) -> str:
     ):
         return ""
     return (
-        f"; if /{folder}/{name} is meant, write it so, or as a URL:"
+        f"; for the absolute path write /{folder}/{name}, or the URL"
         f" sqlite:////{quote(folder)}/{quote(name)}"
     )
 

@@ -390,14 +390,14 @@ def _problems_of(database: Database, conversation: Conversation) -> Iterator[str
             head = chained(head, block.hashes)
             number = block.stop
             for number_changed in changed_records(block, redacted_numbers):
-                yield f"record {number_changed} of its source is not what was imported"
+                yield f"record {number_changed} of its source differs from the imported record"
     if number < source.records:
         yield f"records {number} to {source.records - 1} of its source are missing"
     elif head != source.head:
-        yield "the chain of the records of its source does not end in the head that is stored"
+        yield "the hash chain of the records of its source does not end in the stored head"
     if source.records - source.made != max(conversation.pending, 0):
         yield (
-            f"it says that {conversation.pending} records have no events, and"
+            f"its row counts {conversation.pending} records without events, but"
             f" {source.records - source.made} have none"
         )
 

@@ -237,7 +237,8 @@ def _needed(canonical: str, values: dict[str, Any]) -> dict[str, Any]:
 @pytest.mark.parametrize("text", ["", "# nothing", "[condenser]", "[core]\nworkspace = 'here'"])
 def test_a_file_without_a_condenser_is_refused(toml, text):
     with pytest.raises(
-        InvalidCondenser, match=r"config.toml: condenser.type: is missing, as there is no table"
+        InvalidCondenser,
+        match=r"config.toml: condenser.type: is missing, because there is no table",
     ):
         load_condenser(toml(text))
 
@@ -413,7 +414,7 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         ),
         (
             '[condenser.a]\ntype = "noop"',
-            "condenser.type: is missing, as there is no table [condenser]",
+            "condenser.type: is missing, because there is no table [condenser]",
         ),
         ('[condensers]\ntype = "noop"', "condensers: unknown table; did you mean [condenser]?"),
         (
@@ -427,7 +428,7 @@ ASKING = '[condenser]\ntype = "llm"\n[llm]\nmodel = "m"\n'
         (ASKING + '[LLM.cheap]\nmodel = "n"', "LLM: unknown table; did you mean [llm]?"),
         (
             'type = "digest"\nmax_size = 80',
-            "condenser.type: is missing, as there is no table [condenser]; write it",
+            "condenser.type: is missing, because there is no table [condenser]; add the table",
         ),
         ('condenser = "noop"', "condenser: should be a table, not a text"),
         (

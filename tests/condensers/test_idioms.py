@@ -271,7 +271,7 @@ def test_a_condenser_without_a_decision_is_told_what_to_define():
 
 
 def test_another_result_is_refused_with_the_condenser_and_what_to_return():
-    view = "return the View to go on with, or a Condensation"
+    view = "return the View to continue with, or a Condensation"
     for what, told in (
         (lambda: None, f"returned None; {view}"),
         (lambda: (1, 2), f"returned a tuple; {view}"),

@@ -202,7 +202,7 @@ def test_an_answer_that_trickles_is_late_too(server, monkeypatch):
     server.script(server_says.Trickling(100, 0.1, server_says.Text("too late")))
     error = failure_of(model_at(server, retries=0, timeout_s=0.5))
     assert error.failure == "timeout"
-    assert error.problem.startswith("no whole reply within 0.")
+    assert error.problem.startswith("no complete reply within 0.")
     server.script(server_says.Trickling(10, 0.01, server_says.Text("in time")))
     assert model_at(server).complete(QUESTION).text == "in time"
 

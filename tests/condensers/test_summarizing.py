@@ -239,7 +239,9 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     agent = Characters(200)
     condenser = llm("x" * 5000, max_size=1000, keep_first=1, max_tokens=100)
     # K2
-    with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
+    with pytest.raises(
+        NoCondensationAvailable, match="of the events that it replaces"
+    ) as caught:
         condenser.condense(viewed(messages(20)), agent)
     assert len(caught.value.reports) == 6, "all calls were paid for, and are reported"
 
@@ -449,7 +451,9 @@ def test_a_reset_that_is_given_up_says_how_many_tries_and_calls_that_took():
 
 def test_resets_that_failed_are_told_of_where_the_last_ones_summary_is_too_large():
     view = viewed(SYSTEM, message("x"), REQUEST)
-    with pytest.raises(NoCondensationAvailable, match="larger than what it stands for") as caught:
+    with pytest.raises(
+        NoCondensationAvailable, match="the summary is larger than the events"
+    ) as caught:
         llm(failed(), "a long text " * 9, max_size=100).condense(view, Characters())
     assert [report.get("failure") for report in caught.value.reports] == ["refused", None]
 
@@ -570,7 +574,7 @@ def test_images_and_unknown_parts_are_named():
         ("As an AI, I cannot summarize this conversation.", "refused"),
         ("ok", "cannot stand for 41 events"),
         ("It is done", "cannot stand for 41 events"),
-        ("word " * 60_000, "larger than what it stands for"),
+        ("word " * 60_000, "of the events that it replaces"),
     ],
 )
 def test_a_reply_that_cannot_stand_for_the_events_costs_no_memory(reply, problem):

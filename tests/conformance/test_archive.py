@@ -246,7 +246,7 @@ def test_what_is_not_read_back_as_it_was_written_is_not_deleted(
 
 def test_what_is_not_archived_says_why(store: Store, to: str):
     store.append("one", message(0), expected_version=0)
-    assert "no events of its own but the last" in str(archive(store, "one", to).stays)
+    assert "no events of its own except the last" in str(archive(store, "one", to).stays)
     store.fork("c1", 3, "fork")
     assert archive(store, "c1", to).stays == "forks need its events: 'fork'"
     erase(store, "fork", reason="test")

@@ -48,7 +48,7 @@ def test_an_id_is_used_again_only_where_that_is_asked_for(histories: Histories):
     histories["c1"].append([said("first"), said("secret")])
     last = max(one.position for one in histories.store.follow())
     erase(histories.store, "c1", reason="asked for")
-    with pytest.raises(ConversationErased, match="begin it again with replace_erased=True"):
+    with pytest.raises(ConversationErased, match="replace_erased=True"):
         histories.create("c1")
     with pytest.raises(ConversationErased):
         histories["c1"].append(said("more"))
@@ -228,7 +228,7 @@ def test_what_changed_since_it_was_read_is_not_erased(
     histories["c1"].append(said("first"))
     row = histories.store.conversation("c1")
     histories["c1"].append(said("second"))
-    with pytest.raises(VersionConflict, match="is at version 2, append expected 1"):
+    with pytest.raises(VersionConflict, match="is at version 2, but the append expected version 1"):
         histories.erase("c1", reason="asked for", expected=row)
     assert texts(histories) == ["first", "second"]
     row = histories.store.conversation("c1")

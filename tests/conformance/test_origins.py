@@ -141,7 +141,9 @@ def test_writers_that_race_store_each_id_once(store: Store):
 def test_wrong_arguments_are_refused(store: Store):
     with pytest.raises(InvalidArgument, match="dedupe is 'id'; use 'origin'"):
         store.append("c1", said("a"), expected_version=0, dedupe="id")  # type: ignore[arg-type]
-    with pytest.raises(InvalidArgument, match="an append with dedupe has no idempotency_key"):
+    with pytest.raises(
+        InvalidArgument, match="an append takes either dedupe or an idempotency_key"
+    ):
         store.append("c1", said("a"), expected_version=0, dedupe="origin", idempotency_key="k")
     with pytest.raises(InvalidArgument, match="begins with 'foldlog:source'; use another one"):
         store.append("c1", said("a"), expected_version=0, idempotency_key="foldlog:source:x")

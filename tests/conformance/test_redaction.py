@@ -392,7 +392,7 @@ def test_forks_show_it_and_their_summaries_are_named(store: Store):
     assert views.current("f").events[1].content == "[redacted]"
     with pytest.raises(
         InvalidArgument,
-        match="belongs to conversation 'c', which it was forked from; redact it there",
+        match="belongs to conversation 'c', from which 'g' was forked; redact the event there",
     ):
         redacted(store, 1, "g")
     redacted(store, 0)

@@ -81,7 +81,8 @@ def test_another_version_than_expected_is_a_conflict_with_numbers(store: Store):
     store.append("c1", [said("a"), said("b")], expected_version=0)
     for expected in (1, 3):
         with pytest.raises(
-            VersionConflict, match=f"'c1' is at version 2, append expected {expected}"
+            VersionConflict,
+            match=f"'c1' is at version 2, but the append expected version {expected}",
         ) as conflict:
             store.append("c1", said("c"), expected_version=expected)
         assert (conflict.value.conversation, conflict.value.expected, conflict.value.actual) == (
@@ -99,8 +100,8 @@ def test_a_conversation_that_begins_with_a_taken_id_is_told_to_use_another(store
     store.append("taken", [said("a"), said("b")], expected_version=0)
     store.append("c1", said("c"), expected_version=0)
     taken = (
-        "'taken' exists already, at version 2; use another id for a new one, or read it and append"
-        " to it"
+        "'taken' already exists, at version 2; use another id for a new conversation, or read"
+        " this one and append to it"
     )
     with pytest.raises(VersionConflict, match=taken) as conflict:
         store.append("taken", said("c"), expected_version=0)

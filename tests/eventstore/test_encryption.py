@@ -272,7 +272,9 @@ def test_a_sealed_data_key_of_another_conversation_does_not_open_this_one(path: 
             " 'c1') WHERE id = 'c2'"
         )
     with open_store(f"sqlite:///{path}", keys=ring) as store:
-        with pytest.raises(KeyUnavailable, match="is damaged, or it is another conversation's"):
+        with pytest.raises(
+            KeyUnavailable, match="is damaged, or it belongs to another conversation"
+        ):
             list(store.events("c2"))
         assert len(contents(store)) == 2
 
@@ -357,7 +359,7 @@ def test_a_plain_row_is_refused_by_every_read_of_an_encrypted_conversation(path:
         ]
         for read in reads:
             with pytest.raises(
-                CorruptEvent, match="the event is plain text and its conversation is encrypted"
+                CorruptEvent, match="the event is plain text, but its conversation is encrypted"
             ):
                 read()
         assert "the event is plain text" in str([verdict.findings for verdict in verify(store)])
@@ -376,7 +378,7 @@ def test_a_process_that_met_a_plain_conversation_does_not_go_on_believing_plain_
             replace_row(path, event_id, "deploy now")
         for read in (lambda: list(long_lived.follow()), lambda: contents(long_lived)):
             with pytest.raises(
-                CorruptEvent, match="the event is plain text and its conversation is encrypted"
+                CorruptEvent, match="the event is plain text, but its conversation is encrypted"
             ):
                 read()
 

@@ -30,7 +30,7 @@ def test_a_time_outside_of_the_years_of_utc_is_refused_before_anything_is_writte
     far = Message(source="user", content="x", timestamp=FAR[text])
     with open_store("memory:") as store:
         with pytest.raises(
-            InvalidEvent, match="in no year from 1 to 9999 in UTC; give another time, or none"
+            InvalidEvent, match="outside the years 1 to 9999 in UTC; give another time, or none"
         ):
             store.append(
                 "c", [Message(source="user", content="before"), far], expected_version=ANY_VERSION

@@ -88,7 +88,7 @@ def test_a_backup_is_a_store_with_the_same_events_at_the_same_places(store: Stor
 def test_a_backup_does_not_replace_a_file(store: Store, tmp_path: Path):
     (tmp_path / "precious").write_text("mine")
     with pytest.raises(
-        InvalidOption, match="precious exists already; give the backup a name of its own"
+        InvalidOption, match="precious already exists; choose another name for the backup"
     ):
         back_up(store, str(tmp_path / "precious"))
     assert (tmp_path / "precious").read_text() == "mine"
@@ -199,7 +199,8 @@ def test_an_import_that_was_taken_for_dead_is_told_and_can_be_run_again(tmp_path
             yield from [HI] * 2_500
 
         with pytest.raises(
-            StoreUnavailable, match="is not staged any more: its import was discarded"
+            StoreUnavailable,
+            match="is no longer staged: its import was discarded; import the source again",
         ):
             slow.ingest("c1", history())
         assert slow.version("c1") == 0

@@ -82,7 +82,7 @@ def redact_at(path: Path, event_id: int) -> None:
         redact(store, "c", event_id, reason="asked to", by="me")
 
 
-NO_RECEIPT = "it is redacted, and no later event is a receipt with this hash"
+NO_RECEIPT = "it is redacted, but no later event is a receipt with this hash"
 
 
 def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path: Path):
@@ -93,7 +93,7 @@ def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path
     assert findings(path) == [f"event 2: {NO_RECEIPT}"]
     put(path, redacted_by_hand(sound, lambda receipt: replace(receipt, hash="00" * 32)))
     assert findings(path) == [
-        "event 2: its content was erased or replaced, and its receipt is for another content",
+        "event 2: its content was erased or replaced, but its receipt is for other content",
         f"event 2: {NO_RECEIPT}",
     ]
     put(
@@ -104,7 +104,7 @@ def test_a_row_that_looks_redacted_is_reported_without_a_receipt_of_its_own(path
     )
     assert (
         findings(path)[0]
-        == "event 2: its content was erased or replaced, and no redaction has a receipt for it"
+        == "event 2: its content was erased or replaced, but no redaction has a receipt for it"
     )
     put(path, sound)
     assert findings(path) == []
@@ -115,7 +115,7 @@ def test_a_redacted_row_with_any_content_is_reported(path: Path):
     row = row_of(path, 2)
     assert findings(path) == []
     put(path, row._replace(body=row.body.replace(b"[redacted]", b"[mine]")))
-    assert findings(path) == ["event 2: its receipt says that it is redacted, and it has content"]
+    assert findings(path) == ["event 2: its receipt says that it is redacted, but it has content"]
     put(path, row._replace(body=row.body.replace(b'"message"', b'"annotation"')))
     assert "event 2: its content was changed" in findings(path)[0]
 

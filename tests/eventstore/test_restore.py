@@ -272,7 +272,7 @@ def test_a_store_is_no_backup_of_itself_and_no_server_is_restored(path: Path, ba
         restore_store(f"sqlite:///{path}", str(path))
     with pytest.raises(InvalidOption, match="is a folder; name the file of the backup"):
         restore_store(f"sqlite:///{path}", str(path.parent))
-    with pytest.raises(InvalidOption, match="pg_restore does it"):
+    with pytest.raises(InvalidOption, match="with pg_restore"):
         restore_store("postgresql://nobody@nowhere/nothing", backup)
 
 

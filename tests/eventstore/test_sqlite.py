@@ -253,7 +253,8 @@ def test_an_older_file_is_migrated_with_all_that_is_in_it(
     recorder.close()
     become_newer(monkeypatch, "CREATE TABLE colours (name TEXT) STRICT;\n")
     with pytest.raises(
-        StoreUnusable, match="of an older schema; to write, open it as a user who may write"
+        StoreUnusable,
+        match="of an older schema; to bring it up to date, open it as a user who may write",
     ):
         SQLiteRecorder(path, writable=False)
     recorder = SQLiteRecorder(path)
@@ -737,9 +738,7 @@ def test_a_damaged_number_of_the_schema_is_not_called_somebody_elses_doing(path:
         store.append("c1", HI, expected_version=0)
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {number}")
-    with pytest.raises(
-        StoreUnusable, match=rf"says that it has schema {number}, and there is none below 1: "
-    ):
+    with pytest.raises(StoreUnusable, match=rf"names schema {number}, but schemas begin at 1: "):
         open_store(f"sqlite:///{path}")
 
 

@@ -38,8 +38,8 @@ LENGTH = 12
 
 CHANGED = "its checksum does not match, so these are not the bytes that were written"
 MISFIT = (
-    "its kind, or whether it is shown or structural, differs between the columns of its row and its"
-    " meta"
+    "the columns of its row contradict its meta: its kind differs, or whether it is shown or"
+    " structural"
 )
 STRAY = "it does not follow the event before it: one of the two was changed, or is not in its place"
 
@@ -277,7 +277,7 @@ def test_an_event_that_a_column_calls_shown_or_structural_is_not_read_as_one(pat
         for read in reads:
             with pytest.raises(
                 CorruptEvent,
-                match=f"event {LENGTH}: an index has it among the events that are shown",
+                match=f"event {LENGTH}: an index lists it among the events that are shown",
             ):
                 store.query("a", read)
         assert len([*store.events("a")]) == LENGTH + 2
@@ -287,7 +287,7 @@ def test_an_event_that_a_column_hides_at_an_end_of_an_interval_is_missed(path: P
     spoil(path, f"UPDATE events SET shown = 0 WHERE {of('a', 7)}")
     with open_store(f"sqlite:///{path}") as store:
         for interval in ((0, 7), (7, 11), (0, 11)):
-            with pytest.raises(CorruptEvent, match="event 7: it, or an event after it"):
+            with pytest.raises(CorruptEvent, match="event 7: it, or a later event"):
                 store.query("a", lambda reading, some=interval: reading.flagged_events([some]))
 
 
@@ -367,7 +367,7 @@ def test_a_history_that_was_written_anew_shows_against_a_published_head(path: Pa
         for n in range(LENGTH):
             store.append("a", Message(source="user", content="all new"), expected_version=n)
     (finding,) = found(path, a=head)["a"]
-    assert "at version 12 its head is not the one that was published" in finding
+    assert "at version 12 its head differs from the published head" in finding
 
 
 def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
@@ -375,7 +375,7 @@ def test_a_conversation_that_is_gone_shows_against_a_published_head(path: Path):
     spoil(path, "DELETE FROM conversations WHERE id = 'a'")
     findings = found(path, a=head)
     assert findings["a"] == ["it is missing, and had 12 events when its head was published"]
-    assert findings[""] == ["12 events are of conversation number 1, which does not exist"]
+    assert findings[""] == ["12 events belong to conversation number 1, which does not exist"]
 
 
 def test_a_head_published_early_is_met_on_the_way(path: Path):
@@ -418,7 +418,7 @@ def test_a_missing_index_is_named(path: Path, index: str):
     """Also one without which a question of the check cannot be answered."""
     spoil(path, f"DROP INDEX {index}")
     problem = (
-        f"the index {index} is missing, so reading is slow or fails; a copy of the store has it"
+        f"the index {index} is missing, so reading is slow or fails; copy the store, which makes the index"
         " again"
     )
     assert any(finding.startswith(problem) for finding in found(path)[""])
@@ -655,4 +655,4 @@ def test_a_time_that_no_clock_has_is_named(path, column):
         f"UPDATE conversations SET {column} = {2**62} WHERE id = CAST('b' AS BLOB) OR id = 'b'",
     )
     told = [finding for findings in found(path).values() for finding in findings]
-    assert sum("it has a time that no clock has" in finding for finding in told) == 1
+    assert sum("it has a time outside the years 1970 to 9999" in finding for finding in told) == 1

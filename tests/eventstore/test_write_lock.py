@@ -81,7 +81,7 @@ def test_a_stopped_writer_is_named_when_the_patience_of_another_ends(path: str):
         for _ in range(3):
             with pytest.raises(StoreUnavailable) as raised:
                 store.append("c", HI, expected_version=ANY_VERSION)
-            assert f"process {holder.pid} on host {socket.gethostname()} holds it" in str(
+            assert f"process {holder.pid} on host {socket.gethostname()} holds the lock" in str(
                 raised.value
             )
             assert f"kill -CONT {holder.pid}" in str(raised.value)

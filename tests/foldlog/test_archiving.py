@@ -86,7 +86,7 @@ def test_verify_names_a_changed_object_and_views_need_none(foldlog, archived):
 
 def test_a_store_that_is_only_read_says_how_to_restore(foldlog, archived):
     ran = foldlog("view", "old", "--db", "sqlite:///foldlog.db?mode=ro")
-    assert "'old' is archived, and restored at its first use; open the store for writing" in ran.err
+    assert "'old' is archived, and its first use restores it; open the store for writing" in ran.err
 
 
 def test_a_text_is_redacted_in_an_archive_too(foldlog, archived):

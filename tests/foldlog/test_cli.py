@@ -349,7 +349,7 @@ def test_a_copy_names_what_differs_and_of_an_empty_store_is_an_empty_store(foldl
     ran = foldlog("store", "copy", "a.db", "b.db")
     assert (ran.status, ran.err.count("'c1'")) == (1, 1)
     assert ran.err.startswith("foldlog: found: conversation 'c1' has 1 event")
-    assert ran.err.endswith("; copy it to a separate store\n")
+    assert ran.err.endswith("; copy the other history to a separate store\n")
     foldlog("store", "erase", "c1", "--yes", "--reason", "asked to", "--db", "b.db")
     ran = foldlog("store", "copy", "a.db", "b.db")
     assert (ran.status, "was erased at" in ran.err, "replace_erased" in ran.err) == (1, True, False)

@@ -269,7 +269,7 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path, monkeypatch
     ran = foldlog("condense", "short")
     assert (ran.status, ran.out) == (1, "")
     assert "conversation 'short' stays as it is: nothing can be forgotten" in ran.err
-    assert "; its last 1 stay until a model was shown them: send it the View" in ran.err
+    assert "; its last 1 stay until a model has seen them: send the View to the model" in ran.err
     with open_store(f"sqlite:///{tmp_path}/foldlog.db") as store:
         store.append(
             "few",
@@ -278,7 +278,7 @@ def test_where_nothing_can_be_spared_that_is_said(foldlog, tmp_path, monkeypatch
         )
     for option in ("--dry-run", "--json"):
         ran = foldlog("condense", "few", option)
-        assert (ran.status, "it is larger than what it stands for" in ran.err) == (1, True)
+        assert (ran.status, "the summary is larger than the events" in ran.err) == (1, True)
     monkeypatch.setattr(
         "foldlog.condensers.strategies.summarizing.tokens_of", lambda view, agent_llm: None
     )

@@ -34,7 +34,7 @@ def test_options_after_a_bare_path_are_refused_and_no_file_is_made(tmp_path, mon
         ("new.db?mode=rwc", r"sqlite:///new\.db\?mode=rwc"),
         ("/srv/a b.db?patience_s=5&mode=ro", r"sqlite:////srv/a%20b\.db\?patience_s=5&mode=ro"),
     ):
-        with pytest.raises(foldlog.errors.InvalidOption, match=f"options need a URL: {url}$"):
+        with pytest.raises(foldlog.errors.InvalidOption, match=f"use this URL: {url}$"):
             foldlog.open(path)
     assert list(tmp_path.iterdir()) == []
     # part of the name of a file

@@ -58,7 +58,7 @@ def test_list_names_the_key_once_below_the_table(locked, monkeypatch):
     assert ran.err.startswith(
         "foldlog: note: the figures of 2 conversations are not shown: conversation 'a-long-name' is"
     )
-    assert ran.err.endswith((f"{SET_IT}\n", "add that key after the encrypting one\n"))
+    assert ran.err.endswith((f"{SET_IT}\n", "add the missing key after the encrypting key\n"))
 
 
 def test_a_check_of_what_cannot_be_read_compares_nothing(locked):

@@ -68,7 +68,11 @@ def test_the_copy_of_a_backup_that_was_killed_is_no_damage(foldlog, five_message
             lambda transaction: transaction.leave_unfinished(-1, BACKUP, str(part))
         )
     ran = foldlog("store", "verify")
-    assert (ran.status, "'foldlog store vacuum' deletes it" in ran.err, "--damaged" in ran.err) == (
+    assert (
+        ran.status,
+        "'foldlog store vacuum' deletes that file" in ran.err,
+        "--damaged" in ran.err,
+    ) == (
         1,
         True,
         False,
@@ -206,7 +210,10 @@ def test_a_rekey_that_ends_after_the_first_conversation_is_unfinished(
         _full_at(full, rekey, "_rekey_conversation", 2)
         ran = foldlog("store", "rekey", *named)
     assert (ran.status, ran.out) == (1, "")
-    assert "conversations in their new form: 1; 'two' and later ones keep the old form" in ran.err
+    assert (
+        "conversations in the new form: 1; 'two' and later conversations still have the old form"
+        in ran.err
+    )
     assert "nothing was written" not in ran.err
     assert foldlog("store", "rekey").status == 0
 

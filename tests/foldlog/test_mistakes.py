@@ -43,7 +43,7 @@ MISTAKES = {
     "store restore my.db --db sqlite:///histories": (
         "is a folder, and a store is a file; no file in it is a store"
     ),
-    "fork c c": "conversation 'c' exists already, at version 6; use another id for a new one",
+    "fork c c": "conversation 'c' already exists, at version 6; use another id",
 }
 
 

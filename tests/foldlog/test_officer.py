@@ -106,7 +106,7 @@ def test_the_command_tells_what_is_too_old_and_stays_and_ends_with_status_0(
             erased,
         )
         assert [one["conversation"] for one in ran.document["stay"]] == ["old"]
-        assert "conversation 'old' has a fork that reads events of it ('young')" in ran.err
+        assert "conversation 'old' has a fork that needs its events ('young')" in ran.err
     assert foldlog("store", "erase", "old", "--reason", "asked to", "--yes").status == 2, (
         "what is named must go"
     )

@@ -278,7 +278,7 @@ def test_the_command_redacts_an_event_and_says_what_may_quote_it(foldlog: Any, t
         (("c", "99"), "conversation 'c' has no event 99; it has events 0 to 5"),
         (
             ("f", "0"),
-            "event 0 of 'f' belongs to conversation 'c', which it was forked from; redact it there",
+            "event 0 of conversation 'f' belongs to conversation 'c', from which 'f' was forked",
         ),
         (("c", "5"), "cannot be redacted, because it is a receipt"),
         (("other", "0"), "this store has no conversation 'other'"),

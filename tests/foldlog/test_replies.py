@@ -488,7 +488,7 @@ def test_a_result_without_its_call_is_refused_and_append_takes_it(history):
         history.append_tool_result("k3", "x")
     history.append_tool_result("k1", "x")
     with pytest.raises(
-        InvalidEvent, match="call 'k1' has its result already, event 2; the open calls are 'k2'"
+        InvalidEvent, match="call 'k1' already has a result, event 2; the open calls are 'k2'"
     ):
         history.append_tool_result("k1", "x")
     with pytest.raises(TypeError, match="call_id is 7; give"):
@@ -587,7 +587,7 @@ def test_options_that_are_wrong_are_named(tmp_path):
     path = tmp_path / "h.db"
     for wrong, said in (
         ({"compression": "gzip"}, "unknown compression 'gzip'; choose"),
-        ({"durability": "ful"}, "it can be full, relaxed"),
+        ({"durability": "ful"}, "use full or relaxed"),
         ({"event_bytes_max": 0}, "event_bytes_max is 0"),
         ({"condenser": "recnt"}, r"allowed are .*recent_events.*end in \.toml"),
         ({"condenser": 5}, "condenser is of type int; give the name of a strategy"),

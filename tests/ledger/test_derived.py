@@ -187,7 +187,7 @@ class Place:
         ]
         for moved in refused:
             assert moved.problem is not None
-            assert "the source erased it, and the target did not" in moved.problem
+            assert "the source erased the conversation, but the target did not" in moved.problem
             erase_from(self.target, moved.conversation, reason="the source did")
         if refused:
             assert [

@@ -209,7 +209,7 @@ def test_a_promoted_server_is_opened_and_read_before_it_has_a_standby(
         with open_store(standby.url(patience_s=BRIEF)) as store:
             assert store.version("c1") == 1
             assert standby.sql("SELECT epoch > 0 FROM foldlog.epoch") == "t"
-            with pytest.raises(StoreUnavailable, match="whether it was written is not known"):
+            with pytest.raises(StoreUnavailable, match="not known whether the events were written"):
                 store.append("c1", said("1"), expected_version=1)
             wait_for(standby, "")
             assert followed(store, before.position) == ["1"]
@@ -223,7 +223,7 @@ def test_positions_are_asked_for_before_anything_else(postgres_url: Callable[[],
         recorder: Any = store._recorder
         with recorder.read() as reader:
             assert reader.conversation("c1") is None
-            with pytest.raises(StoreUnusable, match="last_position is not the first question"):
+            with pytest.raises(StoreUnusable, match="last_position has to be the first"):
                 int(reader.value("last_position"))
         with recorder.read() as reader:
             assert (

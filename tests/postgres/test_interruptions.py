@@ -44,7 +44,7 @@ def interrupted(store: Store, place: int, exception: BaseException) -> tuple[int
     assert raised is (exception if interrupting.raised else None) or (plain and raised is None)
     written = {1: False, 3: True}[store.version(conversation)]
     [note] = getattr(exception, "__notes__", None) or [""]
-    if "whether its events are written is not known" in note:
+    if "not known whether its events are written" in note:
         return interrupting.places_left, "not known"
     assert written == (raised is None or "was committed" in note), f"place {place}: {note!r}"
     return interrupting.places_left, "written" if written else "not written"

@@ -405,7 +405,7 @@ def test_a_standby_takes_no_writers_whatever_the_url_says(pair: tuple[Server, Se
     standby.follow(primary, "standby")
     standby.start()
     with pytest.raises(
-        StoreUnavailable, match="this server is a standby; the primary is needed to write"
+        StoreUnavailable, match="this server is a standby; connect to the primary to write"
     ):
         open_store(standby.url(target_session_attrs="any", patience_s="4"))
 
@@ -465,6 +465,6 @@ def test_more_than_one_transaction_can_number_is_refused_before_anything_is_writ
 ):
     monkeypatch.setattr(positions, "POSITIONS_MAX", 7_000)
     with open_store(url) as store:
-        with pytest.raises(StoreUnusable, match="append them in several batches"):
+        with pytest.raises(StoreUnusable, match="append the events in several batches"):
             store.append("c0", [said("x")] * 7_001, expected_version=0)
         assert store.version("c0") == 0

@@ -202,7 +202,7 @@ def test_a_schema_of_something_else_is_left_alone(url: str, postgres_server: Ser
     postgres_server.sql(
         f"CREATE SCHEMA {schema_of(url)}; CREATE TABLE {schema_of(url)}.accounts (id int)"
     )
-    with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another one"):
+    with pytest.raises(StoreUnusable, match="is not a foldlog store; choose another schema"):
         open_store(url)
 
 

@@ -153,7 +153,7 @@ def test_rows_of_no_conversation_are_found(url: str, store: Store, postgres_serv
     schema = url.partition("schema=")[2].partition("&")[0]
     postgres_server.sql(f"DELETE FROM {schema}.conversations")
     [finding] = recorder.check()
-    assert finding.startswith("2 events are of conversation number")
+    assert finding.startswith("2 events belong to conversation number")
 
 
 def test_a_missing_index_is_a_finding(url: str, store: Store, postgres_server: Server):

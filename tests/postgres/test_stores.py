@@ -359,12 +359,10 @@ def test_a_store_that_is_missing_is_not_made_again(
     few(f"ALTER SCHEMA few_{number:02d} RENAME TO few_lost")
     try:
         for mode in ("rwc", "rw", "ro"):
-            with pytest.raises(
-                StoreUnusable, match=f"no store few_{number:02d}, so the conversations in it"
-            ):
+            with pytest.raises(StoreUnusable, match=f"lacks the stores few_{number:02d}, so their"):
                 open_store(postgres_server.url(schema="few", stores="2", mode=mode))
         moved = f"{number}@127.0.0.1:{postgres_server.port}"
-        with pytest.raises(StoreUnusable, match=r"no store few_.*, so the conversations in it"):
+        with pytest.raises(StoreUnusable, match=r"lacks the stores few_.*, so their"):
             open_store(postgres_server.url(schema="few", stores="2", moved=moved))
     finally:
         few(f"ALTER SCHEMA few_lost RENAME TO few_{number:02d}")

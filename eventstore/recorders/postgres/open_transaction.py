@@ -159,8 +159,8 @@ class OpenTransaction:
             raise CommitInDoubt(str(error)) from error
         if answers[-1].command_status != b"COMMIT":
             raise StoreUnusable(
-                "a statement of this transaction failed and the work went on, so nothing was"
-                " written",
+                "a statement of this transaction failed, and its caller went on in spite of that;"
+                " nothing was written",
                 kind="refused",
             )
         if self._durable and self._wire.warned:
@@ -265,8 +265,8 @@ class Call(Generic[T]):
         if self._doubt is None:
             return "nothing was written"
         return (
-            "whether it was written is not known: write it again with the same idempotency key to"
-            " find out"
+            "it is not known whether the events were written: append them again with the same"
+            " idempotency key"
         )
 
     def note_on(self, error: BaseException) -> None:
@@ -280,8 +280,9 @@ class Call(Generic[T]):
             note_committed(error)
         elif stands is None or self._is_in_doubt:
             error.add_note(
-                "foldlog: this interrupted a commit, and whether its events are written is not"
-                " known; append them again with the same idempotency key, or read the conversation"
+                "foldlog: this exception interrupted a commit, and it is not known whether its"
+                " events are written; append them again with the same idempotency key, or read"
+                " the conversation"
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:

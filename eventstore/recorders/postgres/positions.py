@@ -44,7 +44,8 @@ class Part(NamedTuple):
         found = re.fullmatch(r"(\d{1,2})/(2|4|8|16|32|64)", text)
         if found is None or int(found[1]) >= int(found[2]):
             raise InvalidOption(
-                f"the URL sets part to {text!r}; name a store and their number, such as 17/64"
+                f"the URL sets part to {text!r}; give the number of a store and the number of all"
+                " stores, such as 17/64"
             )
         return cls(int(found[1]), int(found[2]))
 
@@ -80,8 +81,8 @@ class Positions:
         place = self._next
         if place + count - self._first > POSITIONS_MAX:
             raise StoreUnusable(
-                f"one transaction can place {POSITIONS_MAX:,} events, and {count:,} more are asked"
-                " of it; append them in several batches",
+                f"one transaction can append at most {POSITIONS_MAX:,} events, and this one would"
+                f" append {count:,} more; append the events in several batches",
                 kind="refused",
             )
         self._next = place + count

@@ -111,8 +111,8 @@ class ReadSession:
             for _, statement, _ in questions:
                 if statement in _OF_FOLLOWERS:
                     raise StoreUnusable(
-                        f"{statement} is not the first question of this read transaction; ask it"
-                        " first",
+                        f"the statement {statement} has to be the first statement of a read"
+                        " transaction",
                         kind="refused",
                     )
         try:

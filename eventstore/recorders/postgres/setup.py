@@ -72,14 +72,14 @@ def prepare(
                 raise
     if found == 0:
         raise StoreUnusable(
-            f"schema {schema!r} of this database has no store; to make one, open it with ?mode=rwc"
-            " in its URL",
+            f"schema {schema!r} of this database has no store; to make one, open the URL with"
+            " ?mode=rwc",
             kind="foreign",
         )
     if found < newest:
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {found}, this version of foldlog"
-            f" needs {newest}; {command_of_owner(connection, schema)}",
+            f"the store in schema {schema!r} has schema version {found}, but this version of"
+            f" foldlog needs {newest}; {command_of_owner(connection, schema)}",
             kind="schema",
         )
     made = facts.get("part", str(part or ONLY))
@@ -136,8 +136,8 @@ def check_not_lost(
 
 def lost_stores(lost: Sequence[str]) -> StoreUnusable:
     return StoreUnusable(
-        f"this database has no store {', '.join(lost)}, so the conversations in it cannot be found;"
-        " restore the schema from a backup, copy the store here, or say where it is"
+        f"this database lacks the stores {', '.join(lost)}, so their conversations cannot be"
+        " found; restore the schemas from a backup, copy the stores here, or name their servers"
         " (moved=NUMBER@host:port in the URL)",
         kind="foreign",
     )
@@ -210,19 +210,18 @@ def _check_server(
             kind="away",
         )
     if writable and is_standby:
-        raise ConnectionLost("this server is a standby; the primary is needed to write")
+        raise ConnectionLost("this server is a standby; connect to the primary to write")
     if writable and durable and (commit_is_off or fsync_is_off):
         setting = "synchronous_commit" if commit_is_off else "fsync"
         raise StoreUnavailable(
-            f"{setting} is off on this server, for this role or database, so that what was"
-            f" acknowledged could be lost; set {setting} to on, or open the store with"
-            " durability=relaxed",
+            f"{setting} is off on this server, for this role or database, so acknowledged events"
+            f" could be lost; set {setting} to on, or open the store with durability=relaxed",
             kind="away",
         )
     if is_elsewhere and not writable:
         raise StoreUnavailable(
-            "this store was restored on another server, and its followers would miss events until"
-            " it is opened for writing once",
+            "this store was restored on another server; open the store for writing once, or its"
+            " followers miss events",
             kind="away",
         )
     if writable and (is_elsewhere or is_later):
@@ -235,7 +234,7 @@ def _check_server(
             raise StoreUnusable(
                 f"the store in schema {schema!r} was restored from a backup, and this role may not"
                 f" begin its new epoch ({error}); {_as_owner(as_text(owner), info, schema)}, then"
-                " start this again",
+                " start this program again",
                 kind="refused",
             ) from error
     wire.idle_in_transaction_s = idle_s
@@ -295,7 +294,7 @@ def _facts_of_store(connection: psycopg.Connection[Any], schema: str) -> dict[st
         return {}
     if not {"store", "epoch", "conversations", "events"} <= {table for table, _ in found}:
         raise StoreUnusable(
-            f"schema {schema!r} has tables, but is not a foldlog store; choose another one"
+            f"schema {schema!r} has tables, but is not a foldlog store; choose another schema"
             " (?schema=)",
             kind="foreign",
         )
@@ -311,15 +310,15 @@ def _version(facts: Mapping[str, str], schema: str, partitions: str | None) -> i
     oldest = int(facts["readable_by"])
     if oldest > newest:
         raise StoreUnusable(
-            f"the store in schema {schema!r} has schema version {version}, this version of foldlog"
-            f" knows versions up to {newest}; upgrade foldlog to open it",
+            f"the store in schema {schema!r} has schema version {version}, but this version of"
+            f" foldlog knows versions up to {newest}; upgrade foldlog to open it",
             kind="schema",
         )
     if partitions and partitions != facts["partitions"]:
         raise StoreUnusable(
             f"the store in schema {schema!r} was made with partitions={facts['partitions']}, not"
-            f" {partitions}; leave it out of the URL, or copy the store to another schema, ?schema="
-            " (see 'foldlog store copy --help')",
+            f" {partitions}; leave partitions out of the URL, or copy the store to another schema,"
+            " ?schema= (see 'foldlog store copy --help')",
             kind="refused",
         )
     return min(version, newest)

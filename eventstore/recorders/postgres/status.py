@@ -88,7 +88,7 @@ def holder(
     pid, host, application, state, seconds = row
     return (
         f"; the conversation is locked by session {pid} of {application!r} at {host}, which is"
-        f" {state} since {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
+        f" {state} for {seconds:.0f} s (pg_terminate_backend({pid}) ends it)"
     )
 
 
@@ -150,10 +150,10 @@ def findings(connection: psycopg.Connection[Any], statements: Mapping[str, bytes
         "postgresql", set(connection.execute(statements["parts_of_schema"]).fetchall())
     )
     for key, count in connection.execute(statements["rows_without_conversation"]).fetchall():
-        yield f"{count} events are of conversation number {key}, which does not exist"
+        yield f"{count} events belong to conversation number {key}, which does not exist"
     for (lonely,) in connection.execute(statements["attachments_without_conversation"]).fetchall():
         if lonely:
-            yield f"{lonely} values that stood beside events belong to no event"
+            yield f"{lonely} values that were stored beside events belong to no event"
     checker = connection.execute(
         "SELECT to_regprocedure('bt_index_check(regclass, boolean)')"
     ).fetchone()

@@ -604,8 +604,8 @@ class StoresTransaction:
         server, store = self._stores.server_of(number)
         if server is not self._server:
             raise InvalidArgument(
-                f"conversations of this write are on several servers, {server._server!r} and"
-                f" {self._server._server!r}: write to them one after the other"
+                f"the conversations of this write are on two servers, {server._server!r} and"
+                f" {self._server._server!r}: write to one server after the other"
             )
         if self._home is not None and self._wire.has_queued:
             self._members[self._home].settle()
@@ -732,7 +732,8 @@ class Stores(Recorder):
     def __init__(self, dsn: str, options: Mapping[str, str], *, durable: bool = True) -> None:
         if "part" in options:
             raise InvalidOption(
-                "stores opens all stores of an address, part one of them; leave one of the two out"
+                "the URL sets stores, which opens all stores of an address, and part, which opens"
+                " one; leave one of the two out"
             )
         self.count = int(options["stores"])
         self.numbers = range(self.count)
@@ -813,8 +814,8 @@ class Stores(Recorder):
             position = Position.of(0, [0] * self.count)
         if not isinstance(position, Position) or len(position.parts) != self.count:
             raise InvalidArgument(
-                f"{position!r} is not a position of {self.count} stores; keep"
-                " str(recorded.position) of an event that follow yields, or begin at 0"
+                f"{position!r} is not a position of {self.count} stores; pass"
+                " str(recorded.position) of an event that follow yielded, or begin at 0"
             )
         return position
 

@@ -85,7 +85,7 @@ def of_result(result: PGresult, server: str, statement: str) -> Failure:
     state = (result.error_field(DiagnosticField.SQLSTATE) or b"").decode()
     if (statement.rpartition(PREFIX_END)[2], state) == ("number", _NO_NUMBER):
         return ConnectionLost(
-            f"{server}: it was promoted or restored since this connection was made"
+            f"{server}: the server was promoted or restored since this connection was made"
         )
     return of_driver(error_from_result(result), server, state)
 

@@ -208,7 +208,8 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         [(newest,)] = self.ask("newest_position", found.key)
         if newest is not None and self._positions.precede(newest):
             raise TryAgain(
-                f"{found.id!r} was written to since this transaction began for another conversation"
+                f"another transaction wrote to conversation {found.id!r} after this transaction"
+                " had begun"
             )
 
     def _insert(self, key: int, rows: Sequence[Row], places: Sequence[int | None]) -> None:

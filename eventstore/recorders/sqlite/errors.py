@@ -14,18 +14,18 @@ from foldlog.eventstore.errors import StoreDamaged, StoreUnavailable
 from foldlog.eventstore.recorders.errors import Failure, MakeFailure, failure_of
 
 NOT_KNOWN: Final = (
-    "; whether this was written is not known: append it again with the same idempotency key, or"
-    " read the conversation"
+    "; it is not known whether the events were written: append them again with the same"
+    " idempotency key, or read the conversation"
 )
 
 _GIVE_RIGHTS: Final = "give this user the right to write the file and its folder"
 _FOLDER_TOO: Final = (
-    f"{_GIVE_RIGHTS}: SQLite makes files beside it, also for those who only read; or copy the file"
-    " to a folder of this user, while no program has it open"
+    f"{_GIVE_RIGHTS}: SQLite makes files beside a database, even to read it; or copy the file to a"
+    " folder of this user while no program has it open"
 )
 
 _TO_READ: Final = "to read only, name the file by this URL: sqlite:///PATH?mode=ro"
-_RESTORE: Final = "restore a backup, or copy what is sound with 'foldlog store copy --damaged'"
+_RESTORE: Final = "restore a backup, or copy the sound events with 'foldlog store copy --damaged'"
 _IS_DAMAGED: Final = f"the file is damaged: {_RESTORE}"
 
 _DISK_FULL: Final = partial(StoreUnavailable, kind="full")

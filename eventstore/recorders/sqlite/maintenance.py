@@ -125,16 +125,16 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
         {(kind.decode(), name.decode()) for kind, name in reader.execute(SQL["parts_of_schema"])},
     )
     for key, count in reader.execute(SQL["rows_without_conversation"]):
-        yield f"{count} events are of conversation number {key}, which does not exist"
+        yield f"{count} events belong to conversation number {key}, which does not exist"
     lonely = reader.execute(SQL["attachments_without_conversation"]).fetchone()[0]
     if lonely:
-        yield f"{lonely} values that stood beside events belong to no event"
+        yield f"{lonely} values that were stored beside events belong to no event"
     otherwise = reader.execute(SQL["lists_that_contradict"]).fetchone()[0]
     if otherwise:
         yield (
             "the lists of conversations by attribute and activity contradict the events of"
-            f" {otherwise} conversations; the events are not concerned, and a copy of the store has"
-            " right lists (see 'foldlog store copy --help')"
+            f" {otherwise} conversations; the events are intact, and a copy of the store has"
+            " correct lists (see 'foldlog store copy --help')"
         )
     for (name,) in reader.execute(SQL["hidden"]):
         hidden = str(name, "utf-8", "replace")
@@ -145,7 +145,7 @@ def findings(reader: sqlite3.Connection) -> Iterator[str]:
     for name, count in reader.execute(SQL["without_position"]):
         unplaced = str(name, "utf-8", "replace")
         yield (
-            f"{count} events of conversation {unplaced!r} have no position, so no follower meets"
+            f"{count} events of conversation {unplaced!r} have no position, so no follower reads"
             " them"
         )
     given, found, is_a_number = reader.execute(SQL["positions_given_and_found"]).fetchone()

@@ -134,7 +134,8 @@ class MemoryRecorder(Recorder):
     def _open(self) -> sqlite3.Connection:
         if self._connection is None:
             raise StoreUnusable(
-                "this store in memory was closed, and its histories are gone with it", kind="closed"
+                "this store in memory was closed, which deleted its histories; open another store",
+                kind="closed",
             )
         return self._connection
 

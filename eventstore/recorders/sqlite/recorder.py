@@ -39,8 +39,8 @@ _RETRY_S = 0.05
 _POLL_S = 0.001
 
 _TO_WRITE = (
-    "to write, open it as a user who may write the file and its folder, without ?mode=ro at the end"
-    " of its URL"
+    "open it as a user who may write the file and its folder, without ?mode=ro at the end of its"
+    " URL"
 )
 
 
@@ -408,7 +408,8 @@ class SQLiteRecorder(Recorder):
             return
         if not self.writable:
             raise StoreUnusable(
-                f"{self._path} is empty or of an older schema; {_TO_WRITE}, once", kind="schema"
+                f"{self._path} is empty or of an older schema; to bring it up to date, {_TO_WRITE}",
+                kind="schema",
             )
         with self._alone() as connection:
             schema.migrate(connection, self._path, self._file.inode)
@@ -443,7 +444,7 @@ class SQLiteRecorder(Recorder):
         if not self.writable:
             self._file.check_open()
             raise StoreUnusable(
-                f"{self._path} is open for reading only; {_TO_WRITE}", kind="read_only"
+                f"{self._path} is open for reading only; to write, {_TO_WRITE}", kind="read_only"
             )
 
     def _close_poller(self) -> None:

@@ -68,14 +68,13 @@ def checked_number(connection: sqlite3.Connection, path: str) -> int:
         )
     if schema > NEWEST:
         raise StoreUnusable(
-            f"{path} has schema {schema}, this version of foldlog knows schemas up to {NEWEST}; "
-            "upgrade foldlog to open it",
+            f"{path} has schema {schema}, but this version of foldlog knows schemas up to"
+            f" {NEWEST}; upgrade foldlog to open it",
             kind="schema",
         )
     if schema < 1:
         raise StoreDamaged(
-            f"the header of {path} says that it has schema {schema}, and there is none below 1: the"
-            " file is damaged; restore a backup, or recover it with SQLite"
-            " (docs/how-to/damaged.md)"
+            f"the header of {path} names schema {schema}, but schemas begin at 1: the file is"
+            " damaged; restore a backup, or recover it with SQLite (docs/how-to/damaged.md)"
         )
     return int(schema)

@@ -334,9 +334,9 @@ class StoreFile:
                 return  # without a connection that writes, or closed at this moment
             if not names:
                 raise StoreUnusable(
-                    f"{self.path}-wal was removed while it was open, and nothing was written: by"
-                    f" hand, or since code of this process opened and closed {self.path} and so"
-                    f" released SQLite's locks; {TO_SAVE}",
+                    f"{self.path}-wal was removed while it was open, and nothing was written."
+                    " Somebody removed it by hand, or code of this process opened and closed"
+                    f" {self.path}, which releases SQLite's locks; {TO_SAVE}",
                     kind="replaced",
                 )
             return
@@ -377,10 +377,10 @@ def check_not_moved(path: str) -> None:
     if size and not (exists and os.path.getsize(path)):
         state = "is empty" if exists else "does not exist"
         raise StoreUnavailable(
-            f"{path} {state}, but {path}-wal has {size:,} bytes: it belongs to a file that was"
-            " moved or removed, and SQLite would delete it with the events in it; put that file"
-            f" back, if no program opened it under its other name since, or move {path}-wal away if"
-            " nothing in it is needed",
+            f"{path} {state}, but {path}-wal has {size:,} bytes: that log belongs to a store file"
+            " that was moved or removed, and SQLite would delete the log and its events; put the"
+            " store file back, if no program opened it under its other name since then, or move"
+            f" {path}-wal away if you need nothing in it",
             kind="moved",
         )
 

@@ -121,15 +121,15 @@ class WriteLock:
         if leader is not None and (holder is None or holder[0] == os.getpid()):
             who = (
                 f"thread {leader!r} of this process (process {os.getpid()} on host"
-                f" {os.uname().nodename}) holds it"
+                f" {os.uname().nodename}) holds the lock"
             )
         elif holder is None:
-            who = "a process that did not write its name into that file holds it"
+            who = "a process that did not write its name into that file holds the lock"
         else:
             pid, host = holder
             who = (
-                f"process {pid} on host {host} holds it; if it is stopped, let it go on (kill -CONT"
-                f" {pid}) or end it"
+                f"process {pid} on host {host} holds the lock; if that process is stopped,"
+                f" continue it (kill -CONT {pid}) or end it"
             )
         return StoreUnavailable(
             f"waited {self._patience_s:g} s for the write lock {self._path}, and nothing was"

@@ -259,8 +259,9 @@ class SQLiteWriting:
                 is_empty = maintenance.written_back(connection, "TRUNCATE")
             if not is_empty:
                 raise StoreUnavailable(
-                    f"{self._path} is being read, so its log, in which a write failed, cannot be"
-                    f" begun again; try again when the readers have ended{NOTHING_WRITTEN}",
+                    f"a write to the log of {self._path} failed, and the log cannot be begun again"
+                    " while a reader is open; try again when the readers have"
+                    f" ended{NOTHING_WRITTEN}",
                     kind="read",
                 )
         except BaseException:

@@ -273,7 +273,7 @@ def test_a_changed_record_and_a_lost_one_are_found(tmp_path: Path):
 
         store.database.recorder.transact(damage)
         assert [finding.problem for finding in findings_in(store)] == [
-            "record 1 of its source is not what was imported"
+            "record 1 of its source differs from the imported record"
         ]
 
 
