@@ -239,9 +239,7 @@ def test_a_summary_that_is_larger_than_what_it_stands_for_is_not_made():
     agent = Characters(200)
     condenser = llm("x" * 5000, max_size=1000, keep_first=1, max_tokens=100)
     # K2
-    with pytest.raises(
-        NoCondensationAvailable, match="of the events that it replaces"
-    ) as caught:
+    with pytest.raises(NoCondensationAvailable, match="of the events that it replaces") as caught:
         condenser.condense(viewed(messages(20)), agent)
     assert len(caught.value.reports) == 6, "all calls were paid for, and are reported"
 
