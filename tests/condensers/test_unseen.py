@@ -465,7 +465,8 @@ def test_a_request_that_a_condenser_of_ones_own_cannot_fulfil_is_declined(agent)
     agent = agent(Own(lambda view: view.events))
     agent.add(CondensationRequest())
     with pytest.raises(
-        NoCondensationAvailable, match=r"the condensation names 2 of 2 events.*; its last 2 stay"
+        NoCondensationAvailable,
+        match=r"the condensation names 2 of the View.s 2 events.*; its last 2 stay",
     ):
         agent.prepare()
     assert len(agent.prepare()) == 2

@@ -306,7 +306,7 @@ def test_reading_in_a_folder_that_may_not_be_written_is_said_to_need_that(open_f
     path.chmod(0o444)
     printed = as_nobody("attempt(lambda: open_store(url + '?mode=ro'))\n", open_folder)
     assert (
-        "give this user the right to write the file and its folder: SQLite makes files beside it"
+        "give this user the right to write the file and its folder: SQLite makes files beside a database"
         in printed
     )
 

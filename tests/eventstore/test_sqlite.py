@@ -182,7 +182,7 @@ def test_a_relative_path_that_was_meant_to_be_absolute_is_said(
 ):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(
-        StoreUnavailable, match=r"; if /usr/x\.db is meant, .*: sqlite:////usr/x\.db"
+        StoreUnavailable, match=r"; for the absolute path write /usr/x\.db, .* sqlite:////usr/x\.db"
     ):
         open_store("sqlite:///usr/x.db")
     with pytest.raises(StoreUnavailable, match=r"No such file or directory; make its folder first"):
@@ -294,7 +294,7 @@ def test_a_newer_file_is_refused_and_left_as_it_is(path: str):
     for writable in (True, False):
         with pytest.raises(
             StoreUnusable,
-            match=r"has schema 99, this version .* up to \d+; upgrade foldlog to open it",
+            match=r"has schema 99, but this version .* up to \d+; upgrade foldlog to open it",
         ):
             SQLiteRecorder(path, writable=writable)
     assert Path(path).read_bytes() == before

@@ -70,7 +70,7 @@ def test_positions_of_a_transaction_are_consecutive_and_its_own():
     assert second == first + 2
     assert 7 << 20 <= given.of(first) < given.of(second) < 8 << 20
     assert given.of(given.take(POSITIONS_MAX - 5) + POSITIONS_MAX - 6) < 8 << 20
-    with pytest.raises(StoreUnusable, match=r"can place 983,040 events"):
+    with pytest.raises(StoreUnusable, match=r"can append at most 983,040 events"):
         given.take(1)
     assert 8 << 20 <= numbered(8).of(numbered(8).take(1)) < 9 << 20
 
