@@ -333,7 +333,7 @@ def test_a_condensation_that_forgets_nothing_that_is_shown_is_not_made_for_ever(
 
     handler = CondenseHandler(store, views, Useless())
     with pytest.raises(
-        NoCondensationAvailable, match="the condensation names 0 of the View.s 3 events"
+        NoCondensationAvailable, match="the condensation names 0 of the View's 3 events"
     ):
         handler.handle("c1")
     assert [action.metadata.get("outcome") for action in stored(store, CondensationAction)] == [

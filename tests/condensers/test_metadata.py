@@ -213,7 +213,7 @@ def test_an_object_that_is_no_state_is_refused_with_what_is_needed(state, proble
     "beside", [{"forgotten_event_ids": [2]}, {"summary": "S", "summary_offset": 0}]
 )
 def test_a_condensation_has_an_action_or_its_fields(beside):
-    with pytest.raises(InvalidEvent, match="give the action alone, or these alone"):
+    with pytest.raises(InvalidEvent, match="give either the action or these fields"):
         Condensation(CondensationAction(forgotten_event_ids=[1]), **beside)
 
 

@@ -125,7 +125,7 @@ def test_a_clock_outside_of_the_years_that_the_store_keeps_is_refused(
         lambda: store.ingest("c", [HI] * 2),
     ):
         with pytest.raises(
-            InvalidArgument, match="the store keeps the years 1970 to 9999; nothing was written"
+            InvalidArgument, match="a store holds only the years 1970 to 9999; nothing was written"
         ):
             call()
     assert store.version("c") == 0

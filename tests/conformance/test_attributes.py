@@ -217,7 +217,7 @@ def test_attributes_of_encrypted_histories_are_found_with_their_key_alone(record
     third = Histories(Store(recorder, WriteSettings(keys=KeyRing([SecretStr("33" * 32)]))))
     with pytest.raises(
         KeyUnavailable,
-        match=f"too, but they are encrypted under key {KEYS.current}; the keys set are .*; add",
+        match=f"too, but they are encrypted under key {KEYS.current}; the keys that are set are .*; add",
     ):
         third.list({"user": "u1"})
     by_id = {one.id: one.attributes for one in plain.list().conversations}

@@ -342,10 +342,10 @@ def test_a_beginning_needs_the_lease_and_an_open_call_of_this_history(history: H
             history.run(call, bank.pay, repeat="same key")
         with pytest.raises(InvalidArgument, match="repeat is 'often'"):
             history.run(call, bank.pay, repeat="often")
-        with pytest.raises(TypeError, match="takes a call"):
+        with pytest.raises(TypeError, match="needs a call"):
             history.run("call-0", bank.pay)
         history.run(call, bank.pay)
-        with pytest.raises(InvalidEvent, match="has its result already"):
+        with pytest.raises(InvalidEvent, match="already has a result"):
             history.run(call, bank.pay)
     with pytest.raises(InvalidArgument, match="the state of an effect must be"):
         history.effects("lost")

@@ -315,9 +315,9 @@ def test_a_discarded_staging_takes_nothing_more(recorder: Recorder):
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
     other = begin(recorder, "other", [row(0)])
     assert other != key
-    with pytest.raises(StoreUnavailable, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="no longer staged"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
-    with pytest.raises(StoreUnavailable, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="no longer staged"):
         recorder.transact(lambda transaction: transaction.publish(key, 1))
     assert [p.conversation for p in placed(recorder)] == ["other"]
 
@@ -326,9 +326,9 @@ def test_what_is_published_cannot_be_discarded_or_published_again(recorder: Reco
     key = stage(recorder, "import", [[row(0)]])
     recorder.transact(lambda transaction: transaction.publish(key, 1))
     assert recorder.transact(lambda transaction: transaction.delete(key, 10))
-    with pytest.raises(StoreUnavailable, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="no longer staged"):
         recorder.transact(lambda transaction: transaction.publish(key, 1))
-    with pytest.raises(StoreUnavailable, match="not staged any more"):
+    with pytest.raises(StoreUnavailable, match="no longer staged"):
         recorder.transact(lambda transaction: transaction.insert(key, [row(1)], staged=True))
     assert [p.conversation for p in placed(recorder)] == ["import"]
 

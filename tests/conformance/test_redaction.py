@@ -444,7 +444,7 @@ def test_an_import_brings_no_redacted_content_back(store: Store):
         [*history, imported(3, "new"), history[1]],
     ):
         with pytest.raises(
-            HistoryDiverged, match="has the content of event 1, which was redacted here"
+            HistoryDiverged, match="has the content of event 1, which was redacted in this store"
         ) as diverged:
             store.ingest("i", source)
         assert (diverged.value.event_id, diverged.value.version) == (1, 4)

@@ -599,7 +599,7 @@ def test_a_limit_below_zero_is_none_at_all(store: Store):
 
 @pytest.mark.parametrize("durability", ["Full", "relax", ""])
 def test_a_durability_that_does_not_exist_is_refused_not_relaxed(tmp_path: Path, durability: str):
-    with pytest.raises(InvalidOption, match="full, relaxed"):
+    with pytest.raises(InvalidOption, match="full or relaxed"):
         open_store(f"sqlite:///{tmp_path}/x.db", durability=durability)  # type: ignore[arg-type]
     assert list(tmp_path.iterdir()) == []
 

@@ -257,8 +257,13 @@ def test_an_older_schema_is_upgraded_when_it_is_read(monkeypatch: pytest.MonkeyP
         ("message", 1, b'{"kind":"message"', "not JSON"),
         ("message", 1, b"\xff", "not JSON"),
         ("message", 1, b"[1]", "a JSON list"),
-        ("message", 1, b'{"kind":"action","tool":"ls"}', "column says message, its body 'action'"),
-        ("message", 1, b'{"content":"hi","source":"user"}', "its body None"),
+        (
+            "message",
+            1,
+            b'{"kind":"action","tool":"ls"}',
+            "column has the kind message, but its body has 'action'",
+        ),
+        ("message", 1, b'{"content":"hi","source":"user"}', "its body has None"),
         (
             "message",
             1,

@@ -171,8 +171,8 @@ def close(store: Store, change: object, caplog: pytest.LogCaptureFixture) -> Non
         record.getMessage() for record in caplog.records if record.name == "foldlog.store.moved"
     ]
     remedy = {
-        remove: "put that file back",
-        rename: "put that file back",
+        remove: "put the store file back",
+        rename: "put the store file back",
         replace: "move .*-wal away first",
     }.get(change)
     assert [bool(re.search(remedy or "", each)) for each in told] == [True] * (remedy is not None)
@@ -398,7 +398,7 @@ def test_no_store_is_made_beside_the_log_of_a_file_that_was_moved(
         path.touch()
     for mode in ("rwc", "rw", "ro"):
         with pytest.raises(
-            StoreUnavailable, match=r"history.db-wal has [0-9,]+ bytes: .*put that file back"
+            StoreUnavailable, match=r"history.db-wal has [0-9,]+ bytes: .*put the store file back"
         ):
             open_store(f"sqlite:///{path}?mode={mode}")
     with open_store(path.with_name("other.db")) as other:

@@ -355,7 +355,7 @@ WRONG = {
         lambda history: history.view().then([{"role": "user"}])
     ),
     "the path of a file or a folder, not ['a']": lambda history: history._histories.import_(["a"]),
-    "records are a list": lambda history: history.append_records(None, format="openai-chat"),
+    "records must be a list": lambda history: history.append_records(None, format="openai-chat"),
     "source must be what foldlog.open": lambda history: history._histories.maintenance.copy_from(
         "s.db"
     ),

@@ -456,7 +456,7 @@ def test_a_result_names_its_call_by_the_action_too(history):
         ("run", "k1", 0),
     ]
     assert history.open_calls() == ()
-    with pytest.raises(InvalidEvent, match="call 'k1' has its result already"):
+    with pytest.raises(InvalidEvent, match="call 'k1' already has a result"):
         history.append_tool_result(first, "x")
 
 
@@ -511,7 +511,7 @@ def test_a_result_is_recorded_once_however_often_it_is_sent_with_a_key(history):
     assert history.append_tool_result("k1", "x", idempotency_key="k1") == first
     with pytest.raises(IdempotencyConflict):
         history.append_tool_result("k1", "y", idempotency_key="k1")
-    with pytest.raises(InvalidEvent, match="has its result already"):
+    with pytest.raises(InvalidEvent, match="already has a result"):
         history.append_tool_result("k1", "x", idempotency_key="other")
     assert len(history) == 2
 
