@@ -21,12 +21,12 @@ class Document(msgspec.Struct, frozen=True, kw_only=True):
     """A JSON document, or a part of one. Unset fields are left out."""
 
     @classmethod
-    def of(cls, told: object, **others: Any) -> Self:
+    def of(cls, source: object, **others: Any) -> Self:
         """Return the document with its fields taken from an object, and from ``others``."""
         names = (
-            name for name in cls.__struct_fields__ if name not in others and hasattr(told, name)
+            name for name in cls.__struct_fields__ if name not in others and hasattr(source, name)
         )
-        return cls(**{name: getattr(told, name) for name in names}, **others)
+        return cls(**{name: getattr(source, name) for name in names}, **others)
 
 
 class OfConversation(Document, frozen=True, kw_only=True):

@@ -8,7 +8,7 @@
 ``KeptBeside``        values kept beside conversations, made again when these change
 ``companion``, ``companion_of``  the ids of what a runtime keeps beside a conversation
 ``erase_conversations``  erase conversations with what is beside them
-``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_told``
+``place_of``, ``is_of``, ``Recent``, ``REDACTED``, ``usage_meta``
                       the place of an event in its record; calls that were last; what stands for
                       redacted content; the usage of a reply as ``meta`` has it
 ``format_named``      a format by its name
@@ -43,7 +43,7 @@ from foldlog._formats.places import is_of as is_of, place_of as place_of
 from foldlog._formats.record import (
     dicts_in as dicts_in,
     text_or_none as text_or_none,
-    usage_told as usage_told,
+    usage_meta as usage_meta,
     within as within,
 )
 from foldlog._formats.registry import format_named as format_named

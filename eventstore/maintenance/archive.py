@@ -39,8 +39,8 @@ _CHANGED = "it was changed at the same time; archive it again"
 
 
 class Archived(NamedTuple):
-    """The outcome for one conversation: how many of its events are in an object now, and of how
-    many bytes that is; or why it stays.
+    """The outcome for one conversation: the number of its events in the object, and the bytes of
+    the object; or the reason why it stays.
     """
 
     conversation: str
@@ -56,8 +56,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
     A conversation stays that is damaged, has forks, or a source whose events are not made; one with
     a single event; and one that is changed at the same time. Raises ``ConversationNotFound``,
-    ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` and ``StoreUnusable`` where the
-    object store does not answer or refuses. Cost: its events three times, in memory.
+    ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` if the object store does not
+    answer, ``StoreUnusable`` if it refuses. Cost: its events three times, in memory.
     """
     database = store.database
     recorder = database.recorder
@@ -74,7 +74,7 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
         return Archived(conversation, 0, 0, _CHANGED)
     try:
         write_object(attempt.state, data)
-    except StoreUnusable:  # then there is none
+    except StoreUnusable:  # no object was made
         recorder.transact(partial(go_on, interrupted=attempt, operation=None))
         raise
     if read_archived(conversation, attempt.state) != placed:
@@ -90,8 +90,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
 
 
 def checked(store: Store, verdict: Verdict) -> Verdict:
-    """Return the verdict on a conversation with what is wrong with its object, if it is archived.
-    Cost: the object.
+    """Return the verdict on a conversation, and for an archived one also the problem of its object.
+    Cost: reading the object.
     """
     find = partial(archived_in, conversation=verdict.conversation or "")
     archived = store.database.recorder.query(find) if verdict.archived else None
@@ -106,7 +106,7 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
 
 
 def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
-    """Return a conversation, its own rows but for the last one, and why it stays."""
+    """Return a conversation, its own rows except the last one, and the reason if it stays."""
     state = reader.conversation(conversation)
     if state is None:
         raise ConversationNotFound(conversation)
@@ -129,7 +129,7 @@ def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed]
 
 
 def _damage(store: Store, state: Conversation) -> str | None:
-    """Return the first finding in the rows of a conversation: none may be archived as sound."""
+    """Return the first finding in the rows of a conversation; a damaged one is not archived."""
     try:
         check = Check(store.database, state, state.version, {})
         check.run()

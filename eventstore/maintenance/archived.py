@@ -1,8 +1,8 @@
 """Archived conversations: the events of each are in one object of an object store.
 
-A conversation keeps its row, its last event and all that is beside its events, so lists, figures,
-its version and its head need no object. Whatever else asks for its events has them restored first:
-``ReadTransaction`` raises ``EventsNotMade``, and who opened the store calls ``restore``.
+A conversation keeps its row, its last event and everything beside its events, so lists, figures,
+its version and its head need no object. Anything else restores the events first:
+``ReadTransaction`` raises ``EventsNotMade``, and the opener of the store calls ``restore``.
 
 The address of an object is a row of ``unfinished`` from before the object is made until after it is
 deleted, so an interruption leaves no object that no row names:
@@ -53,7 +53,7 @@ _HEAD: Final = 8
 """How many bytes of its head the name of an object begins with."""
 
 Placed = tuple[Row, int | None]
-"""A row as it is stored, and its position, which a staged row on a server has not."""
+"""A stored row and its position. A staged row on a server has no position."""
 
 
 class _Object(msgspec.Struct, array_like=True):
@@ -74,7 +74,7 @@ def packed(placed: Sequence[Placed]) -> bytes:
             row.meta,
             bytes(row.body),
             position,
-            [places.setdefault(each, len(places)) for each in attachments_of(row.body)],
+            [places.setdefault(item, len(places)) for item in attachments_of(row.body)],
         )
         for row, position in placed
     ]
@@ -84,7 +84,7 @@ def packed(placed: Sequence[Placed]) -> bytes:
 def unpacked(data: bytes) -> list[Placed]:
     """Return the rows of an object."""
     held = msgspec.msgpack.decode(unpack(data), type=_Object)
-    attachments = [Attachment(*each) for each in held.attachments]
+    attachments = [Attachment(*fields) for fields in held.attachments]
     placed: list[Placed] = []
     for event_id, meta, text, position, beside in held.rows:
         body = Body.of(text, [attachments[place] for place in beside]) if beside else text
@@ -113,8 +113,8 @@ def new_address(to: str, head: bytes, data: bytes) -> str:
 
 
 def check_reachable(address: str) -> None:
-    """Raise ``StoreUnavailable`` where the object store does not answer: then no object is named
-    that cannot be deleted either.
+    """Raise ``StoreUnavailable`` if the object store does not answer. Then no object is begun that
+    could not be deleted again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),
@@ -124,13 +124,13 @@ def check_reachable(address: str) -> None:
 
 
 def write_object(address: str, data: bytes) -> None:
-    """Make an object. Raises ``StoreUnusable`` where it was refused, ``StoreUnavailable`` where it
-    is not known whether it was made.
+    """Make an object. Raises ``StoreUnusable`` if the object store refused it, and
+    ``StoreUnavailable`` if the object may or may not have been made.
     """
     with _reaching(address, "write") as (store, name):
         store.put(name, data, mode="create")
         path = _path(address)
-        if path is not None:  # its writer leaves that to the system
+        if path is not None:  # obstore does not sync the files that it writes
             sync(path)
             sync(path.parent)
 
@@ -163,8 +163,8 @@ def _path(address: str) -> Path | None:
 
 @contextmanager
 def _reaching(address: str, doing: str) -> Iterator[tuple[ObjectStore, str]]:
-    """Yield the store of an object, and its name there. What the store raises becomes an error of
-    ours, but for ``FileNotFoundError``.
+    """Yield the store of an object, and its name there. Errors of the store become errors of the
+    event store, except ``FileNotFoundError``.
     """
     url = _url(address)
     base, _, name = url.rpartition("/")
@@ -202,8 +202,8 @@ def _store(url: str) -> ObjectStore:
 
 
 def address_of_object(reader: Reader, key: int) -> str:
-    """Return the address of an object that may hold events of a conversation, else an empty
-    text.
+    """Return the address of the object that may hold events of a conversation; an empty text if
+    there is none.
     """
     operations = (ARCHIVE, ARCHIVED, RESTORED, DISCARD)
     for interrupted in reader.unfinished(key):
@@ -215,8 +215,8 @@ def address_of_object(reader: Reader, key: int) -> str:
 def restore(database: Database, conversation: str) -> None:
     """Put the events of an archived conversation back, at their positions. The object stays.
 
-    Raises ``StoreUnusable`` where the object is missing or was changed (``kind`` is ``archive``),
-    or where the store can only be read; ``StoreUnavailable`` where the object cannot be read now.
+    Raises ``StoreUnusable`` if the object is missing or was changed (``kind`` is ``archive``), or
+    if the store is open for reading only; ``StoreUnavailable`` if the object cannot be read now.
     Cost: the events, in one transaction.
     """
     recorder = database.recorder
@@ -281,7 +281,7 @@ def _put_back(
 
 
 def discard(recorder: Recorder, interrupted: Unfinished) -> None:
-    """Delete an object that does not have the events, unless it has them by now."""
+    """Delete the object of an interrupted archiving, unless another process has completed it."""
     begun = interrupted._replace(operation=DISCARD)
     if recorder.transact(partial(go_on, interrupted=interrupted, operation=DISCARD)):
         delete_object(interrupted.state)
@@ -289,8 +289,8 @@ def discard(recorder: Recorder, interrupted: Unfinished) -> None:
 
 
 def go_on(transaction: Transaction, interrupted: Unfinished, operation: str | None) -> bool:
-    """Put an operation in the place of the one that was left; None for none. Return False where
-    another process went on with that.
+    """Replace an unfinished operation by another one, or end it if ``operation`` is None. Return
+    False if another process has continued it.
     """
     transaction.conversation(interrupted.key)  # locks it, on a server
     if [*transaction.unfinished(interrupted.key)] != [interrupted]:

@@ -285,9 +285,9 @@ def made_of(source: Database, conversation: Conversation) -> Made:
 def split_at_records(
     chunks: Iterable[list[Row]], made: Made, is_whole: Callable[[], bool]
 ) -> Iterator[list[Row]]:
-    """Yield rows in groups, none of which ends between two events of one record. ``is_whole`` is
-    asked at the end: if it returns False, rows are missing, and the events of the last record are
-    left out because the record may not have all of them.
+    """Yield rows in groups. All events of a record are in one group. ``is_whole`` is called at the
+    end. If it returns False, rows are missing, so the last record may lack events: its events are
+    left out.
     """
     first_of_later = {
         event_id: first

@@ -63,8 +63,8 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
             skeleton = format_named(source.format).skeleton
         if source is None or skeleton is None:
             return None
-        told = about(source)
-        before = _note_in(told)
+        facts = about(source)
+        before = _note_in(facts)
         now = _counted(skeleton(source.sums))
         now.at = datetime.now(UTC).isoformat(timespec="seconds")
         now.since = before.shown
@@ -72,7 +72,7 @@ def note_compaction(store: Store, conversation: str) -> Compacting | None:
             now.at = before.at
             now.since = before.since
         else:
-            sources.put(source._replace(about=msgspec.json.encode({**told, _KEY: now})))
+            sources.put(source._replace(about=msgspec.json.encode({**facts, _KEY: now})))
         return Compacting(now.at, now.shown - now.since)
 
     return store.database.recorder.transact(note)
@@ -90,13 +90,13 @@ def compacting(store: Store, conversation: str) -> Compacting | None:
 
 
 def still_compacting(
-    told: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
+    facts: Mapping[str, Any], skeleton: Skeleton | DecodedRecords
 ) -> dict[str, Any]:
     """Return the note of a source that has grown: without its time once the compaction, or another
     reply, has come.
     """
-    note = _note_in(told)
-    if _KEY not in told or isinstance(skeleton, DecodedRecords):
+    note = _note_in(facts)
+    if _KEY not in facts or isinstance(skeleton, DecodedRecords):
         return {}
     now = _counted(skeleton)
     if note.at and now.compactions == note.compactions and _is_over(note, now):
@@ -110,8 +110,8 @@ def _is_over(note: _Note, now: _Note) -> bool:
     return now.compactions > note.compactions or now.replies > note.replies
 
 
-def _note_in(told: Mapping[str, Any]) -> _Note:
-    return msgspec.convert(told.get(_KEY, {}), _Note)
+def _note_in(facts: Mapping[str, Any]) -> _Note:
+    return msgspec.convert(facts.get(_KEY, {}), _Note)
 
 
 def _counted(skeleton: Skeleton) -> _Note:

@@ -17,9 +17,10 @@ def refreshed(
     another name.
 
     Return the id of the newest conversation of this file, and a problem, which is empty if the file
-    could be read. The id is the same, or that of a fork ``ID@VERSION``: an import begins such a
-    fork if the program has rewritten earlier records. Cost: the status of an unchanged file;
-    otherwise the new records of the file.
+    could be read. If the program has rewritten earlier records, the import begins a fork, and the
+    id is the fork's id ``ID@VERSION``. Otherwise the id is the same.
+
+    Cost: the status of an unchanged file; otherwise the new records of the file.
     """
     # A fork and the conversation that it left have one file, and one name in it.
     name_in_file = conversation.partition("@")[0]

@@ -50,7 +50,7 @@ from foldlog.eventstore.sources.tables import Place, Source, Sources, SourcesToW
 _TRANSACTION_BYTES: Final = 2**19
 """The bytes of a source in one transaction: a longer source comes in several."""
 _FIRST: Final = 4
-"""The number of records by which documents are told apart."""
+"""Two documents are different if one of their first records, up to this number, differs."""
 
 
 class Imported(NamedTuple):

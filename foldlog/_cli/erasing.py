@@ -92,16 +92,18 @@ def report(outcome: ErasedRows, how: Erasing, *, nothing: str = "") -> None:
     gone = outcome.gone
     stay = outcome.stay
     document = _document(gone, stay)
-    told = list(map(_account, gone))
+    lines = list(map(_account, gone))
     if nothing:
-        told.append(nothing)
+        lines.append(nothing)
     elif len(gone) != 1:
         if gone and gone[0].erased_at is not None:
             done = "erased"
         else:
             done = "to erase"
-        told.append(f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}")
-    terminal.answer(document, told)
+        lines.append(
+            f"{count(len(gone), 'conversation')} {done}, {count(document.events, 'event')}"
+        )
+    terminal.answer(document, lines)
     if not (gone or stay or how.for_age):
         terminal.matched_nothing()
     for row in stay:

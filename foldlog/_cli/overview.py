@@ -142,11 +142,11 @@ def _show_commands(commands: Mapping[str, str], db: str) -> None:
 
 
 def _show(document: HomeDocument, short: ShortIds) -> None:
-    told = [f"{count(document.conversations, 'conversation')}", count(document.events, "event")]
-    told.append("errors unknown" if document.errors is None else count(document.errors, "error"))
+    parts = [f"{count(document.conversations, 'conversation')}", count(document.events, "event")]
+    parts.append("errors unknown" if document.errors is None else count(document.errors, "error"))
     if document.uncounted:
-        told.append(f"{document.uncounted:,} not counted yet")
-    terminal.say(f"{store_name(document.db or '')}: {', '.join(told)}")
+        parts.append(f"{document.uncounted:,} not counted yet")
+    terminal.say(f"{store_name(document.db or '')}: {', '.join(parts)}")
     for row in document.recent:
         at = time_words(row.last_event_at or "")
         title = " ".join((row.title or "").split())[:_TITLE]

@@ -44,7 +44,7 @@ def answer(options: Sequence[str]) -> None:
     """Read the JSON of a program from stdin, and print the answer. What went wrong is on stderr,
     and the status is 0: another one would stop the program.
     """
-    told = {}
+    answer = {}
     try:
         db, redact_secrets = options_in(options)
         from foldlog._archive import makes_events
@@ -62,14 +62,14 @@ def answer(options: Sequence[str]) -> None:
 
             is_secret = secret_finder()
         with makes_events(open_store(impatient(as_url(named)))) as store:
-            told = answer_hook(store, given, Path(home_folder(), FIRED), is_secret)
+            answer = answer_hook(store, given, Path(home_folder(), FIRED), is_secret)
     except BaseException as error:  # noqa: BLE001 - a hook that fails must not stop its program
         from foldlog._cli import terminal
 
         with suppress(OSError, AttributeError):  # stderr is on a full disk, or closed
             terminal.complain(f"the hook did nothing: {type(error).__name__}: {error}")
     try:
-        sys.stdout.write(f"{json.dumps(told)}\n")
+        sys.stdout.write(f"{json.dumps(answer)}\n")
         sys.stdout.flush()
     except (OSError, AttributeError):  # a full disk, or closed: the answer cannot be read
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)

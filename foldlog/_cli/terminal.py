@@ -153,17 +153,17 @@ def say(*spans: Span, wraps: bool = False) -> None:
         sys.stdout.write("".join([*(printable(str(span), one_line=True) for span in spans), "\n"]))
 
 
-def answer(document: Document, told: str | Sequence[str] | Callable[[], object]) -> None:
+def answer(document: Document, text: str | Sequence[str] | Callable[[], object]) -> None:
     """Print the outcome of a command: with ``--json`` its document; for people a line, or lines, or
-    in the pager what ``told`` prints.
+    in the pager what ``text`` prints.
     """
     if _as_json:
         emit(document)
-    elif callable(told):
+    elif callable(text):
         with paged():
-            told()
+            text()
     else:
-        for line in (told,) if isinstance(told, str) else told:
+        for line in (text,) if isinstance(text, str) else text:
             say(line)
 
 
@@ -441,13 +441,15 @@ def emit_list(
     def write(text: str) -> None:
         sys.stdout.write(text if exact else well_formed(text))
 
-    def told(each: str, value: Any) -> str:
-        return f"{json_text(each)}: {json_text(value)}"
+    def field_text(name: str, value: Any) -> str:
+        return f"{json_text(name)}: {json_text(value)}"
 
     write(
         "{"
         + "".join(
-            f"{told(*each)}, " for each in list(fields.items())[:place] if each[1] is not UNSET
+            f"{field_text(*field)}, "
+            for field in list(fields.items())[:place]
+            if field[1] is not UNSET
         )
     )
     write(f"{json_text(name)}: [")
@@ -455,6 +457,6 @@ def emit_list(
         write(",\n" if number else "\n")
         write(json_text(item))
     write("\n]")
-    for each in list(asdict(replace(document, **tail())).items())[place + 1 :]:
-        write(f", {told(*each)}" if each[1] is not UNSET else "")
+    for field in list(asdict(replace(document, **tail())).items())[place + 1 :]:
+        write(f", {field_text(*field)}" if field[1] is not UNSET else "")
     write("}\n")

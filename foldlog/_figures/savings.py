@@ -24,8 +24,8 @@ _WITHOUT_A_MODEL = frozenset(("amortized_forgetting", "conversation_window", "di
 
 
 def is_made(event: CondensationAction) -> bool:
-    """Return whether a condensation was carried out: its ``label`` is that of a condensation, and
-    it was not declined.
+    """Return whether a condensation was carried out: it was not declined, and ``label`` calls it a
+    condensation.
     """
     return label(event) == "condensation" and not is_declined(event)
 

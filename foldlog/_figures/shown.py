@@ -76,8 +76,8 @@ def collect_stats(
     """Return the figures of conversations; None stands for all of them. A fork counts only its own
     events. An event that cannot be read is a finding, and the rest is counted.
 
-    If a call has no cost of its own, ``prices`` estimate it; by default the prices are those of an
-    installed table. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``.
+    If a call has no cost of its own, ``prices`` estimate it; by default an installed table
+    has the prices. Raises ``ConversationNotFound``, ``ConversationErased``, ``KeyUnavailable``.
     Cost: see ``FiguresOfStore``. For a single conversation also the sizes of its Views, which read
     every event once.
     """

@@ -28,8 +28,8 @@ class Spending(Struct):
 
     ``calls``      the calls that no other conversation can repeat, added up
     ``replies``    calls by the ids of their replies; a total counts each id once
-    ``runs``       calls of which the source records only the sum
-    ``paid``       the cost of all calls, if only such a sum has it
+    ``runs``       the sums of calls that the source does not record one by one
+    ``paid``       the cost of all calls, if only one of these sums has a cost
     ``last``       the tokens of the prompt of the agent's last call
     ``context``    the tokens of all its prompts
     ``is_each``    whether imported events record the usage of each call

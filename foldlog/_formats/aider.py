@@ -34,7 +34,7 @@ from typing import Any
 from foldlog._formats.files.found_sources import NotAHistory
 from foldlog._formats.format import Contained, FileReader, Format, Options
 from foldlog._formats.json_text import RECORD_SIZE_MAX, TOO_LONG
-from foldlog._formats.record import Located, read_time, usage_told
+from foldlog._formats.record import Located, read_time, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog.eventstore import Message
 
@@ -322,7 +322,7 @@ def _usage_in(text: str, model: str | None) -> dict[str, Any]:
     counted |= {
         name: n for name, n in (("cached_tokens", cached), ("cache_write_tokens", stored)) if n
     }
-    return usage_told(counted, model=model, cost=cost and cost[1])
+    return usage_meta(counted, model=model, cost=cost and cost[1])
 
 
 FORMAT = Format(

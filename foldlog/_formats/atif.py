@@ -60,7 +60,7 @@ from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinkin
 from foldlog._formats.usage import (
     UNNAMED,
     ModelCall,
-    ToldUsage,
+    RecordedUsage,
     begins_call,
     call_told_by,
     calls_of_replies,
@@ -227,12 +227,12 @@ class _Decoder(FollowingDecoder):
         if source != "system" or not replaces:
             _read_results(read, record)
         if replaces:
-            told = (
+            result_texts = (
                 joined_text(tuple(said_in(result.get("content")))) for result in _results(record)
             )
             read.condense(
                 bool,
-                "\n\n".join(filter(None, told)),
+                "\n\n".join(filter(None, result_texts)),
                 {"reason": "the source compacted its context"},
             )
         elif within(record, *_BOUNDARY) == "truncate":
@@ -251,14 +251,15 @@ def _results(record: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _read_results(read: RecordEvents, record: dict[str, Any]) -> None:
     for result in _results(record):
-        told = result.get("content")
+        content = result.get("content")
         call_id = result.get("source_call_id")
         if type(call_id) is str:
             read.answer(
-                call_id, tuple(said_in(told)) if type(told) is list else text_or_empty(told)
+                call_id,
+                tuple(said_in(content)) if type(content) is list else text_or_empty(content),
             )
         else:
-            read.parts = said_in(told)
+            read.parts = said_in(content)
             read.say("environment", as_text=True)
 
 
@@ -344,12 +345,12 @@ class _Encoder(RepliesEncoder):
             }
             for call in calls
         ]
-        told = [
+        result_items = [
             {"source_call_id": call_id_of(call), "content": joined_text(result.content)}
             for call, result in zip(calls, results, strict=True)
             if result is not None
         ]
-        return [step | ({"observation": {"results": told}} if told else {})]
+        return [step | ({"observation": {"results": result_items}} if result_items else {})]
 
     def _step(self, event: Event, source: str, message: str) -> dict[str, Any]:
         self.last = self.last + 1 if type(self.last) is int else 1
@@ -372,10 +373,10 @@ def _calls(events: Iterable[Event]) -> Iterator[ModelCall]:
     session = None
     calls = [*calls_of_replies(listed)]
     replies = [event for event in listed if begins_call(event, None)]
-    told = (
+    trajectories = (
         event for event in listed if isinstance(event, Annotation) and event.name == "trajectory"
     )
-    for event in told:
+    for event in trajectories:
         session = session or within(event.data, "trajectory_id") or within(event.data, "session_id")
         if not is_copy(event):  # with copies, the sum has those too
             final = inner(event.data, "final_metrics")
@@ -428,7 +429,7 @@ FORMAT = Format(
     ),
     files=_Trajectories(),
     document=_document,
-    told_usage=ToldUsage(calls=_calls),
+    recorded_usage=RecordedUsage(calls=_calls),
     source_id=member("step_id"),
     marks_errors=False,
 )

@@ -151,10 +151,10 @@ def with_results(blocks: Iterable[_Block], *, singles: bool = False) -> list[_Bl
             found[str(block["id"])] = block
         elif is_own and answered in found:
             both = [*found[answered].get("blocks", [found[answered]]), block]
-            told = [
+            result_blocks = [
                 {key: value for key, value in each.items() if value is not None} for each in both
             ]
-            found[answered] = {"type": "server_tool", "blocks": told}
+            found[answered] = {"type": "server_tool", "blocks": result_blocks}
         else:
             is_single = singles and is_own and "tool_use_id" not in block
             found[place, None] = {"type": "server_tool", "blocks": [block]} if is_single else block

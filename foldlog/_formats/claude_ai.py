@@ -56,13 +56,13 @@ class _Files(Exports):
         return type(value.get("chat_messages")) is list or {"chat_messages", "name"} <= value.keys()
 
     def messages(self, conversation: Record) -> list[Any]:
-        told: Any = conversation["chat_messages"]
-        told = told if type(told) is list else [told]
+        items: Any = conversation["chat_messages"]
+        items = items if type(items) is list else [items]
         messages: dict[str | None, Any] = {
-            text_or_none(dict_or_empty(each).get("uuid")): each for each in told
+            text_or_none(dict_or_empty(item).get("uuid")): item for item in items
         }
-        if None in messages or len(messages) < len(told):
-            return list(told)
+        if None in messages or len(messages) < len(items):
+            return list(items)
         parents: dict[str, str | None] = {}
         before: str | None = None
         for name, message in messages.items():

@@ -45,11 +45,11 @@ from foldlog._formats.record import (
     has,
     member,
     text_or_empty,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ModelCall, ToldUsage, call_told_by, calls_of_replies, inner
+from foldlog._formats.usage import ModelCall, RecordedUsage, call_told_by, calls_of_replies, inner
 from foldlog._prompt_changes import change_of_prompt
 from foldlog._usage import usage_of
 from foldlog.eventstore import Annotation, Content, Event, Message, SystemMessage
@@ -251,7 +251,7 @@ def _read_response(read: RecordEvents, data: _Part, content: str) -> None:
     read.parts = [{"type": "text", "text": content}] if content else []
     if text := text_or_empty(data.get("reasoningText")):
         read.thinking = [thinking_of(text)]
-    read.meta = usage_told({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
+    read.meta = usage_meta({"completion_tokens": data.get("outputTokens")}, model=data.get("model"))
     for call in calls:
         read.call(call.get("name"), call.get("arguments"), call.get("toolCallId"))
     read.say("agent", as_text=True)
@@ -312,7 +312,7 @@ FORMAT = Format(
     expected="an event of Copilot CLI, with a text under 'type' and an object under 'data'",
     decoder=CopilotDecoder,
     conversation=first_named(_session),
-    told_usage=ToldUsage(calls=_calls),
+    recorded_usage=RecordedUsage(calls=_calls),
     kept_in=("$COPILOT_HOME/session-state", "~/.copilot/session-state"),
     source_id=member("id"),
     where=_where,

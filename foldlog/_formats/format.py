@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from foldlog._formats.record import RecordReader, SourceTime, read_time, within
-from foldlog._formats.usage import IN_REPLIES, ToldUsage
+from foldlog._formats.usage import IN_REPLIES, RecordedUsage
 from foldlog.eventstore import Event, EventStoreError
 from foldlog.projections.messages.turns import Dialect
 
@@ -228,7 +228,7 @@ class Format:
     ``beside``        reads the object that holds the records, with the first 50 records and the
                       last one. It returns further records, and the usage of calls of models: each
                       with the id of its ``reply``, or else summed over the whole run
-    ``told_usage``    how its events record the calls of models
+    ``recorded_usage``    how its events record the calls of models
     ``says_again``    whether the events before the condensation of a record are copies of events
                       that a model is sent with it
     ``repeats``       whether each record contains all earlier messages, as a request to a model
@@ -271,7 +271,7 @@ class Format:
     parts: Sequence[str] = ()
     kept_in: tuple[str, ...] = ()
     time: Callable[[Any], SourceTime] | None = lambda record: read_time(within(record, "timestamp"))
-    told_usage: ToldUsage = IN_REPLIES
+    recorded_usage: RecordedUsage = IN_REPLIES
     where: Callable[[Any], Mapping[str, Any]] = lambda record: {}
     marks_errors: bool = True
     says_again: bool = False

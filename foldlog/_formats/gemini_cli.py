@@ -48,7 +48,7 @@ from foldlog._formats.record import (
     member,
     read_time,
     text_or_empty,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
@@ -517,7 +517,7 @@ class GeminiDecoder(FollowingDecoder):
                 )
         elif record.get("type") == "gemini":
             call_fields = {"model": record.get("model"), "reply": record.get("id")}
-            read.meta = usage_told(record.get("tokens"), _USAGE, **call_fields)
+            read.meta = usage_meta(record.get("tokens"), _USAGE, **call_fields)
             self._read_response(read, record, parts)
             read.meta = {}
 

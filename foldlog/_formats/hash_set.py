@@ -19,8 +19,8 @@ is of the largest size that Python's own allocator has.
 
 
 class HashSet:
-    """A set of hashes of at least seven bytes, of which it stores only a ``part``. Memory: these
-    bytes and some tenths for each hash, and 200 kB for the set.
+    """A set of hashes. A hash has at least seven bytes, and the set stores only a ``part`` of it.
+    Memory: for each hash the bytes of this part and some tenths of a byte, and 200 kB for the set.
     """
 
     def __init__(self, part: slice = SUFFIX) -> None:

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from foldlog._formats.registry import UnknownFormat, format_named
-from foldlog._formats.usage import IN_REPLIES, ModelCall, ToldUsage, at_total, calls_of_replies
+from foldlog._formats.usage import IN_REPLIES, ModelCall, RecordedUsage, at_total, calls_of_replies
 from foldlog.eventstore import Event
 
 
 def calls_of_imported(events: Iterable[Event], format: str) -> Iterator[ModelCall]:
     """Yield the calls that imported events of one history record."""
-    told = _usage_told(format)
+    recorded = _usage_in_format(format)
     imported = (event for event in events if event.origin is not None)
-    for call in (told.calls or calls_of_replies)(imported):
+    for call in (recorded.calls or calls_of_replies)(imported):
         yield (
             at_total(call, {**call.usage, "cost": call.cost})
-            if told.is_copied and call.at
+            if recorded.is_copied and call.at
             else call
         )
 
@@ -25,11 +25,11 @@ def counts_on(format: str) -> bool:
     """Return whether the calls in some events of this format can be found without the events before
     them.
     """
-    return _usage_told(format).calls is None
+    return _usage_in_format(format).calls is None
 
 
-def _usage_told(format: str) -> ToldUsage:
+def _usage_in_format(format: str) -> RecordedUsage:
     try:
-        return format_named(format).told_usage
+        return format_named(format).recorded_usage
     except UnknownFormat:  # of a package that is not installed any more
         return IN_REPLIES

@@ -48,7 +48,7 @@ from foldlog._formats.record import (
     member,
     time_at,
     time_told,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
@@ -153,15 +153,15 @@ def beside(fields: Mapping[str, Any], records: Sequence[Any]) -> Beside:
         "prompt_tokens": stats.get("tokens_sent"),
         "completion_tokens": stats.get("tokens_received"),
     }
-    told = usage_told(tokens, cost=stats.get("instance_cost") or None, calls=stats.get("api_calls"))
-    if not told:
-        told = usage_told(
+    meta = usage_meta(tokens, cost=stats.get("instance_cost") or None, calls=stats.get("api_calls"))
+    if not meta:
+        meta = usage_meta(
             response.get("usage"), model=response.get("model"), reply=response.get("id"), cost=cost
         )
-        at = time_at(fields.get("timestamp")) if told else None
-        told |= {} if at is None else {"at": at.isoformat()}
+        at = time_at(fields.get("timestamp")) if meta else None
+        meta |= {} if at is None else {"at": at.isoformat()}
     is_new = accepts(answer) and not (records and alike(records[-1], answer))
-    return (answer,) if is_new else (), [told] if told else []
+    return (answer,) if is_new else (), [meta] if meta else []
 
 
 def time_of_message(message: Any) -> SourceTime:

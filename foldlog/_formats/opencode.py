@@ -28,11 +28,11 @@ from foldlog._formats.record import (
     text_or_empty,
     text_or_none,
     time_at,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
-from foldlog._formats.usage import ToldUsage
+from foldlog._formats.usage import RecordedUsage
 from foldlog.eventstore import Retraction
 
 _Part = dict[str, Any]
@@ -218,8 +218,12 @@ def _usage(info: _Part, parts: list[_Part]) -> _Part:
     counts = {
         ours: sum(count_in(each, *theirs) or 0 for each in flat) for ours, theirs in _USAGE.items()
     }
-    told = {"model": info.get("modelID"), "reply": info.get("id"), "cost": info.get("cost") or None}
-    return usage_told(counts, **told, calls=len(flat) if len(flat) > 1 else None)
+    call_fields = {
+        "model": info.get("modelID"),
+        "reply": info.get("id"),
+        "cost": info.get("cost") or None,
+    }
+    return usage_meta(counts, **call_fields, calls=len(flat) if len(flat) > 1 else None)
 
 
 FORMAT = Format(
@@ -231,7 +235,7 @@ FORMAT = Format(
     decoder=_Decoder,
     conversation=first_named(_session_in),
     files=Sessions(),
-    told_usage=ToldUsage(is_copied=True),
+    recorded_usage=RecordedUsage(is_copied=True),
     kept_in=("$XDG_DATA_HOME/opencode", "~/.local/share/opencode"),
     source_id=lambda record: text_or_none(within(record, "info", "id")) or None,
     where=lambda record: {

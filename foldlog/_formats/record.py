@@ -213,7 +213,7 @@ def count_in(counts: Any, *names: str) -> float | None:
     return sum(filter(None, numbers)) if numbers else None
 
 
-def usage_told(
+def usage_meta(
     counts: Any,
     named: Mapping[str, str | Sequence[str]] | None = None,
     *,

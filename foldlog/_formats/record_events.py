@@ -16,7 +16,7 @@ from foldlog._formats.blocks import is_blank, said as content_of_parts
 from foldlog._formats.calls import OpenCalls
 from foldlog._formats.format import Format, Options, RecordDecoder
 from foldlog._formats.members import Members
-from foldlog._formats.record import SourceTime, refused, text_or_empty, usage_told
+from foldlog._formats.record import SourceTime, refused, text_or_empty, usage_meta
 from foldlog._formats.repeats import REPEATED, Repeats, key_of
 from foldlog._prompt_changes import Cause, change_of_prompt
 from foldlog._usage import COPIED
@@ -261,7 +261,7 @@ class RecordEvents:
         """
         if type(model) is str:
             self.meta["model"] = model
-        self.meta |= usage_told(counts, names or None, model=model, cost=cost)
+        self.meta |= usage_meta(counts, names or None, model=model, cost=cost)
 
     def call(self, tool: Any, arguments: Any, call_id: Any, thought: Content | None = None) -> Any:
         """Add a call with the text and the thinking before it. ``thought`` replaces the text by

@@ -49,7 +49,7 @@ class ModelCall(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToldUsage:
+class RecordedUsage:
     """How the events of a format record the calls of models.
 
     ``calls``      reads the calls; None if each reply has its own usage in ``meta``
@@ -61,7 +61,7 @@ class ToldUsage:
     is_copied: bool = False
 
 
-IN_REPLIES = ToldUsage()
+IN_REPLIES = RecordedUsage()
 """How most formats record them."""
 
 

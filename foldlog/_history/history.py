@@ -1055,8 +1055,9 @@ class History:
         model and day, condensations by strategy. Cost: all events once, and the structural events
         once more.
 
-        If a call has no cost of its own, its cost comes from the file ``prices``, or without a file
-        from litellm or genai-prices if one is installed. ``docs/COMMAND.md`` describes the file.
+        If a call has no cost of its own, its cost comes from the file ``prices``. Without a file
+        the prices of litellm or genai-prices count, if one is installed. ``docs/COMMAND.md``
+        describes the file.
         Raises ``InvalidArgument`` for a file that cannot be read.
         """
         from foldlog._figures.prices import Prices

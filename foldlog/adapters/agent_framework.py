@@ -55,7 +55,7 @@ from foldlog.eventstore import (
     summary_id,
 )
 from foldlog.projections import View, well_formed
-from foldlog.runtimes import change_of_prompt, place_of, usage_told
+from foldlog.runtimes import change_of_prompt, place_of, usage_meta
 
 _FORMAT = "agent-framework"
 _RUN = "foldlog.run"
@@ -276,7 +276,7 @@ class _Run:
                 self.kept.add(ids)
         usage = getattr(response, "usage_details", None) or {}
         counts = {ours: usage.get(theirs) for ours, theirs in _USAGE.items()}
-        self.meta = usage_told(
+        self.meta = usage_meta(
             counts, model=getattr(getattr(response, "raw_representation", None), "model", None)
         )
 

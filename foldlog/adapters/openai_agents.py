@@ -57,7 +57,7 @@ from foldlog.eventstore import (
     VersionConflict,
 )
 from foldlog.projections import well_formed
-from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_told
+from foldlog.runtimes import COMPACTED_BY_PROVIDER, change_of_prompt, staying, usage_meta
 
 _FORMAT = "openai-responses"
 
@@ -267,7 +267,7 @@ class FoldlogSession(OpenHistories):
         }
         for name in ("input_tokens_details", "output_tokens_details"):
             told[name] = getattr(getattr(used, name, None), "__dict__", {})
-        event = Annotation(name="usage", meta=usage_told(told, model=model))
+        event = Annotation(name="usage", meta=usage_meta(told, model=model))
         self._appended(lambda history: history.append(event))
 
     def _appended(self, append: Callable[[History], tuple[Recorded, ...]]) -> None:

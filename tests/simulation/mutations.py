@@ -1,7 +1,8 @@
 """Break the product in one way after another, and see that the simulation finds each: ``--mutations
 [NAME …]``.
 
-A mutation names a function, and what is to stand in its place. It is applied in this process, wherever that function has been imported to.
+A mutation names a function, and what is to stand in its place. It is applied in
+this process, wherever that function has been imported to.
 """
 
 from __future__ import annotations

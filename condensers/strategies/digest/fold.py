@@ -329,8 +329,8 @@ class Digest:
             self._note(Section.SHOWN, shown, event.id, _SHOWN_MAX)
 
     def _forget_example(self) -> None:
-        """Forget a task that the runtime showed as an example before that of the user, but for the
-        names of its files.
+        """Forget the example task that the runtime showed before the user's task. The names of its
+        files stay.
         """
         self.files = {
             path: file._replace(deeds={OF_EXAMPLE: 1}, line="", is_applied=False)

@@ -164,16 +164,16 @@ class SQLiteWriting:
         index = self._file.index
         if own is None or index < 0:
             return None
-        left = (
-            self._transaction.last_conversation
-        )  # first: a transaction that begins now takes the header away
+        # Read this first: a transaction that begins now takes the header away.
+        last_conversation = self._transaction.last_conversation
         try:
             header = os.pread(index, _HEADER_BYTES, 0)
         except OSError as error:
             if error.errno != errno.EBADF:  # of a signal handler
                 raise
             return None  # the connection was closed
-        return left if header == own and self._own_header is own else None
+        is_unchanged = header == own and self._own_header is own
+        return last_conversation if is_unchanged else None
 
     def settle(self) -> bool:
         connection = self.connection

@@ -119,8 +119,8 @@ def _export(
                 records=number,
                 notes=tuple(export.notes) or UNSET,
             )
-            told = f"{count(number, 'record')} of {conversation} ({export.format}) in {output}"
-            terminal.answer(document, told)
+            sentence = f"{count(number, 'record')} of {conversation} ({export.format}) in {output}"
+            terminal.answer(document, sentence)
         elif is_listed:
             read = streamed(readable(export.records, findings))
             terminal.emit_list(

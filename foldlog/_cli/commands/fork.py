@@ -63,5 +63,5 @@ def run(
             raise Refused(f"{error.problem}; give the fork another id") from error
         fork = store.conversation(new)
     name, parent = (terminal.typed_id(each or "") for each in (fork.id, fork.parent))
-    told = f"{name}: shares {count(fork.parent_version or 0, 'event')} of {parent}"
-    terminal.answer(ConversationDocument.of_row(fork), told)
+    sentence = f"{name}: shares {count(fork.parent_version or 0, 'event')} of {parent}"
+    terminal.answer(ConversationDocument.of_row(fork), sentence)

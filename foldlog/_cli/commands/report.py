@@ -58,13 +58,13 @@ def run(
             size = write(progress=lambda done: update(completed=done))
     # a device has no size
     if path.is_file():
-        told = f"{size / 1e6:,.2f} MB"
+        size_text = f"{size / 1e6:,.2f} MB"
     else:
-        told = "written"
+        size_text = "written"
     document = ReportDocument(
         conversation=conversation, version=version, file=str(path), bytes=size
     )
-    terminal.answer(document, f"{path}: {told}")
+    terminal.answer(document, f"{path}: {size_text}")
 
 
 def _default_file(conversation: str, *, force: bool) -> Path:

@@ -50,8 +50,8 @@ def run(
         conversation=conversation, event=recorded.id, to=to, taken_back=gone, shown=shown
     )
     name = terminal.typed_id(conversation)
-    told = (
+    sentence = (
         f"{name}: took back {count(gone, 'event')}, the View shows {count(shown, 'event')}; "
         f"'{command('retract', name, '--to', recorded.id)}' reverses it"
     )
-    terminal.answer(done, told)
+    terminal.answer(done, sentence)

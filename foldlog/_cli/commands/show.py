@@ -79,7 +79,7 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
             f" {version - 1}, and the summary of condensation 5 is S5"
         )
     ((recorded_at, found),) = store.log(conversation, wanted, wanted + 1)
-    told = in_own_ids(store, conversation)(found)
+    shown_event = in_own_ids(store, conversation)(found)
     if event < 0:
         if not isinstance(found, CondensationAction) or found.summary is None:
             hint = (
@@ -90,9 +90,9 @@ def _show_event(store: Store, conversation: str, event: int) -> None:
                 f"conversation {conversation!r} has no event {id_words(event)}: event {wanted} has"
                 f" no summary; {hint}"
             )
-        told = found = summary_at(summary_event(found), found)
+        shown_event = found = summary_at(summary_event(found), found)
     document = ShownDocument(conversation=conversation, event=shown_document(found, recorded_at))
-    terminal.answer(document, lambda: show_event(told, recorded_at))
+    terminal.answer(document, lambda: show_event(shown_event, recorded_at))
 
 
 def _show_documents(store: Store, conversation: str, at: int | None) -> None:

@@ -93,8 +93,8 @@ def show_demo(db: str, histories: Histories, *, added: bool) -> None:
         wraps=True,
     )
     if answer.summary is not None:
-        told = " ".join(answer.summary.content.split())
-        terminal.say((f"In its place: {told[:160]}…", "magenta"), wraps=True)
+        summary_text = " ".join(answer.summary.content.split())
+        terminal.say((f"In its place: {summary_text[:160]}…", "magenta"), wraps=True)
     terminal.print_heading("Try next")
     commands = (
         (("list",), "all conversations"),

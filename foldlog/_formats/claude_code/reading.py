@@ -27,7 +27,7 @@ from foldlog._formats.claude_code.lines import (
     words_of,
 )
 from foldlog._formats.format import Options
-from foldlog._formats.record import text_or_none, usage_told
+from foldlog._formats.record import text_or_none, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents, TimeAndId
 from foldlog._usage import OF_NO_MODEL
 from foldlog.eventstore import Event, Message, Retraction, Source, SystemMessage
@@ -67,7 +67,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
         self._boundary: dict[str, Any] = {}
         """The boundary whose summary has not come."""
         self._session: Any = None
-        self._told: Any = None
+        self._call_fields: Any = None
         self._usage: dict[str, Any] = {}
 
     def tag(self, event: Event, read: RecordEvents) -> Shown:
@@ -146,16 +146,16 @@ class ClaudeCodeDecoder(FollowingDecoder):
         user: Source = "environment" if record.get("isMeta") is True or is_for_sub_agent else "user"
         # no model wrote it
         if record.get("isApiErrorMessage") is True:
-            told = {"shown": False}
+            flags = {"shown": False}
         else:
-            told = {}
+            flags = {}
         if is_agent and type(content) is list:
             self._begin_response(read, record["message"])
         thinks = False
         for block in content if type(content) is list else [{"type": "text", "text": content}]:
             kind = kind_of(block)
             if kind == "tool_result" and not is_agent:
-                read.say(user, **told)
+                read.say(user, **flags)
                 failed = block.get("is_error") is True
                 read.answer(
                     block.get("tool_use_id"), content_of(block.get("content")), is_error=failed
@@ -174,7 +174,7 @@ class ClaudeCodeDecoder(FollowingDecoder):
             self._thinking[read.response] = later
         if later:
             read.thinking = []
-        read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **told)
+        read.say("agent" if is_agent else user, as_text=is_agent or type(content) is str, **flags)
 
     def _begin_response(self, read: RecordEvents, message: dict[str, Any]) -> None:
         """Find the thinking of earlier lines of a response."""
@@ -199,9 +199,10 @@ class ClaudeCodeDecoder(FollowingDecoder):
         """Return the usage of a response, which most of its lines repeat."""
         if type(message) is not dict or "usage" not in message:
             return usage_in(message, request)
-        told = message["usage"], message.get("model"), message.get("id"), request
-        if told != self._told:
-            self._told, self._usage = told, usage_in(message, request)
+        call_fields = message["usage"], message.get("model"), message.get("id"), request
+        if call_fields != self._call_fields:
+            self._call_fields = call_fields
+            self._usage = usage_in(message, request)
         return {**self._usage}
 
     def _condense(self, read: RecordEvents, summary: str) -> None:
@@ -233,4 +234,4 @@ def usage_in(message: Any, request: Any = None) -> dict[str, Any]:
     reply = message.get("id")
     if type(reply) is str and type(request) is str:
         reply = f"{reply} {request}"
-    return usage_told(message["usage"], model=message.get("model"), reply=reply)
+    return usage_meta(message["usage"], model=message.get("model"), reply=reply)

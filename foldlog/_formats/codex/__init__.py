@@ -42,7 +42,7 @@ from foldlog._formats.codex.skeleton import CodexSkeleton
 from foldlog._formats.codex.usage import calls_of_events
 from foldlog._formats.format import Format, first_named
 from foldlog._formats.record import text_or_none, within
-from foldlog._formats.usage import ToldUsage
+from foldlog._formats.usage import RecordedUsage
 
 NAME = "codex"
 
@@ -87,7 +87,7 @@ FORMAT = Format(
     conversation=first_named(_session),
     looks_like="openai-responses",
     source_id=_source_id,
-    told_usage=ToldUsage(calls=calls_of_events),
+    recorded_usage=RecordedUsage(calls=calls_of_events),
     says_again=True,
     kept_in=(
         "$CODEX_HOME/sessions",

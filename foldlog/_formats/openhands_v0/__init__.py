@@ -37,8 +37,8 @@ from typing import Any
 from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v0.reading import NAME, OpenHandsV0Decoder, members_of
 from foldlog._formats.openhands_v0.usage import calls_of_events
-from foldlog._formats.record import dict_or_empty, usage_told, within
-from foldlog._formats.usage import ToldUsage
+from foldlog._formats.record import dict_or_empty, usage_meta, within
+from foldlog._formats.usage import RecordedUsage
 
 _NAMES = frozenset(
     (
@@ -125,8 +125,8 @@ def _beside(fields: Mapping[str, Any], _: Sequence[Any]) -> Beside:
     # Each of the two lists has one item for each call of a model.
     calls = max((len(items) for items in lists if type(items) is list), default=0)
     # Without a model: the metrics are of all models together, and the events name theirs.
-    told = usage_told(tokens, cost=cost, calls=calls)
-    return (), [told] if told else []
+    meta = usage_meta(tokens, cost=cost, calls=calls)
+    return (), [meta] if meta else []
 
 
 FORMAT = Format(
@@ -136,6 +136,6 @@ FORMAT = Format(
     decoder=OpenHandsV0Decoder,
     expected="an event object",
     beside=_beside,
-    told_usage=ToldUsage(calls=calls_of_events),
+    recorded_usage=RecordedUsage(calls=calls_of_events),
     source_id=lambda record: within(next(iter(members_of(record)), None), "id"),
 )

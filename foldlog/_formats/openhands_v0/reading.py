@@ -22,7 +22,7 @@ from foldlog._formats.record import (
     refused,
     text_or_empty,
     text_or_none,
-    usage_told,
+    usage_meta,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._usage import usage_of
@@ -247,13 +247,13 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     metrics = dict_or_empty(record.get("llm_metrics"))
     response = dict_or_empty(metadata.get("model_response"))
     usage = metrics.get("accumulated_token_usage")
-    told: dict[str, Any] = (
+    call_fields: dict[str, Any] = (
         {"model": response["model"]} if type(response.get("model")) is str else {}
     )
     if type(usage) is dict:
-        told["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
-        told |= usage_told(response.get("usage"))
-    return told
+        call_fields["accumulated"] = {**usage_of(usage), "cost": metrics.get("accumulated_cost")}
+        call_fields |= usage_meta(response.get("usage"))
+    return call_fields
 
 
 def _payload(record: dict[str, Any], key: str, envelope: frozenset[str]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from foldlog._formats.format import Beside, Format
 from foldlog._formats.openhands_v1.reading import OpenHandsV1Decoder, accepts
 from foldlog._formats.openhands_v1.usage import calls_of_events
 from foldlog._formats.openhands_v1.writing import NAME, OpenHandsV1Encoder
-from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_told
-from foldlog._formats.usage import ToldUsage
+from foldlog._formats.record import dict_or_empty, dicts_in, member, usage_meta
+from foldlog._formats.usage import RecordedUsage
 
 _ENDINGS = ("Event", "Observation", "Condensation", "CondensationRequest")
 
@@ -66,7 +66,7 @@ def _beside(state: Mapping[str, Any], _: Sequence[Any]) -> Beside:
         calls = len(dicts_in(each.get("token_usages")))
         model = each.get("model_name")
         cost = each.get("accumulated_cost") or None
-        if usage := usage_told(tokens, model=model, cost=cost, calls=calls):
+        if usage := usage_meta(tokens, model=model, cost=cost, calls=calls):
             told.append(usage | {"use": use})
     return (), told
 
@@ -91,6 +91,6 @@ FORMAT = Format(
         )
     ),
     beside=_beside,
-    told_usage=ToldUsage(calls=calls_of_events),
+    recorded_usage=RecordedUsage(calls=calls_of_events),
     source_id=member("id"),
 )

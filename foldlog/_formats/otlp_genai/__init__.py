@@ -50,7 +50,7 @@ from foldlog._formats.otlp_genai.spans import (
     span_of,
 )
 from foldlog._formats.places import is_declined
-from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_told
+from foldlog._formats.record import dict_or_empty, text_or_empty, time_at, usage_meta
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._prompt_changes import Cause, change_of_prompt, staying
 from foldlog.eventstore import Annotation, CondensationAction, Content, Event, summary_id
@@ -280,7 +280,7 @@ def _model_and_tokens(attributes: dict[str, Any]) -> dict[str, Any]:
     cost = first(_COST, int, float, str)
     if cost is None:
         cost = dict_or_empty(parsed(attributes.get(_COSTS))).get("total")
-    usage = usage_told(
+    usage = usage_meta(
         {name: first(keys, int, float, str) for name, keys in _USAGE.items()}, cost=cost
     )
     return {name: value for name, value in {**fields, **usage}.items() if value is not None}

@@ -52,7 +52,7 @@ from foldlog._formats.record import (
     member,
     text_or_empty,
     time_at,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog._formats.record_events import RecordEvents
@@ -334,7 +334,7 @@ FORMAT = PartsFormat(
         }
     ),
     written=_written,
-    usage=lambda record: usage_told(
+    usage=lambda record: usage_meta(
         record.get("usage_metadata"), _USAGE, model=record.get("model_version")
     ),
 )

@@ -37,7 +37,7 @@ from foldlog._formats.record import (
     has,
     member,
     text_or_empty,
-    usage_told,
+    usage_meta,
 )
 from foldlog._formats.record_events import FollowingDecoder, RecordEvents
 from foldlog._formats.reply_encoders import RepliesEncoder, said_before, thinking_before
@@ -92,7 +92,7 @@ class _Decoder(FollowingDecoder):
         kind = _kind(record["type"])
         data = record["data"]
         model = dict_or_empty(data.get("response_metadata")).get("model_name")
-        read.meta = usage_told(data.get("usage_metadata"), model=model)
+        read.meta = usage_meta(data.get("usage_metadata"), model=model)
         if kind not in (*_SPOKEN, "system", "tool"):
             read.add(Annotation, name=record["type"], data=data)
             return

@@ -17,7 +17,7 @@ from foldlog._formats.json_text import json_text, parse
 from foldlog._formats.openhands_v1 import metrics_in
 from foldlog._formats.openhands_v1.writing import NAME
 from foldlog._formats.places import is_step_aside, place_of
-from foldlog._formats.record import dicts_in, usage_told
+from foldlog._formats.record import dicts_in, usage_meta
 from foldlog._telemetry import tell
 from foldlog.eventstore import (
     ATTRIBUTES,
@@ -296,7 +296,7 @@ def _used(metrics: dict[str, dict[str, Any]], counted: dict[str, int]) -> Iterat
             else:
                 cost = None
             model = calls[place].get("model") or each.get("model_name")
-            yield Annotation(name="usage", meta=usage_told(calls[place], model=model, cost=cost))
+            yield Annotation(name="usage", meta=usage_meta(calls[place], model=model, cost=cost))
 
 
 def source_id_of(event: Event) -> str | None:

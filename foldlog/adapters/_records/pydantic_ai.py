@@ -40,7 +40,7 @@ from foldlog._formats.record import (
     member,
     read_time,
     text_or_empty,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog.adapters._records.parts import (
@@ -301,7 +301,7 @@ def _usage_in(record: dict[str, Any]) -> dict[str, Any]:
     """Return what a response used: its input includes what a cache had."""
     usage = record.get("usage")
     reply = record.get("provider_response_id")
-    return usage_told(
+    return usage_meta(
         usage, model=record.get("model_name"), reply=reply, cost=within(usage, "cost")
     )
 

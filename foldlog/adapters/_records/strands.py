@@ -31,7 +31,7 @@ from foldlog._formats.record import (
     read_time,
     text_or_none,
     time_text,
-    usage_told,
+    usage_meta,
     within,
 )
 from foldlog.adapters._records.parts import (
@@ -167,7 +167,7 @@ FORMAT = PartsFormat(
     part=_contents,
     thought=_thought,
     written=_written,
-    usage=lambda record: usage_told(
+    usage=lambda record: usage_meta(
         dict_or_empty(record["message"].get("metadata")).get("usage"), _USAGE
     ),
 )

@@ -45,13 +45,14 @@ def run(
     problems = tuple(
         ProblemDocument(conversation=name, problem=str(finding)) for name, finding in findings
     )
-    told = (
+    sentence = (
         f"{done.path}: {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, {done.size_bytes:,} bytes"
         f"{'' if findings else ', every event verified'}"
     )
     terminal.answer(
-        BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems), told
+        BackedUpDocument.of(done, file=done.path, bytes=done.size_bytes, findings=problems),
+        sentence,
     )
     for name, finding in findings:
         if finding.needs_key or finding.unfinished:

@@ -110,7 +110,7 @@ def run(
     more = {"tombstone": document.tombstones, "record": document.records}
     counted = (count(number, word) for word, number in more.items() if number)
     added = " and ".join((count(document.events, "event"), *counted))
-    told = (
+    sentence = (
         f"{added} copied, of {count(len(there), 'conversation')} ({document.already_there:,} had"
         " nothing new)"
     )
@@ -118,7 +118,9 @@ def run(
         grew = [f"{count(len(behind), 'conversation')} grew during the copy: run it again"]
     else:
         grew = []
-    terminal.answer(document, [told if problems or behind else f"{told}; heads are equal", *grew])
+    terminal.answer(
+        document, [sentence if problems or behind else f"{sentence}; heads are equal", *grew]
+    )
     if forks:
         if forks == 1:
             became = "is copied as a conversation of its own"

@@ -50,14 +50,14 @@ def run(
         settings = store.database.settings
     rows = sum(each.rows for each in done)
     keys = sum(each.key for each in done)
-    told = (
+    sentence = (
         f"{count(len(done), 'conversation')}: {count(rows, 'event')} rewritten,"
         f" {count(keys, 'key')} changed."
     )
     document = RekeyDocument(
         db=db, conversations=tuple(map(RekeyedDocument.of, done)), bytes_pending=pending
     )
-    terminal.answer(document, told)
+    terminal.answer(document, sentence)
     is_new = any(each.rows or each.key or each.damaged or each.problem for each in done)
     if not decrypt and settings.keys is None and settings.compression is None and not is_new:
         terminal.note(

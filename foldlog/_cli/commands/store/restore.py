@@ -69,12 +69,13 @@ def run(
         files = sorted(glob.glob(f"{glob.escape(done.kept)}*"))
     names = ", with ".join(files)  # the others are its log
     kept = f"; the former file is {names}" if files else ""
-    told = (
+    sentence = (
         f"{done.path}: restored {content(done.events, done.records)} of "
         f"{count(done.conversations, 'conversation')}, every event verified{kept}"
     )
     terminal.answer(
-        RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))), told
+        RestoredDocument.of(done, file=done.path, redacted_since=tuple(sorted(shown_again))),
+        sentence,
     )
     if is_plain:
         terminal.note(
