@@ -83,6 +83,7 @@ def test_hits_are_seen_at_once_with_the_words_in_sight(chromium, stored, size):
         assert found(page, ".hit:first-of-type mark") >= 1
         page.open(f"{address.split('?')[0]}?id=sample")
         page.wait(READY)
+        page.settle()  # the newest event is scrolled into view first
         page.ask("scrollTo(0, 0)")
         page.search("pytest")
         page.wait(f"{V}.searched && document.querySelector('.hit-of mark')")
