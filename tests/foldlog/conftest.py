@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import sys
 from typing import Any, NamedTuple
 
@@ -25,6 +26,10 @@ class Ran(NamedTuple):
         """The one JSON document on stdout."""
         return json.loads(self.out)
 
+    def rows(self, name: str = "conversation", of: str = "conversations") -> list[Any]:
+        """One field of each row in a list of the document."""
+        return [row[name] for row in self.document[of]]
+
 
 def assert_found_gives_1(ran: Ran) -> None:
     """A command that has printed a finding ends with 1; interrupted, with 130; or with 2, and an
@@ -41,12 +46,15 @@ _LEVEL = re.compile(r'foldlog: (?:(found|note): )?|\{"level":"(\w+)"')
 
 @pytest.fixture
 def foldlog(tmp_path, monkeypatch, capsys):
-    """``foldlog("view", "c1")``, in an empty folder where the default store is."""
+    """``foldlog("view c1 --json")``, in an empty folder where the default store is. The line is
+    split as a shell splits it; further arguments are passed as they are.
+    """
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FOLDLOG_DB", raising=False)
 
-    def run(*arguments: object) -> Ran:
-        monkeypatch.setattr(sys, "argv", ["foldlog", *map(str, arguments)])
+    def run(line: str = "", *arguments: object) -> Ran:
+        words = [*shlex.split(line), *map(str, arguments)]
+        monkeypatch.setattr(sys, "argv", ["foldlog", *words])
         capsys.readouterr()
         with pytest.raises(SystemExit) as ended:
             main()
