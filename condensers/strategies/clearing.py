@@ -23,8 +23,8 @@ stays.
 
 @dataclass(frozen=True, eq=False)
 class ClearToolUsesCondenser(Condenser):
-    """Clears old tool results, many at once, from a prompt that has grown too large. Each leaves a
-    line with its id.
+    """Clears old tool results, many at once, if a prompt has too many tokens. A line with the id of
+    its event replaces each result.
 
     Tokens are estimated. The choice follows from the View alone: the View is read from its
     beginning, and at each former prompt that was larger than ``trigger`` all results but the newest

@@ -34,8 +34,8 @@ from foldlog.projections import View
 
 @dataclass(frozen=True, eq=False)
 class AmortizedForgettingCondenser(RollingCondenser):
-    """Forgets the middle of a View that has outgrown max_size, down to half of it, without a
-    summary.
+    """Forgets the middle of a View that has more than max_size events, until half of max_size
+    remains. Writes no summary.
 
     Old summaries are forgotten, too. Calls and tool loops stay whole if the head or the tail holds
     a part of them; the View is then larger.
@@ -170,7 +170,7 @@ def _allows_a_choice(view: View, choosable: Set[int], keep_first: int, places: i
 
 
 class ConversationWindowCondenser(RollingCondenser):
-    """Forgets the older half of what is not essential, only on request. Needs no model.
+    """On request, forgets the older half of the events that are not essential. Needs no model.
 
     Essential are the first system prompt and the user's first message with the knowledge recalled
     for it. Summaries stay too, because the View has nothing else of the events that they stand for.

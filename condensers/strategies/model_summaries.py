@@ -30,7 +30,7 @@ from foldlog.eventstore import Event
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LLMSummarizingCondenser(AskingCondenser, SummarizingCondenser):
-    """A model summarizes the forgotten events, building on its previous summary."""
+    """A model summarizes the forgotten events together with its previous summary."""
 
     type = "llm"
     size_by_default = 240
@@ -122,7 +122,8 @@ _State = defstruct(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class StructuredSummaryCondenser(AskingCondenser, SummarizingCondenser):
-    """A model summarizes the forgotten events in eighteen fields, by a tool call that it must make.
+    """A model summarizes the forgotten events in eighteen fields, which are the arguments of a tool
+    call.
 
     A model that cannot call tools is refused. A call that is missing, malformed or without a
     required field is a failure: then no events are forgotten.

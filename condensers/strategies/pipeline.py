@@ -24,8 +24,8 @@ from foldlog.projections import View
 
 
 class PipelineCondenser(Condenser):
-    """Runs condensers in order, each on the View that the condenser before it returned, up to the
-    first that condenses.
+    """Runs condensers in order, until one returns a condensation. Each condenser gets the View that
+    the previous condenser returned.
 
     If a part should condense and has nothing to forget, the next parts go on. If none of them
     condenses, the pipeline raises the first such error. A part whose model failed ends the step.

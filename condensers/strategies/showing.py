@@ -32,7 +32,7 @@ class NoOpCondenser(Condenser):
 
 @dataclass(frozen=True, eq=False)
 class RecentEventsCondenser(Condenser):
-    """Shows the first events and the most recent ones. Each step chooses again.
+    """Shows the first events and the most recent ones. Each step chooses these events again.
 
     No event is forgotten: the next step gets the whole View again. A head larger than
     ``max_events`` is shown whole, and so are calls and tool loops if the head or the tail holds a

@@ -114,7 +114,7 @@ def model_table() -> str:
     return (
         "\n| key | |\n|---|---|\n"
         + "\n".join(rows)
-        + "\n\n`timeout` and `num_retries` are understood too.\n\n"
+        + "\n\n`timeout` also means `timeout_s`, and `num_retries` also means `retries`.\n\n"
     )
 
 
