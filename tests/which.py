@@ -19,6 +19,7 @@ from foldlog._cli.catalog import COMMANDS, module_of
 __all__ = ["covering", "modules"]
 
 ROOT = Path(__file__).parents[1]
+_SESSION = "tests/foldlog/test_sessions.py::test_commands_print_what_their_session_has"
 PACKAGES = ("eventstore", "projections", "condensers")
 """Folders at the root whose modules are imported as parts of foldlog."""
 
@@ -96,9 +97,14 @@ def _files() -> list[tuple[str, str]]:
 
 @cache
 def _running(command: str) -> list[str]:
-    """The tests whose functions, or whose cases, name a command as its first argument."""
+    """The tests whose functions, or whose cases, name a command as its first argument, and the
+    sessions in which it is typed.
+    """
+    typed = re.compile(rf"^\$ (?:\w+=\S* )?foldlog {command}\b", re.MULTILINE)
+    sessions = (ROOT / "tests/golden/sessions").iterdir()
     named = re.compile(rf"""[(\[]f?["']{command}["' ]""")
-    return [
+    of_sessions = [f"{_SESSION}[{path.stem}]" for path in sessions if typed.search(_text(path))]
+    return of_sessions + [
         f"{path}::{node.name}"
         for path, text in _files()
         if path.startswith("tests/foldlog/") and named.search(text)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -142,13 +141,6 @@ def test_a_killed_follower_loses_and_doubles_nothing(tmp_path: Path):
     assert asked(path, "SELECT count(*), count(DISTINCT id), max(id) FROM events") == [
         (3_000, 3_000, 2_999)
     ]
-
-
-def test_following_needs_a_file_and_the_whole_store(foldlog: Any):
-    others = (["c1"], ["--json"])
-    for wrong in (["--follow"], *([*each, "--follow", "--to", "a"] for each in others)):
-        ran = foldlog("export", *wrong)
-        assert (ran.status, "--follow needs --to FILE" in ran.err) == (2, True)
 
 
 KILLED_AT_EACH_CALL = """

@@ -71,29 +71,16 @@ def test_each_condenser_is_replayed_over_the_whole_history_and_the_store_is_not_
     foldlog, work, config, tmp_path
 ):
     before = (tmp_path / "foldlog.db").read_bytes()
-    configs = [
-        config("digest", "max_size = 20"),
-        config("amortized", "max_size = 20"),
-        config("recent", "max_events = 9"),
-    ]
+    configs = [config("digest", "max_size = 20"), config("recent", "max_events = 9")]
     ran = foldlog("compare", "c1", *(f"--config={path}" for path in configs), "--json")
     rows = by_name(ran)
-    assert list(rows) == ["default", "digest", "amortized", "recent", "noop"]
-    assert [row["events_max"] for row in rows.values()] == [None, 20, 20, None, None]
+    assert list(rows) == ["default", "digest", "recent", "noop"]
     assert rows["recent"]["parameters"]["max_events"] == 9
     assert {row["turns"] for row in rows.values()} == {CALLS}
-    assert rows["digest"]["condensations"] == len(rows["digest"]["condensed_before"]) > 2
-    assert rows["digest"]["view_events_peak"] <= 20
-    assert (rows["digest"]["events_lost"], rows["digest"]["events_summarized"] > 0) == (0, True)
-    assert rows["amortized"]["events_lost"] == len(rows["amortized"]["lost"]) > 0
-    assert (rows["recent"]["condensations"], rows["recent"]["events_hidden_last"]) == (
-        0,
-        2 * CALLS - 1 - 9,
-    )
-    assert rows["noop"]["view_events_last"] == 2 * CALLS - 1
-    calls = rows["digest"]["calls"]
-    assert [calls[0]["before"], calls[-1]["before"]] == [1, 2 * CALLS - 1]
-    assert sum(call["tokens"] for call in calls) == rows["digest"]["tokens_sent"]
+    digest = rows["digest"]
+    assert digest["condensations"] == len(digest["condensed_before"]) > 2
+    assert [call["before"] for call in digest["calls"]] == [*range(1, 2 * CALLS, 2)]
+    assert sum(call["tokens"] for call in digest["calls"]) == digest["tokens_sent"]
     assert (ran.document["version"], ran.document["counted_as"]) == (2 * CALLS + 2, "gpt-4o")
     assert (tmp_path / "foldlog.db").read_bytes() == before
 
@@ -121,37 +108,6 @@ def test_limits_are_counted_as_by_an_agent_with_the_same_configuration(foldlog, 
         assert says in foldlog("compare", "c1", "--config", file, *named).out
         shown.append(views)
     assert shown[0] != shown[1]
-
-
-def test_what_the_recorded_condensations_did_not_show_has_a_column(foldlog, work, config):
-    with open_store("sqlite:///foldlog.db") as store:
-        later = Message(source="agent", content="step 1 was done, and a/path.py was not")
-        told = Message(source="user", content="see a/path.py")
-        store.append(
-            "c1", [told, CondensationAction(forgotten_event_ids=(62,)), later], expected_version=62
-        )
-    _, noop, recorded = by_name(
-        foldlog("compare", "c1", "--config", config("noop"), "--json")
-    ).values()
-    assert (noop["needed_again"], noop["missing"]) == (1, [])
-    assert (recorded["strategy"], recorded["condensations"], recorded["lost"]) == (
-        "as recorded",
-        2,
-        [1, 2, 62],
-    )
-    assert (recorded["condenser_cost"], recorded["cost"], noop["condenser_cost"]) == (None, None, 0)
-    out = " ".join(foldlog("compare", "c1").out.split())
-    assert "none of them condenses 62 events. The history as recorded has 2 condensations." in out
-    assert "as recorded loses 1 message of the user and 2 other events" in out
-    assert "; what its own model cost is not recorded." in " ".join(
-        foldlog("compare", "c1").out.split()
-    )
-    assert recorded["missing"] == [
-        {"term": "a/path.py", "used": 64, "occurred": [62], "named": False}
-    ]
-    out = " ".join(foldlog("compare", "c1").out.split())
-    assert "as recorded did not show a/path.py (1 time; event 64 used it, 62 has it)" in out
-    assert "as recorded, condensation 61 dropped 2 events of ≈" in out
 
 
 def test_a_curve_has_a_point_for_each_strategy_and_size_and_for_what_was_recorded(
@@ -223,30 +179,6 @@ def test_a_model_that_litellm_does_not_know_is_named_once_and_still_counts(foldl
     assert (known.status, known.err) == (0, "")
 
 
-def test_what_was_lost_of_the_users_own_words_is_named(foldlog, work, config):
-    forgets_the_first = config("amortized", "max_size = 20", "keep_first = 0")
-    out = foldlog("compare", "c1", "--config", forgets_the_first).out
-    assert re.search(r"\n  of them said by the user +0 +1 +0\n", out)
-    assert out.splitlines()[1].startswith(
-        "noop costs least of the condensers that lose no request: $0."
-    )
-    assert "amortized:" not in out.splitlines()[1]
-    _, row, *_ = by_name(foldlog("compare", "c1", "--config", forgets_the_first, "--json")).values()
-    assert row["user_messages_lost"] == [0]
-
-
-def test_files_of_one_name_are_told_apart_and_one_given_twice_is_one(foldlog, work, config):
-    first, second = config("noop", name="a/x.toml"), config("recent", name="b/x.toml")
-    other = config("noop", name="y.toml")
-    ran = foldlog(
-        "compare",
-        "c1",
-        *(f"--config={path}" for path in (first, second, other, first, other)),
-        "--json",
-    )
-    assert list(by_name(ran)) == ["default", "a/x.toml", "b/x.toml", "y"]
-
-
 def test_a_model_is_asked_and_what_it_took_is_shown(foldlog, work, config):
     with OpenAIServer(Text("so far, so good")) as server:
         file = config("llm", "max_size = 20", *model_at(server.url))
@@ -303,52 +235,13 @@ def test_a_model_that_cannot_be_reached_ends_it_at_once(foldlog, work, config, t
 def test_without_litellm_tokens_are_estimated(foldlog, work, monkeypatch):
     monkeypatch.setitem(sys.modules, "litellm", None)
     ran = foldlog("compare", "c1")
-    assert ran.status == 0
-    assert install_command("llm") in ran.out
-    monkeypatch.setenv("COLUMNS", "60")
-    assert max(map(len, foldlog("compare", "c1").out.splitlines())) <= 60
-    monkeypatch.delenv("COLUMNS")
-    (line,) = (line for line in ran.out.splitlines() if line.startswith("sent in total"))
-    assert [word for word in line.split() if word == "≈"] == ["≈"] * 3
-    assert re.match(
-        r"The condensers all cost ≈ \$\d.+\d: none of them condenses 59 events\.",
-        ran.out.splitlines()[1],
-    )
+    assert (ran.status, install_command("llm") in ran.out) == (0, True)
     assert foldlog("compare", "c1", "--json").document["counted_as"] is None
-
-
-def test_the_default_is_named_and_stands_beside_one_with_less_room(foldlog, work):
-    limits = {
-        name: (row["condenser"], row["events_max"], row["tokens_max"])
-        for name, row in by_name(
-            foldlog("compare", "c1", "--agent-model", "gpt-4o", "--json")
-        ).items()
-    }
-    known = limits["default"][2]
-    assert limits == {
-        "default": ("digest", None, known),
-        "max_tokens = 32000": ("digest", None, 32_000),
-        "noop": ("noop", None, None),
-    }
-    assert known > 32_000
-    lines = [" ".join(line.split()) for line in foldlog("compare", "c1").out.splitlines()]
-    assert {"condenser digest digest noop", "condenses above, tokens 32,000 – –"} < {*lines}
-    assert "condenses above, events – 80 –" in lines
-
-
-def test_a_pipeline_has_the_lowest_limits_of_its_parts(foldlog, work, config):
-    parts = [
-        f'[[condenser.condensers]]\ntype = "{kind}"\n{line}'
-        for kind, line in (
-            ("recent", "max_events = 9"),
-            ("digest", "max_size = 40"),
-            ("amortized", "max_size = 20"),
-        )
-    ]
-    row = by_name(foldlog("compare", "c1", "--config", config("pipeline", *parts), "--json"))[
-        "pipeline"
-    ]
-    assert (row["condenser"], row["events_max"], row["tokens_max"]) == ("pipeline", 20, None)
+    for columns, is_left_out in ((100, False), (54, True)):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        lines = foldlog("compare", "c1").out.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert any("also shows" in line for line in lines) is is_left_out
 
 
 def test_a_given_price_needs_no_litellm(foldlog, work, config, monkeypatch, tmp_path):
@@ -388,52 +281,3 @@ def test_who_named_no_model_is_told_which_one_the_agent_called(foldlog, work, co
     assert foldlog("compare", "c2", *noop, "--agent-model", "gpt-4o").err == ""
     monkeypatch.setitem(sys.modules, "litellm", None)  # nothing counts as that model then
     assert foldlog("compare", "c2", *noop).err == ""
-
-
-def test_people_read_a_verdict_and_a_table(foldlog, work, config, monkeypatch):
-    files = "--config", config("amortized", "max_size = 20"), "--config", config("noop")
-    out = foldlog("compare", "c1", *files).out
-    title, *verdict = out.splitlines()[:7]
-    assert title == f"c1: {2 * CALLS + 2} events, {CALLS} calls of the agent's model"
-    # noop sends more, and repeats nearly all of it
-    first = (
-        r"noop costs least of the condensers that lose no request: \$.+; amortized: \$.+ \(\d+ %"
-        r" more than noop\)\."
-    )
-    assert re.fullmatch(first, verdict[0])
-    for name, line in zip(("default", "noop"), verdict[1:3], strict=True):
-        assert re.fullmatch(
-            rf"{name} loses no event; 9\d % of its tokens are repeated; its own model costs"
-            r" nothing.",
-            line,
-        )
-    assert verdict[3].startswith("amortized loses ")
-    assert verdict[4].startswith("What was needed again cannot be measured: ")
-    assert verdict[5].startswith(
-        "At the price of a model: $1.00 for a million new tokens, $0.10 for as many repeat"
-    )
-    assert foldlog("compare", "c1", *files, "--json").document["verdict"] == verdict
-    assert (
-        foldlog("compare", "c1", *files[2:])
-        .out.splitlines()[1]
-        .startswith("The condensers all cost $")
-    )
-    cells = {line.split("  ")[0].strip(): line.split()[-2:] for line in out.splitlines()[8:]}
-    assert out.splitlines()[8].split() == ["default", "amortized", "noop"]
-    assert cells["largest View, events"] == ["19", "59"]
-    assert cells["condensations"][1] == "0"
-    assert int(cells["events lost"][0]) > int(cells["events lost"][1]) == 0
-    assert cells["sent in total, tokens"][0] < cells["sent in total, tokens"][1]
-    assert "as gpt-4o counts them" in out
-    assert "what that cost" not in out, "where no model was asked nothing is said of one"
-    for columns, gone in ((90, ""), (64, "noop"), (54, "amortized, noop")):
-        monkeypatch.setenv("COLUMNS", str(columns))
-        narrow = foldlog("compare", "c1", *files).out
-        table = narrow[narrow.index("\n\n") :]
-        assert max(map(len, table.splitlines())) <= columns
-        # a long name is cut
-        whole = [line for line in table.splitlines() if not line.startswith("condenser ")]
-        assert "…" not in "".join(whole)
-        assert (
-            "a wider terminal, or --json, also shows: " + gone in " ".join(table.split())
-        ) is bool(gone)

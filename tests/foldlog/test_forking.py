@@ -3,15 +3,17 @@
 import asyncio
 import json
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from foldlog import aio
+from foldlog import aio, open as open_histories
 from foldlog.eventstore import ConversationNotFound, InvalidArgument, Observation
 from tests.foldlog.formats import test_openhands_v1 as v1
 from tests.foldlog.formats.test_claude_code import asked, replied, result, text, use
 from tests.how_many import some
+from tests.said import said
 
 CLAUDE_CODE = "claude-code"
 
@@ -43,12 +45,9 @@ def test_a_fork_at_any_line_of_a_tree_shows_the_branch_that_ends_there(histories
     for number in range(1, 14):
         above = records[-1 if chance.random() < 0.6 else chance.randrange(len(records))]["uuid"]
         name = f"n{number}"
-        said = (
-            replied(name, above, text(name), response=f"m{number}")
-            if number % 2
-            else asked(name, above, name)
-        )
-        records.append(said)
+        is_reply = number % 2
+        reply = replied(name, above, text(name), response=f"m{number}")
+        records.append(reply if is_reply else asked(name, above, name))
     history = imported(histories, "tree", records)
     for record in records:
         fork = history.fork(at_source=record["uuid"])
@@ -200,3 +199,29 @@ def test_results_that_others_part_from_their_response_are_not_gathered(histories
     history = imported(histories, "c1", records)
     assert shown(history.fork(at_source="b")) == ["a", "b"]
     assert isinstance(history.fork(at_source="d").view().events[-1], Observation)
+
+
+def test_a_list_shows_no_fork_under_another_conversation_with_the_id_of_its_parent(
+    foldlog, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", "100")
+    with open_histories("foldlog.db") as histories:
+        histories["c"].append(said("before"))
+        histories["c"].fork(at=1, id="f")
+        histories.erase("c", reason="asked for", detach_forks=True)
+        histories.create("c", replace_erased=True).append(said("again"))
+        histories["c"].fork(at=1, id="h")
+    names = [line.split("  ")[:2] for line in foldlog("list", "--short").out.splitlines()[1:]]
+    assert [first or f"  {second}" for first, second in names] == ["c", "  h", "f"]
+
+
+def test_a_fork_was_not_recorded_before_it_was_made(tmp_path):
+    times = iter(datetime(2026, 3, 1, 12, minute, tzinfo=UTC) for minute in range(60))
+    with open_histories(tmp_path / "h.db", clock=lambda: next(times)) as histories:
+        histories["c"].append(said("a"))
+        histories["c"].fork(at=1, id="f")
+        for _ in range(2):
+            row = histories.store.conversation("f")
+            assert row.created_at <= row.updated_at
+            if row.parent is not None:
+                histories.erase("c", reason="asked to", detach_forks=True)

@@ -31,9 +31,10 @@ NAMES = [name for names in COMMANDS.values() for name in names]
 _NOON = datetime(2026, 2, 17, 12, tzinfo=UTC)
 _CHAT = [{"role": "user", "content": "Is it raining?"}, {"role": "assistant", "content": "No."}]
 _OF_THE_RUN = re.compile(
-    r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}"  # a hash, and what a store is called
+    # a hash, what a store is called, and an object of an archive
+    r"\b[0-9a-f]{64}\b|(?<=\"store\": \")[0-9a-f-]{36}|\b[0-9a-f]{16}-[0-9a-f]{16}\b"
     # a time of now
-    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+\+\d\d:\d\d)?)?)?"
+    r"|(?<!\d)(?!2026-02-17)20\d\d-\d\d-\d\d(?:[ T]\d\d:\d\d(?::\d\d(?:\.\d+(?:Z|\+\d\d:\d\d))?)?)?"
     r"|20\d{6}T\d{6}\.\d+Z"
     # how long, how large, how fast
     r"|[\d,.]+(?= (?:ms|bytes|×|MB)(?!\w))|[\d,]+(?= +[\d,.]+ ×| now$)"
@@ -128,15 +129,23 @@ def output_of(name: str, folder: Path) -> str:
     with tempfile.TemporaryDirectory() as made:
         work = Path(made) / "work"
         shutil.copytree(folder, work)
-        printed, status = _run(line, work)
-    for place in (work, folder, Path(made)):
-        printed = printed.replace(f"{place}{os.sep}", "")
-    text = _OF_THE_MACHINE.sub("…", _OF_THE_RUN.sub("…", printed))
-    lines = [shown.rstrip() for shown in text.strip("\n").splitlines()]
+        printed, status = run(shlex.split(line), work, {})
+    lines = lines_of(printed, work, folder, Path(made))
     return "\n".join([f"$ foldlog {line}", *lines, f"exit status {status}", ""])
 
 
-def _run(line: str, folder: Path) -> tuple[str, int]:
+def lines_of(printed: str, *folders: Path) -> list[str]:
+    """Return the lines that a command printed, without what differs in each run and machine."""
+    for folder in folders:
+        printed = printed.replace(f"{folder}{os.sep}", "")
+    text = _OF_THE_MACHINE.sub("…", _OF_THE_RUN.sub("…", printed))
+    return [line.rstrip() for line in text.strip("\n").splitlines()]
+
+
+def run(
+    arguments: list[str], folder: Path, variables: dict[str, str], stdin: bytes = b""
+) -> tuple[str, int]:
+    """Return what a command prints in a folder, and its exit status."""
     out = io.TextIOWrapper(io.BytesIO(), "utf-8", write_through=True)
     home = {
         "HOME": str(folder),
@@ -144,12 +153,14 @@ def _run(line: str, folder: Path) -> tuple[str, int]:
         "COLUMNS": "100",
         "NO_COLOR": "1",
         "PATH": os.environ["PATH"],
+        **variables,
     }
     status = 0
     with ExitStack() as stack:
         stack.enter_context(chdir(folder))
         stack.enter_context(patch.dict(os.environ, home, clear=True))
-        stack.enter_context(patch.object(sys, "argv", ["foldlog", *shlex.split(line)]))
+        stack.enter_context(patch.object(sys, "argv", ["foldlog", *arguments]))
+        stack.enter_context(patch.object(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin))))
         stack.enter_context(_as_installed_alone())
         stack.enter_context(redirect_stdout(out))
         stack.enter_context(redirect_stderr(out))

@@ -1,0 +1,67 @@
+"""Sessions in a shell: what a person types, one command after the other, and what is shown.
+
+``tests/golden/sessions`` has a file for each subject. A session begins in an empty folder. Lines
+that begin with ``#`` say what the next command is about. A file is typed up to ``END``.
+
+python -m tests.golden.sessions      write what is shown now
+"""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from itertools import takewhile
+from pathlib import Path
+
+from tests.golden.outputs import lines_of, run
+
+SESSIONS = Path(__file__).parent / "sessions"
+
+
+def replay(session: str) -> str:
+    """Type the commands of a session in an empty folder, and return it with what is shown now."""
+    with tempfile.TemporaryDirectory() as made:
+        folder = Path(made) / "work"
+        folder.mkdir()
+        steps = [
+            "\n".join([*comments, f"$ {command}", *_shown(command, folder)])
+            for comments, command in _steps(session)
+        ]
+    return "\n\n".join(steps) + "\n"
+
+
+def _steps(session: str) -> Iterator[tuple[list[str], str]]:
+    """The commands of a session, each with the comments above it."""
+    lines = iter(session.splitlines())
+    comments: list[str] = []
+    for line in lines:
+        if line.startswith("# "):
+            comments.append(line)
+        elif line.startswith("$ "):
+            file = [*takewhile("END".__ne__, lines), "END"] if line.endswith("<<END") else []
+            yield comments, "\n".join([line.removeprefix("$ "), *file])
+            comments = []
+
+
+def _shown(command: str, folder: Path) -> list[str]:
+    """What a command shows: foldlog's are run in this process, others by a shell."""
+    words = shlex.split(command.replace("$PWD", str(folder)))
+    if "foldlog" not in words:
+        done = subprocess.run(command, shell=True, cwd=folder, capture_output=True, check=True)
+        return done.stdout.decode().splitlines()
+    program = words.index("foldlog")
+    variables = dict(word.split("=", 1) for word in words[:program])
+    arguments, stdin = words[program + 1 :], b""
+    if "<" in arguments:
+        stdin = (folder / arguments[-1]).read_bytes()
+        arguments = arguments[:-2]
+    printed, status = run(arguments, folder, variables, stdin)
+    lines = lines_of(printed, folder)
+    return [*lines, f"exit status {status}"] if status else lines
+
+
+if __name__ == "__main__":
+    for path in SESSIONS.iterdir():
+        path.write_text(replay(path.read_text("utf-8")), "utf-8")
