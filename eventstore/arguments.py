@@ -62,8 +62,8 @@ def check_map(name: str, value: object) -> Mapping[str, Any]:
 
 
 def check_reason(value: object, keeper: str) -> str:
-    """Return the reason for an erasure, which the ``keeper`` (a tombstone or a receipt) stores.
-    Raises ``InvalidArgument`` if it is empty.
+    """Return the reason for an erasure. Raises ``InvalidArgument`` if it is empty. The message says
+    that ``keeper`` stores the reason.
     """
     if not check_text("reason", value).strip():
         raise InvalidArgument(f"the reason is empty; give a reason, which the {keeper} stores")
@@ -71,8 +71,8 @@ def check_reason(value: object, keeper: str) -> str:
 
 
 def moment(microseconds: int) -> int:
-    """Return the moment, in microseconds since 1970, if its year is between 1970 and 9999. Raises
-    ``InvalidArgument``.
+    """Return the moment, in microseconds since 1970. Raises ``InvalidArgument`` if its year is not
+    between 1970 and 9999.
 
     A store accepts no other moments, because it could not read them again.
     """
@@ -87,7 +87,7 @@ def moment(microseconds: int) -> int:
 
 
 def to_microseconds(time: object, name: str = "the time") -> int:
-    """Return a moment of the store's clock in microseconds since 1970, UTC. Exact.
+    """Return a time in the unit of the store: microseconds since 1970, UTC. The result is exact.
 
     Raises ``TypeError`` for a value that is not a time with a zone, ``InvalidArgument`` outside of
     1970 to 9999.

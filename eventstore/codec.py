@@ -1,8 +1,8 @@
 """Events to bytes and back. Pure.
 
 The stored form of an event is one JSON text, without its id, which is a column beside it:
-``docs/internals/STORED_BYTES.md`` defines it for a second reader. A stored kind is a short name of
-the registry below with a schema version, never a Python path.
+``docs/internals/STORED_BYTES.md`` defines it for other programs that read it. A stored kind is a
+short name of the registry below with a schema version, never a Python path.
 
 Stored bytes are never rewritten. A body of an older schema version is upgraded when it is read, by
 one pure function for each version. An unknown field is kept in ``extra``, and an unknown kind as an
@@ -103,12 +103,12 @@ _CONTAINERS = (dict, list, tuple)
 _TEXT_PART = {"type": "text", "text": "hi"}
 _TIME_AT = Entry.__struct_fields__.index("timestamp")  # all kinds begin with the same fields
 _LONG = 1_000
-"""An event with a longer body (in bytes) may be nested too deep, because a level takes two
+"""An event may be nested too deep only if its body has more bytes than this: each level has two
 brackets.
 """
 _DEPTH_MAX = _LONG // 2
-"""Both JSON parsers recurse, and fail at the end of the Python stack. Half of the default stack is
-left for readers.
+"""The most levels of an event. Both JSON parsers recurse, and fail at the end of the Python stack.
+Half of the default stack is left for readers.
 """
 
 
@@ -118,11 +118,11 @@ def encode(event: Event, *, finite: bool = False, ours: bool = False) -> Encoded
     Bytes in the event are stored beside the body (``foldlog.eventstore.codec_json``). A time whose
     offset has seconds is stored in UTC. Raises ``InvalidEvent`` if a value has a wrong type or
     would be read back as another value (a set, a key that is not a text), if a time has no zone or
-    no year from 1 to 9999 in UTC, or if the event is nested too deep to be read again. With
-    ``finite``, raises it also for NaN and infinities in an event without an ``origin``; without
-    ``ours``, also for events that only the store makes. Raises ``UnknownEventType`` for an object
-    that is not a registered event. Cost: one encoding, and a check that the stored form can be read
-    back with the same meaning, which takes about as long.
+    no year from 1 to 9999 in UTC, or if the event is nested too deep to be read again. If
+    ``finite`` is true, NaN and infinities raise it too, unless the event has an ``origin``. If
+    ``ours`` is false, events that only the store makes raise it too. Raises ``UnknownEventType``
+    for an object that is not a registered event. Cost: one encoding, and a check that the stored
+    form can be read back with the same meaning, which takes about as long.
     """
     stored = _STORED_AS.get(type(event))
     if stored is None:
@@ -293,7 +293,7 @@ def decode_all(
     kinds: Sequence[str], schemas: Sequence[int], bodies: Sequence[bytes], ids: Sequence[int]
 ) -> list[Event] | None:
     """Return the events of many rows, passed as columns, as ``decode`` does. Return None if one of
-    them needs more than a strict decoding. No bytecode is executed for a single row:
+    them needs more than a strict decoding. For speed, no Python code runs for each row:
     ``benchmarks/reading.py`` shows the time.
     """
     try:
@@ -311,7 +311,7 @@ def decode_all(
 
 def _slow_body(event: KnownEvent) -> bytes:
     """Return the body of an event that may have extra fields of a newer version, or texts, numbers
-    and bytes that JSON cannot hold. Extra fields are put back beside the event's own.
+    and bytes that JSON cannot hold. Extra fields are put back beside the fields of the kind.
 
     Raises ``ValueError`` if an extra field has the name of one of the event's own.
     """

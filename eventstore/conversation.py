@@ -42,7 +42,9 @@ class AnyVersion(Enum):
 
 
 ANY_VERSION: Final = AnyVersion.ANY_VERSION
-"""Append at any version. A caller has to say so. No event of another writer is lost."""
+"""The expected version of an append at any version. A caller has to pass it explicitly. No event of
+another writer is lost.
+"""
 
 
 _RULED: Final = frozenset({CondensationAction, CondensationSummary, DocumentChanges, Retraction})

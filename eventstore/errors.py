@@ -45,8 +45,8 @@ UnavailableKind = Literal[
 - ``missing``: the file or its folder is not there
 - ``moved``: the file was removed or renamed while it was open, or has a second name
 - ``busy``: other writers are in the way, or all connections are in use
-- ``read``: an older reader still needs the bytes to be removed
-- ``away``: the server cannot be reached, or cannot keep its promises
+- ``read``: an older reader still needs bytes that are to be removed
+- ``away``: the server cannot be reached, or its settings could lose acknowledged events
 - ``taken``: another writer was first
 """
 
@@ -97,8 +97,8 @@ def _made_again(kind: type[EventStoreError], args: tuple[object, ...]) -> EventS
 
 
 class VersionConflict(EventStoreError):
-    """Another writer appended first. Read again, decide again, append again. With ``expected`` 0 a
-    conversation was to begin, and its id is taken: use another id.
+    """Another writer appended first. Read again, decide again, append again. If ``expected`` is 0,
+    the caller wanted to begin a conversation, and its id is taken: use another id.
     """
 
     def __init__(self, conversation: str, expected: int, actual: int) -> None:
@@ -239,8 +239,8 @@ class ConversationHasForks(EventStoreError):
 
 
 class EventsNotMade(EventStoreError):
-    """An imported conversation has records without events, or an archived one is not restored, and
-    this store was opened without the parts that make or restore events. Open it with
+    """An imported conversation has records without events, or an archived conversation is not
+    restored. This store was opened without the code that makes or restores events: open it with
     ``foldlog.open``. ``pending`` is the number of records, or the negative number of archived
     events.
     """
@@ -334,8 +334,8 @@ class StoreUnusable(EventStoreError):
 
 
 class StoreDamaged(StoreUnusable):
-    """The database is damaged. What lies elsewhere in it can be read. Run ``foldlog store verify``,
-    then restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
+    """The database is damaged. Its undamaged parts can be read. Run ``foldlog store verify``, then
+    restore a backup, or copy what is sound with ``foldlog store copy --damaged``.
     """
 
     def __init__(self, message: str) -> None:
@@ -352,10 +352,10 @@ class KeyUnavailable(StoreUnusable):
 
 
 def install_command(extra: str) -> str:
-    """Return the command that adds an extra to foldlog, for the place from which foldlog was
-    installed.
+    """Return the command of pip that adds an extra to this installation of foldlog.
 
-    For a checkout or a wheel it names the path that pip recorded, otherwise the name ``foldlog``.
+    If foldlog was installed from a checkout or a wheel, the command has the path that pip recorded,
+    otherwise the name ``foldlog``.
     """
     import json
     import shlex

@@ -174,12 +174,12 @@ class SystemMessage(_Common, frozen=True, kw_only=True, tag="system"):
 
 
 class Message(_Common, frozen=True, kw_only=True, tag="message"):
-    """Something said.
+    """A text of the user, the agent or the environment.
 
     ``content``    a text, or parts: texts and images in OpenAI's shape
     ``source``     "user", "agent" or "environment"; the chat role follows: the user's is user, the
                    agent's is assistant
-    ``thinking``   the model's thinking blocks that came before it
+    ``thinking``   the model's thinking blocks that came before the text
     """
 
     content: Content
@@ -229,8 +229,8 @@ class Observation(_Common, frozen=True, kw_only=True, tag="observation"):
 
 
 class Annotation(_Common, frozen=True, kw_only=True, tag="annotation"):
-    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. Not shown
-    unless ``shown`` is set.
+    """Bookkeeping: state changes, metrics, reports of a condenser without a condensation. A View
+    shows it only if ``shown`` is true.
 
     ``name``       what it is about
     ``data``       any JSON
@@ -298,7 +298,7 @@ def _is_id(value: object) -> bool:
 
 
 class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_request"):
-    """Please condense. Sets the View's ``unhandled_condensation_request`` until the next
+    """A request to condense. It sets the View's ``unhandled_condensation_request`` until the next
     condensation.
 
     ``reason``     why, in words
@@ -312,7 +312,9 @@ class CondensationRequest(_Common, frozen=True, kw_only=True, tag="condensation_
 
 
 _TUPLE_MAX = 10_000
-"""A range of more ids than this stays a ``range``, which does not keep them in memory."""
+"""The most ids of a range that become a tuple. A longer range stays a ``range``, which needs less
+memory.
+"""
 
 
 class EventIds(tuple[int, ...]):
@@ -331,7 +333,7 @@ class EventIds(tuple[int, ...]):
 
 
 class Forgotten(NamedTuple):
-    """The parts that a condensation forgets: disjoint inclusive ``intervals`` of event ids,
+    """The ids that a condensation forgets: disjoint inclusive ``intervals`` of event ids,
     ascending, and ``summaries``, the synthetic ids (below -1) of forgotten summaries, descending.
     """
 
@@ -349,9 +351,10 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
     Pass either ``forgotten_event_ids`` (in any order; ids below -1 name summaries), or
     ``forgotten_events_start_id`` and ``forgotten_events_end_id``, both inclusive. The event is
     stored in the form in which it was made. A reader always gets the ids as
-    ``forgotten_event_ids``, also of a range: a tuple, or a ``range`` of more than 10,000 ids.
-    ``summary`` and ``summary_offset``, its index in the View after forgetting, must be passed
-    together. ``metadata`` says how the condensation was made: reason, model, tokens, cost, latency.
+    ``forgotten_event_ids``, even if a range was passed: as a tuple, or as a ``range`` if there are
+    more than 10,000. ``summary`` and ``summary_offset``, its index in the View after forgetting,
+    must be passed together. ``metadata`` says how the condensation was made: reason, model, tokens,
+    cost, latency.
 
     A condensation that forgets nothing and has no summary must be *declined*:
     ``metadata={"outcome": "declined", "reason": …}``.
@@ -409,7 +412,9 @@ class CondensationAction(_Common, frozen=True, kw_only=True, tag="condensation")
             self._check_it_does_something()
 
     def _check_types(self, ids: object, start: object, end: object) -> None:
-        """Check the types of the fields that are used before the codec checks them."""
+        """Check the types of the fields that this class uses. The codec checks the other fields
+        later.
+        """
         if ids is not None and not (isinstance(ids, tuple) and set(map(type, ids)) <= {int}):
             raise InvalidEvent(
                 f"a condensation's forgotten_event_ids must be whole numbers, not {short(ids)}"
@@ -564,9 +569,9 @@ class KeyChanged(Entry, frozen=True, kw_only=True, tag="key_changed"):
 
 
 class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
-    """Events of the conversation lost their content, because they were redacted in the store that
-    they come from. This entry is the receipt as long as the event that is the receipt there is not
-    copied too: for a fork, that may be an event of the conversation that it comes from.
+    """Events were copied without their content, because the source store had redacted them. This
+    entry is their receipt until the receipt event of the source store is copied too. The receipt
+    event of a fork may be in its parent conversation.
 
     ``event_ids``  the events
     """
@@ -575,9 +580,9 @@ class RedactionCopied(Entry, frozen=True, kw_only=True, tag="redaction_copied"):
 
 
 class StoreRestored(Entry, frozen=True, kw_only=True, tag="store_restored"):
-    """The store was restored from a backup, or is a copy. It does not have the events that another
-    file had at positions after ``after`` and before this entry: whatever a follower derived from
-    these is void. The entry belongs to no conversation.
+    """The store was restored from a backup, or is a copy. It lacks the events that another file had
+    at positions after ``after`` and before this entry. A follower has to discard what it made from
+    those events. The entry belongs to no conversation.
 
     ``after``   the last position that the store still has
     """
@@ -661,7 +666,7 @@ MAY_BE_STRUCTURAL: Final = frozenset(
     kind for kind in get_args(Event) if kind.structural or kind is UnknownEvent
 )
 """The types of structural events. Code first asks whether ``map(type, events)`` is disjoint from
-them, because this executes no bytecode for a single event.
+them, because this runs no Python code for each event.
 """
 
 _COMMON_FIELDS = """

@@ -52,7 +52,7 @@ _DOCUMENT_CHANGES: Final = "document_changes"
 class Store:
     """Conversations, each an append-only log of events. Any number of threads may use one store.
 
-    A context manager: it closes the database.
+    As a context manager, it closes the database at the end.
     """
 
     def __init__(
@@ -75,7 +75,9 @@ class Store:
         self._own_clock = clock is None
         self._projections: dict[str, InlineProjection] = {}
         self.last_documents: OrderedDict[str, Any] = OrderedDict()
-        """The documents of conversations as appends of this store left them: for ``Documents``."""
+        """The documents of conversations after the last appends of this store, for
+        ``Documents``.
+        """
 
     # -- writing
 
@@ -102,11 +104,11 @@ class Store:
         ``origin.id``) the conversation has already, and returns the others; there may be none.
         ``guard`` is called in the transaction if the conversation exists: if it raises, its
         exception is raised and nothing is appended. Other writers wait for it. ``generation`` names
-        one conversation of this id: once that one is erased, the append raises
+        one conversation among those that had this id: once it is erased, the append raises
         ``ConversationErased``, even if another conversation has the id now. ``together`` has
-        appends to other conversations, made with ``Documents.prepare``: all or none are made, and
-        none if the idempotency key or ``dedupe`` leaves nothing to append. ``also`` is called in
-        the transaction of the events and may write data beside them.
+        appends to other conversations, from ``Documents.prepare``. All these appends happen, or
+        none. None happens if the idempotency key or ``dedupe`` leaves nothing to append. ``also``
+        is called in the transaction of the events and may write data beside them.
 
         Raises ``VersionConflict`` (read again, decide again), ``InvalidEvent`` (a rule is broken;
         its message says which), ``IdempotencyConflict`` (the key stands for other events),
@@ -167,15 +169,15 @@ class Store:
         recorded_at: int | None = None,
         secret: bytes | None = None,
     ) -> int:
-        """Append the events of a source's records. ``also`` is called in their transaction and may
-        write data beside them. Return the new version. They are recorded now, or at
+        """Append the events of a source's records, and return the new version. ``also`` is called
+        in their transaction and may write data beside them. The events are recorded now, or at
         ``recorded_at``, in microseconds since 1970, if no event came later. Their salts are random,
         or made from ``secret``: then another copy of the source gets the same heads.
 
         Of the rules for new events, only those about the form of an event apply. The conversation
-        may have records without events, and these may be their events. Raises ``VersionConflict``,
-        ``ConversationNotFound``, ``InvalidEvent``. Durability: on disk when it returns. Cost: these
-        events.
+        may have records without events, and the appended events may belong to these records. Raises
+        ``VersionConflict``, ``ConversationNotFound``, ``InvalidEvent``. Durability: on disk when it
+        returns. Cost: these events.
         """
         batch = [self._encode(event, finite=False) for event in events]
         work = partial(
@@ -232,8 +234,8 @@ class Store:
         """Yield events with ``start <= id < stop``, in order; the present version limits ``stop``.
         With ``reverse`` the newest comes first.
 
-        Raises ``ConversationNotFound`` or ``ConversationErased`` at once, and
-        ``ConversationErased`` also if it is erased while the events are read. Raises
+        Raises ``ConversationNotFound`` or ``ConversationErased`` at once. Raises
+        ``ConversationErased`` also if the conversation is erased while the events are read. Raises
         ``CorruptEvent`` if an event is missing or unreadable: a history is never returned
         incomplete without an error. Cost: the events yielded, read a page at a time.
         """
@@ -287,9 +289,8 @@ class Store:
         return paged(partial(self.conversations, limit=PAGE), attrgetter("id"), PAGE, after)
 
     def conversation(self, conversation: str, *, pending: bool = False) -> ConversationRow:
-        """Return the row of one conversation, as ``conversations`` returns it; also of an erased
-        one. With ``pending``, events that an import has not yet made are not made first. Raises
-        ``ConversationNotFound``.
+        """Return the row of one conversation, even an erased one. With ``pending``, the events of
+        an import that are not made yet stay unmade. Raises ``ConversationNotFound``.
         """
         find = partial(self.database.find, conversation=conversation, pending=pending)
         state = self.database.recorder.query(find)
@@ -358,9 +359,9 @@ class Store:
     def query(self, conversation: str, work: Callable[[ReadTransaction], T]) -> T:
         """Run ``work`` on the newest state of a conversation and return what it returned.
 
-        All reads of ``work`` are of one moment. ``work`` is run again if the connection to a server
-        breaks, so it must have no other effects. Raises ``ConversationNotFound``,
-        ``ConversationErased``, ``StoreUnavailable``.
+        All reads of ``work`` show the conversation at one moment. ``work`` is run again if the
+        connection to a server breaks, so it must have no other effects. Raises
+        ``ConversationNotFound``, ``ConversationErased``, ``StoreUnavailable``.
         """
         return self._recorder.query(partial(read_existing, self.database, conversation, work))
 
@@ -527,7 +528,7 @@ def _logged(reading: ReadTransaction, start: int, stop: int) -> Iterator[Logged]
 
 
 def _range(start: int, stop: int | None) -> tuple[int, int]:
-    """Return a range of ids as numbers; without ``stop`` it ends with the conversation."""
+    """Check and return a range of ids, up to the end of the conversation if ``stop`` is None."""
     return max(check_whole("start", start), 0), (
         NUMBER_MAX if stop is None else check_whole("stop", stop)
     )

@@ -54,5 +54,5 @@ def in_utc(time: EventTime) -> EventTime:
 
 
 def event_microseconds(time: EventTime) -> int:
-    """Return the microseconds from 1970 to a time: negative for an earlier one. Exact."""
+    """Return the exact number of microseconds from 1970 to a time: negative for an earlier time."""
     return (in_utc(time) - EPOCH) // _MICROSECOND

@@ -3,7 +3,7 @@
 Changes of documents are stored as events of the kind ``DocumentChanges``, in the same transaction
 as other events. No View shows them. So the hash chain covers documents, and they are stored,
 copied, encrypted and erased like every event. A ``DocumentChanges`` has the changed documents, as
-whole values or as differences to earlier values. Of all other documents it has the id of the event
+whole values or as differences to earlier values. For each other document it has the id of the event
 with the newest value. So the last ``DocumentChanges`` before a version leads to all documents of
 that version.
 """
@@ -78,7 +78,7 @@ class Documents:
 
     def all(self, conversation: str, *, version: int | None = None) -> dict[str, Any]:
         """Return all documents by name, in the order of names. Raises the errors of ``get``. Cost:
-        ``get`` for each.
+        ``get`` for each document.
         """
         return self._store.query(conversation, lambda read: newest_values(read, version))
 
@@ -243,8 +243,8 @@ class LastValues(NamedTuple):
 
 
 def _change_since(last: LastValues, values: Mapping[str, Any]) -> _Change | None:
-    """Return the change that gives documents these values; None if the last append does not tell it
-    or nothing changes.
+    """Return the change that gives documents these values; None if no value changes, or if the
+    values in memory are not enough to compare.
     """
     if any(name in last.ids and name not in last.values for name in values):
         return None
@@ -332,8 +332,8 @@ def _of_values(
 
 
 def _change_of(name: str, before: DocumentValue | None, value: Any) -> dict[str, Any] | None:
-    """Return the change of a document: a difference, if it is small and follows few others;
-    otherwise the whole value. None if the value does not change.
+    """Return the change of a document: a difference, if it is small and follows few other
+    differences; otherwise the whole value. None if the value does not change.
     """
     change = difference(DELETED if before is None else before.value, value)
     if change is None:

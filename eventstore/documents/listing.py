@@ -2,8 +2,8 @@
 
 Attributes are the document ``attributes`` of a conversation: texts, numbers or lists of texts by
 name, such as app, user, project, title, parent and tags. A read model finds conversations by them.
-The last activity changes with each append, so it is written only when conversations are listed. So
-a list may be some seconds old; it has the moment at which it was made.
+The last activity changes with each append, so it is written only when conversations are listed. A
+list may be some seconds old, and says at which moment it was made.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class RecentConversation(NamedTuple):
 
 
 class RecentConversations(NamedTuple):
-    """A page of conversations, the last active first. ``as_of`` is the moment of the list: it
+    """A page of conversations, the last active first. ``as_of`` is the moment of the list. The list
     includes later changes of attributes, but no other later events. ``after`` continues the list;
     it is None on the last page.
     """
@@ -152,9 +152,9 @@ class _Newest(NamedTuple):
 def _bring_up_to_date(
     database: Database, age_max_s: float
 ) -> tuple[int, Mapping[int, ListedConversation]]:
-    """Bring the list up to date if it is older than ``age_max_s``. Return its moment in
-    microseconds, and by key the conversations that could not be written to it, because the store
-    can only be read or other writers are busy.
+    """Bring the list up to date if it is older than ``age_max_s``. Return the moment of the list in
+    microseconds. Return also, by key, the conversations that could not be written to the list,
+    because the store is open for reading only or other writers are busy.
     """
     now = database.now()
     recorder = database.recorder
@@ -208,7 +208,9 @@ def _read_listings(
 def _list_some(
     transaction: Transaction, database: Database, touched: Iterable[tuple[int, int]]
 ) -> None:
-    """Write these conversations, by key and the version at which they are listed, to the list."""
+    """Write conversations to the list. ``touched`` has the key of each, and the version at which it
+    is listed.
+    """
     for key, listed_at in touched:
         newest = _newest(database, transaction, key, listed_at)
         if newest is None:
@@ -231,7 +233,7 @@ def _list_some(
 
 
 def _newest(database: Database, reader: Reader, key: int, listed_at: int) -> _Newest | None:
-    """Return the newest state of a conversation; None if it does not belong into the list."""
+    """Return the newest state of a conversation; None if it does not belong in the list."""
     # A damaged conversation keeps its earlier entry: ``verify`` reports the damage.
     with suppress(CorruptEvent, StoreDamaged):
         conversation = database.find_key(reader, key)

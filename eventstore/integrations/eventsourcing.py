@@ -88,9 +88,10 @@ V = TypeVar("V", bound=TrackingRecorder)
 
 @dataclass(frozen=True, slots=True)
 class ConversationEvent:
-    """An event with its conversation and its id there, and the store's clock when it was recorded.
+    """An event with its conversation, its id in the conversation, and the time when the store
+    recorded it.
 
-    ``recorded_at`` is None for an event that was made and not read.
+    ``recorded_at`` is None for an event that was not read from a store.
     """
 
     originator_id: str
@@ -102,8 +103,8 @@ class ConversationEvent:
 class Conversations(Application[str]):
     """The conversations of a store as an application of the library.
 
-    Its ``name`` is the one under which a view records how far it has followed. Appending with its
-    ``events.put`` checks versions only; the rules of ``Store.append`` apply to a conversation.
+    A view records under this application's ``name`` how far it has followed. ``events.put`` checks
+    only versions, and not the rules that ``Store.append`` checks.
     """
 
     name = "conversations"
@@ -259,7 +260,7 @@ class TrackingView(TrackingRecorder):
         return _VIEW_CODEC.decoded_record(name, records[0]) if records else None
 
     def put_records(self, transaction: Transaction, name: str, records: Iterable[Record]) -> None:
-        """Keep records of this view, within a transaction; one of the same version is replaced."""
+        """Write records of this view in a transaction. A record of the same version is replaced."""
         encoded = [_VIEW_CODEC.encoded_record(name, record) for record in records]
         transaction.put_records(_OF_VIEWS, name, encoded)
 
@@ -359,7 +360,7 @@ class EventRecorder(TrackingView, ProcessRecorder):
 
 
 class EventsOfAggregates(EventRecorder):
-    """The same events without their positions and times."""
+    """A recorder of events for the library's aggregates: it returns no positions and times."""
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> None:
         super().insert_events(stored_events, **kwargs)
@@ -411,8 +412,8 @@ class PollingSubscription(Subscription[ApplicationRecorder]):
 
 
 def _encoded(kind: str, schema: int, state: bytes, event: Event) -> Encoded:
-    """Return an event with the state that the library made: any bytes, if the kind is
-    unknown here.
+    """Return an event with the state that the library made. If the kind is unknown here, the state
+    may be any bytes.
     """
     if isinstance(event, UnknownEvent):
         return Encoded(kind, schema, event.shown, event.is_structural, state, event)
@@ -466,8 +467,8 @@ def _fields(conversation: str, row: Row, position: int | None = None) -> dict[st
 
 
 class Factory(InfrastructureFactory[TrackingRecorder]):
-    """Makes the library's recorders on the store that ``FOLDLOG_URL`` names (``memory:`` if none);
-    or on the store that another caller opened, and closes.
+    """Makes the library's recorders on a store: the store of ``database``, which its caller closes,
+    or the store that ``FOLDLOG_URL`` names. Without ``FOLDLOG_URL`` the store is in memory.
     """
 
     def __init__(self, env: Environment | EnvType | None, database: Database | None = None) -> None:

@@ -99,19 +99,19 @@ class Appending(Struct, eq=False):
     expected_version: int | Literal[AnyVersion.ANY_VERSION]
     generation: Generation | None = None
     besides: Besides | None = None
-    """None for an append of events that are neither structural nor changes of documents, and
-    nothing else.
+    """The options of the append. None if it has none, and none of its events is structural or
+    changes documents.
     """
     any_thread: bool = False
     earlier: tuple[Recorded, ...] | None = None
-    """If this is not None, the transaction appends nothing: these events were recorded under the
-    idempotency key before; or there are none, because ``dedupe`` left none.
+    """If this is not None, the transaction appends nothing. These events were recorded under the
+    idempotency key before. It is empty if ``dedupe`` left no events.
     """
     decided: Sequence[Event] = ()
     place: Place = unplaced
     moment: datetime = EPOCH
     key: int = 0
-    """The key of the conversation to which it appended."""
+    """The key of the conversation to which the transaction appended."""
     last_conversation: LastConversation | None = None
     """The state of the conversation after the transaction."""
 
@@ -224,9 +224,9 @@ class Appending(Struct, eq=False):
 def open_to_append(
     database: Database, transaction: Transaction, conversation: str, generation: Generation | None
 ) -> WriteTransaction:
-    """Open the conversation for an append. If it does not exist it will be begun with its first
-    event. Raises the errors of ``find_named``. Cost: one read; none if the last append of this
-    connection was to it.
+    """Open the conversation for an append. If it does not exist, it begins with its first event.
+    Raises the errors of ``find_named``. Cost: one read; none if the last append of this connection
+    was to it.
     """
     last: LastConversation | None = transaction.last_conversation
     if (
@@ -397,7 +397,7 @@ def _keep_source_keys(parent: ReadTransaction, fork: WriteTransaction, at: int) 
 def _owner(
     database: Database, transaction: Transaction, conversation: Conversation, at: int
 ) -> Conversation:
-    """Return the conversation whose key event ``at - 1`` is stored under: ``conversation``, or an
+    """Return the conversation under whose key event ``at - 1`` is stored: ``conversation``, or an
     ancestor of it.
     """
     if at > conversation.begins:

@@ -29,9 +29,10 @@ class LastConversation(NamedTuple):
     """The state of a conversation after the last append of a connection, with its salt decrypted,
     and its codec.
 
-    SQLite keeps one with the connection that writes, for as long as no other program commits. Then
-    the next append to the conversation, and its View, need not ask the database. On a server the
-    next append expects this state, and the server compares it in the round trip of the append.
+    In SQLite, the connection that writes remembers one such state as long as no other program
+    commits. With it, the next append to the conversation, and its View, need not ask the database.
+    On a server the next append expects this state, and the server compares it in the round trip of
+    the append.
 
     ``settings`` are the settings of the database object that opened the codec. ``rows`` has the
     newest rows, decrypted, which were appended one after another to ``before``.
@@ -71,7 +72,7 @@ class Late(NamedTuple):
     ``data_version``  the database's ``data_version`` at that time
     ``until``         the position up to which changes were read
     ``unlisted``      their keys, and the versions at which they are listed
-    ``listings``      by key, what the list would have of them
+    ``listings``      by key, their entries that the list should have
     """
 
     data_version: int | None
@@ -153,10 +154,10 @@ class Database:
         """Return the conversation with this id; None if there is none. Its salt is decrypted if
         this process has its key.
 
-        Raises ``EventsNotMade`` if its source has records without events, unless ``pending``. The
-        recorder then makes the events and runs the work again, so no read, append or fork has to do
-        so. Raises ``CorruptEvent`` if its columns are damaged, or if its mark is from another
-        state.
+        Raises ``EventsNotMade`` if its source has records without events, unless ``pending`` is
+        true. The recorder then makes the events and runs the work again, so no read, append or fork
+        has to do so. Raises ``CorruptEvent`` if its columns are damaged, or if its mark is from
+        another state.
         """
         if type(conversation) is not str:
             raise TypeError(f"the id of a conversation must be a text, not {conversation!r}")
@@ -233,8 +234,8 @@ class Database:
     # -- steps
 
     def _compared(self, reader: Reader, last: LastConversation) -> Conversation | None:
-        """Return the present state of the conversation that was appended to last. A server may let
-        the append compare the expected state, so that this asks nothing.
+        """Return the present state of the conversation that was appended to last. On a server this
+        may send no query: then the append compares the expected state.
         """
         if last.codec.data_key is None:
             expected = last.state

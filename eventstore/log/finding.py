@@ -73,9 +73,9 @@ def find_existing(
 
 @dataclass
 class Generation:
-    """One of several conversations that had the same id, one after the other. A writer keeps
-    appending to the one that it found at its first append: ``key`` is the key of that one, and None
-    before the first append.
+    """One of several conversations that had the same id, one after the other. A writer always
+    appends to the conversation that it found at its first append. ``key`` is the key of that
+    conversation, and None before the first append.
 
     If ``replaces_erased`` is true and the conversation is erased, the writer begins another one
     with the same id. ``fence`` is called in the transaction of each append, before the append
@@ -90,8 +90,8 @@ class Generation:
 def find_named(
     database: Database, reader: Reader, conversation: str, generation: Generation | None
 ) -> tuple[Conversation | None, int | None]:
-    """Return the conversation to append to and None. If the append begins a new one, return None
-    and the key of the erased conversation that it replaces, if there is one.
+    """Return the conversation to append to, or None if the append begins one. Return also the key
+    of the erased conversation that the new one replaces, or None.
 
     Raises ``ConversationErased`` if the conversation of ``generation`` is erased, also if another
     one has its id by now. Raises ``ConversationNotFound`` if it was found before and is no longer
@@ -139,8 +139,8 @@ class Moment:
     def conversation(self, conversation: str) -> ReadTransaction:
         """Return the transaction of one conversation, the same object each time.
 
-        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one
-        question, the first time.
+        Raises ``ConversationNotFound``, ``ConversationErased``, ``CorruptEvent``. Cost: one query,
+        the first time.
         """
         reading = self._open.get(conversation)
         if reading is None:
@@ -165,8 +165,8 @@ class Moment:
 def query_all(database: Database, work: Callable[[Moment], T]) -> T:
     """Run ``work`` on the newest state of all conversations and return what it returned.
 
-    All that ``work`` reads is of one moment. It may be run again, as in ``Store.query``. Raises
-    ``StoreUnavailable``.
+    All reads of ``work`` show the store at one moment. ``work`` may be run again, as in
+    ``Store.query``. Raises ``StoreUnavailable``.
     """
     return database.recorder.query(lambda reader: work(Moment(database, reader)))
 

@@ -72,8 +72,8 @@ def placed_rows(
 
 
 def _restored_entry(reader: Reader, damaged: PlacedRow) -> PlacedRow:
-    """Return the entry of an erasure, made again from its tombstone; any other damaged entry as it
-    is.
+    """Return the entry of an erasure, made again from its tombstone. Return any other damaged entry
+    unchanged.
     """
     conversation = reader.conversation(damaged.conversation)
     tombstones: tuple[Conversation, ...] = ()

@@ -72,8 +72,8 @@ class StagedWriter:
     for it.
 
     A new conversation is staged: no reader sees it until it is published whole. New events of an
-    existing conversation are appended, and stay even if a later transaction fails. A context
-    manager: after an error or Ctrl-C it deletes a staged conversation. If it cannot, the rows stay
+    existing conversation are appended, and stay even if a later transaction fails. As a context
+    manager, it deletes a staged conversation after an error or Ctrl-C. If it cannot, the rows stay
     invisible, and the next import or 'foldlog store vacuum' deletes them.
     """
 
@@ -192,10 +192,10 @@ class StagedWriter:
 def ingest(
     database: Database, conversation: str, history: Iterator[Encoded], project: Project
 ) -> tuple[int, int]:
-    """Import a history into a conversation. Return how many events were added, and the version.
+    """Import a history into a conversation. Return the number of added events, and the new version.
 
-    A new conversation is staged even if it is short, so that there is only one way. For 40 short
-    events this takes twice the CPU time of an append, and one more commit. Raises
+    A new conversation is staged even if it is short, so that all imports run the same code. For 40
+    short events this takes twice the CPU time of an append, and one more commit. Raises
     ``HistoryDiverged``, ``ConversationErased``.
     """
     existing = database.recorder.query(lambda reader: find_begun(database, reader, conversation))
@@ -255,7 +255,7 @@ def extend(
 def stored_rows(database: Database, state: Conversation, start: int = 0) -> Iterator[Row]:
     """Yield the rows of a conversation from event ``start`` on, a page at a time. Raises
     ``CorruptEvent`` at a missing or unreadable row, and ``ConversationErased`` if the conversation
-    is erased in that time.
+    is erased while the rows are read.
     """
 
     def page(reading: ReadTransaction, first: int, end: int) -> Iterable[Row]:

@@ -212,7 +212,9 @@ class DataKey:
 
 
 def key_missing(problem: str, key_id: str | None, keys: KeyRing | None) -> KeyUnavailable:
-    """Return the error for data under a missing key, with the remedy."""
+    """Return the error for data that is encrypted with a missing key. Its message has the
+    remedy.
+    """
     names = "" if keys is None else ", ".join(keys.names)
     if names:
         remedy = f"the keys that are set are {names}; add the missing key after the encrypting key"

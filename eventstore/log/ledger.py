@@ -58,7 +58,9 @@ def as_followed(entry: Row) -> Row:
 
 
 def enter_restoring(transaction: Transaction, after: int) -> None:
-    """Enter that the store is now in another file, which had no positions after ``after``."""
+    """Enter in the ledger that the store is now in another file, which had no positions after
+    ``after``.
+    """
     _insert(transaction, 0, "", _row(StoreRestored(after=after), present()))
 
 

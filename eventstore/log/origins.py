@@ -30,10 +30,9 @@ from foldlog.eventstore.recorders.types import RecalledKey, utf8
 INDEXED: Final = "foldlog:sources"
 """The key that says that a conversation is indexed."""
 _RESERVED: Final = "foldlog:source"
-"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``: no key of a caller may begin so."""
+"""The beginning of ``INDEXED`` and of ``SOURCE_KEYS``. A key of a caller may not begin with it."""
 _CHUNK = 500
-"""The number of events that one transaction indexes, of a conversation that existed before its
-index.
+"""The number of events that one transaction indexes, if a conversation is older than its index.
 """
 
 
@@ -51,8 +50,8 @@ class NotIndexed(Exception):
 
 
 class PartlyKnown(InvalidEvent):
-    """The conversation has some of the events of an append that stores something beside all of
-    them.
+    """The conversation has some events of an append already. The append stores something beside all
+    its events, so it cannot leave these out.
     """
 
 
@@ -104,12 +103,12 @@ def source_key(format: str, source_id: Any) -> str | None:
 def select_new(
     reading: ReadTransaction | None, batch: Sequence[Encoded], *, all_or_none: bool = False
 ) -> NewEvents:
-    """Return the events of a batch that a conversation does not have; of several with one id, the
-    first. If a record has several events, the later ones may have no id: they are new if the
-    record's first event is. ``reading`` is None for a new conversation.
+    """Return the events of a batch that a conversation does not have. If several have the same id,
+    return only the first. If a record has several events, the later ones may have no id: they are
+    new if the record's first event is. ``reading`` is None for a new conversation.
 
     Raises ``NotIndexed``; with ``all_or_none``, ``PartlyKnown`` if the conversation has some of the
-    events, or if one came twice.
+    events, or if the batch has an event twice.
     """
     keys = [_key_of(encoded.event) for encoded in batch]
     stored_keys = set() if reading is None else _recalled(reading, keys)

@@ -39,7 +39,7 @@ def past_of(database: Database, reader: Reader, fork: Conversation) -> tuple[Seg
     """Return the parts of a fork's past, the oldest first. Raises ``CorruptEvent`` if an ancestor
     is missing.
 
-    Cost: one question for each encrypted ancestor.
+    Cost: one query for each encrypted ancestor.
     """
     if fork.parent is None:
         return ()

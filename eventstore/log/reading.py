@@ -46,8 +46,8 @@ _MISSING = "it, or a later event that is shown or structural, cannot be found"
 class ReadTransaction:
     """One conversation in one transaction. Use it while the transaction is open.
 
-    Raises ``EventsNotMade`` for an archived one: so whatever reads or changes its events has them
-    restored, and lists, which look at its row alone, do not.
+    Raises ``EventsNotMade`` for an archived conversation, so that its events are restored before
+    they are read or changed. A list reads only the row of the conversation, and restores nothing.
     """
 
     def __init__(
@@ -65,9 +65,11 @@ class ReadTransaction:
         self.database = database
         self._known_codec = codec
         self._changes: DocumentChanges | None = None
-        """The last changes of documents that were read: those before a version."""
+        """The last event that changes documents before the version ``_changes_before``, if it was
+        read.
+        """
         self._changes_before = 0
-        """The changes of documents that were read last. A caller that asks for the newest values
+        """The version for which ``_changes`` was read. A caller that asks for the newest values
         reads this event next.
         """
 
@@ -86,8 +88,8 @@ class ReadTransaction:
 
     @property
     def redactions(self) -> int:
-        """The number of redacted events; of a fork, since it began. While it does not change, no
-        content was redacted.
+        """The number of redacted events. A fork counts from its beginning. While the number stays
+        the same, no content was redacted.
         """
         return self.state.redactions
 
@@ -128,8 +130,8 @@ class ReadTransaction:
         return self.state.head
 
     def head_at(self, version: int) -> bytes | None:
-        """Return the head when the conversation had ``version`` events; None for 0, and if it never
-        had that many.
+        """Return the head that the conversation had at ``version``; None for 0, and if it never had
+        that many events.
 
         Raises ``CorruptEvent`` if the last of these events is missing or unreadable. Cost: one
         event.
@@ -238,8 +240,8 @@ class ReadTransaction:
         return min(self._whole("stop", stop), self.state.version)
 
     def _whole(self, name: str, number: int) -> int:
-        """Return the number if it is a whole number. Numbers that are ids of the conversation are
-        accepted without a further check.
+        """Return the number. Raises the errors of ``check_whole``, which is called only if the
+        number is not a version of the conversation.
         """
         if type(number) is int and 0 <= number <= self.state.version:
             return number

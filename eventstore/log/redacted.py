@@ -58,8 +58,8 @@ def untraced(event: Event) -> Event:
 
 
 def can_be_redacted(event: Event) -> bool:
-    """Return whether the event can be redacted. Not if its kind is of a later version, whose
-    content is unknown, or if it is a receipt.
+    """Return whether the event can be redacted. A receipt cannot be redacted. An event of an
+    unknown kind cannot be redacted, because its content is unknown.
     """
     return isinstance(event, KnownEvent) and not isinstance(event, Redaction | Erased)
 
@@ -70,16 +70,16 @@ def has_content(event: Event) -> bool:
 
 
 def without_content(event: Event, redacted: Redacted) -> Event:
-    """Return the event without its content. If it already has this receipt, the returned event is
-    equal to it.
+    """Return the event without its content. If the event already has this receipt, the returned
+    event equals it.
     """
     remaining = {"meta": _usage_in(event.meta), "extra": {}, "origin": _origin(event.origin)}
     return replace(event, **remaining, redacted=redacted, **_fields_without_content(event))
 
 
 def _usage_in(values: dict[str, Any], *, within: bool = False) -> dict[str, Any]:
-    """Return the usage of model calls in a map, and the View that they answer: only numbers and
-    names, such as names of models.
+    """Return what a map has on model calls: their usage, and the View that they answer. Only
+    numbers and names, such as names of models, are returned.
     """
     usage: dict[str, Any] = {}
     for name, value in values.items():

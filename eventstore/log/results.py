@@ -55,8 +55,8 @@ class ConversationRow(NamedTuple):
     ``id``             its id
     ``version``        how many events it has; of an erased one, how many it had
     ``created_at``, ``updated_at``  when its first and its last event were recorded
-    ``head``           the hash of its last event, in hexadecimal: a published head proves every
-                       later change
+    ``head``           the hash of its last event, in hexadecimal: a published head reveals
+                       every later change
     ``erased_at``, ``erased_reason``  when and why it was erased, else None
     ``bytes_pending``  bytes of its erased events may still be in the store's file: ``vacuum``
                        removes them

@@ -88,8 +88,8 @@ def seed(conversation: str, salt: bytes) -> bytes:
 
 
 def first_head(conversation: Conversation, salt: bytes) -> bytes:
-    """Return the head before event 0. A fork has the one of the conversation that recorded
-    event 0.
+    """Return the head before event 0. In a fork it comes from the conversation that recorded event
+    0.
     """
     return conversation.seed or seed(conversation.id, salt)
 
@@ -145,14 +145,16 @@ def is_redacted(proof: bytes) -> bool:
 
 @lru_cache(1_024)  # every append of a conversation asks for it
 def checksum_seed(conversation: str) -> int:
-    """Return the seed of the checksums of a conversation's rows, with which rows of another
-    conversation do not match.
+    """Return the seed for the checksums of a conversation's rows. Rows of another conversation do
+    not match it.
     """
     return crc32(utf8(conversation))
 
 
 _RESIDUE: Final = 0x2144DF1C
-"""The CRC-32 of any bytes that end with their own CRC-32, the least significant byte first."""
+"""The CRC-32 of any bytes followed by the CRC-32 of these bytes, the least significant byte
+first.
+"""
 _body_checksum = struct.Struct(">I")
 _own_checksum = struct.Struct("<I").pack
 

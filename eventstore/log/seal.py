@@ -207,8 +207,8 @@ class RowCodec(NamedTuple):
 
     @property
     def is_strict(self) -> bool:
-        """Whether it accepts only rows that were written with the key. Such a codec never becomes
-        outdated.
+        """Whether the codec accepts only rows that were written with the key. Such a codec never
+        becomes outdated.
         """
         return self.data_key is not None and not self.mark.pending_until
 
@@ -296,7 +296,9 @@ class RowCodec(NamedTuple):
         return row.in_form(PLAIN, body, proof)
 
     def _decrypted(self, row: Row) -> bytes:
-        """Return the body of a stored row, still compressed if it is. Raises ``NotAsWritten``."""
+        """Return the decrypted body of a stored row, and do not decompress it. Raises
+        ``NotAsWritten``.
+        """
         if row.encoding & ENCRYPTED:
             if self.data_key is None:
                 raise NotAsWritten("the event is encrypted, and its conversation has no key")
@@ -500,7 +502,7 @@ def compressed(compression: Compression, body: bytes) -> tuple[int, bytes]:
 
 
 def decompressed(number: int, stored: bytes) -> bytes:
-    """Return the body from which ``compressed`` made these bytes. It never takes more than
+    """Return the body from which ``compressed`` made these bytes. The result never takes more than
     ``EVENT_BYTES_MAX`` of memory.
 
     Raises ``NotAsWritten``, and ``InvalidOption`` if zstd is needed and its package is missing.

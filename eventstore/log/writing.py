@@ -3,8 +3,8 @@ the events.
 
 The row codec of the conversation is applied before each insert. An inline projection is called in
 the transaction that appends structural events, so that its records cannot differ from the log. Each
-record has a version. The store does not look into records. It only relies on the records of Views
-not repeating text of events.
+record has a version. The store does not look into records. It only relies on one rule: the records
+of Views repeat no text of events.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ class WriteTransaction(ReadTransaction):
     def put_records(
         self, projection: str, records: Iterable[Record], *, replace_all: bool = False
     ) -> None:
-        """Write records. A record of the same version is replaced; with ``replace_all``, all
-        earlier records of the projection are. The records of a plain conversation are plain: they
-        give it no key.
+        """Write records. A record of the same version is replaced. With ``replace_all``, all
+        earlier records of the projection are replaced. The records of a plain conversation are
+        plain too: writing them gives it no key.
         """
         codec = self._codec()
         encoded = [codec.encoded_record(projection, record) for record in records]
@@ -228,8 +228,8 @@ class WriteTransaction(ReadTransaction):
         self.past = ()
 
     def enter_origins(self, origins: Iterable[Border]) -> None:
-        """Enter in the ledger that the conversation has copies of the events of these others. It
-        was a fork of them.
+        """Enter in the ledger that the conversation has copies of the events of these other
+        conversations. It was a fork of them.
         """
         for origin in origins:
             detached = Detached(parent=origin.parent, version=origin.version)
@@ -329,7 +329,7 @@ def begin_new(transaction: Transaction, database: Database, new: Conversation) -
 
 def check_plain(reader: Reader, database: Database, conversation: str) -> None:
     """Raise ``KeyUnavailable`` if a new conversation would be plain text in a store that has
-    encrypted ones, unless the store was opened so that it may be.
+    encrypted ones, unless the store was opened with ``?plain=allowed``.
     """
     settings = database.settings
     if settings.keys is not None or settings.plain_allowed:
@@ -343,7 +343,7 @@ def check_plain(reader: Reader, database: Database, conversation: str) -> None:
 
 class InlineProjection(Protocol):
     """A read model that is written in the transaction of the structural events that change it. A
-    store has one of each ``name``.
+    store has one projection of each ``name``.
     """
 
     name: str

@@ -40,7 +40,7 @@ _CHANGED = "it was changed at the same time; archive it again"
 
 class Archived(NamedTuple):
     """The outcome for one conversation: the number of its events in the object, and the bytes of
-    the object; or the reason why it stays.
+    the object; or, as ``stays``, why it is not archived.
     """
 
     conversation: str
@@ -54,8 +54,8 @@ def archive(store: Store, conversation: str, to: str) -> Archived:
     ``to``, read it back, then delete their rows. The last event stays, with all that is beside the
     events. Call it again after an interruption.
 
-    A conversation stays that is damaged, has forks, or a source whose events are not made; one with
-    a single event; and one that is changed at the same time. Raises ``ConversationNotFound``,
+    A conversation is not archived if it is damaged, has forks, has a source whose events are not
+    made, has only one event, or is changed at the same time. Raises ``ConversationNotFound``,
     ``InvalidArgument`` if ``to`` is not a URL; ``StoreUnavailable`` if the object store does not
     answer, ``StoreUnusable`` if it refuses. Cost: its events three times, in memory.
     """
@@ -106,7 +106,9 @@ def checked(store: Store, verdict: Verdict) -> Verdict:
 
 
 def _read(reader: Reader, conversation: str) -> tuple[Conversation, list[Placed], str | None]:
-    """Return a conversation, its own rows except the last one, and the reason if it stays."""
+    """Return a conversation, its own rows except the last one, and the reason if it cannot be
+    archived.
+    """
     state = reader.conversation(conversation)
     if state is None:
         raise ConversationNotFound(conversation)

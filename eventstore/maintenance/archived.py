@@ -4,18 +4,18 @@ A conversation keeps its row, its last event and everything beside its events, s
 its version and its head need no object. Anything else restores the events first:
 ``ReadTransaction`` raises ``EventsNotMade``, and the opener of the store calls ``restore``.
 
-The address of an object is a row of ``unfinished`` from before the object is made until after it is
-deleted, so an interruption leaves no object that no row names:
+A row of ``unfinished`` has the address of an object from before the object is made until after it
+is deleted, so each object has a row even after an interruption:
 
     archive    an archiving was begun: the object may be there. A vacuum deletes it
-    archived   the object has the events, and the store has not
+    archived   only the object has the events
     restored   both have the events. The object stays, for backups made before, until the
                conversation is redacted, rekeyed, erased or archived again
     discard    the object is being deleted
     erase      the object is deleted with the rows
 
-An address is the SHA-256 of the object, a space and its URL. No two attempts have the same URL, so
-an object can be deleted once no transaction can make it the one with the events.
+An address is the SHA-256 of the object, a space and its URL. Each attempt to archive has a URL of
+its own, so an object can be deleted as soon as no row can change to ``archived`` with its address.
 """
 
 from __future__ import annotations
@@ -107,14 +107,14 @@ def check_url(recorder: Recorder, to: str) -> None:
 
 
 def new_address(to: str, head: bytes, data: bytes) -> str:
-    """Return an address for an object, which no other one has."""
+    """Return an address that no other object has."""
     name = f"{head[:_HEAD].hex()}-{secrets.token_hex(8)}"
     return f"{sha256(data).hexdigest()} {to.rstrip('/')}/{name}"
 
 
 def check_reachable(address: str) -> None:
-    """Raise ``StoreUnavailable`` if the object store does not answer. Then no object is begun that
-    could not be deleted again.
+    """Raise ``StoreUnavailable`` if the object store does not answer. Call it before an object is
+    made, because a store that does not answer could not delete it again.
     """
     with (
         suppress(FileNotFoundError, StoreUnusable),
@@ -142,7 +142,7 @@ def read_object(address: str) -> bytes:
 
 
 def delete_object(address: str) -> None:
-    """Delete an object, if it is there, and what a killed writer left of a file."""
+    """Delete an object, if it exists, and the parts of a file that a killed writer left."""
     path = _path(address)
     with suppress(FileNotFoundError), _reaching(address, "delete") as (store, name):
         if path is not None:

@@ -84,9 +84,9 @@ class Restored(NamedTuple):
 class Vacuumed(NamedTuple):
     """The outcome of a vacuum. ``discarded`` is the number of killed imports whose rows were
     removed. ``bytes_pending`` says whether bytes of erased events may still be in the file.
-    ``space_returned`` is False if a reader that was opened before is still open: the file is
-    rewritten in the log, and shrinks at a vacuum after that reader has ended; and if this role may
-    not vacuum the tables of a server. Of a store that is not a file, the sizes are None.
+    ``space_returned`` is False if a reader that was opened before is still open: the file then
+    shrinks at a vacuum after that reader has ended. It is also False if this role may not vacuum
+    the tables of a server. If the store is not a file, the sizes are None.
     """
 
     discarded: int
@@ -243,8 +243,8 @@ def _copied(
 
 
 def _counted(verdicts: Sequence[Verdict]) -> tuple[int, int, int]:
-    """Return the number of conversations in these verdicts. Return also, without erased ones, the
-    number of their events, and the number of records of their sources without events.
+    """Return three numbers: the conversations in these verdicts, and in those that are not erased,
+    the events and the records without events.
     """
     named = [verdict for verdict in verdicts if verdict.conversation is not None]
     living = [verdict for verdict in named if verdict.erasure is None]

@@ -3,11 +3,12 @@ what is new.
 
 A copy follows its source. Every event keeps its id, its time and its place in the hash chain; every
 conversation keeps its salt, its idempotency keys and its tombstone. So heads are equal in both
-stores; those of copied events are computed again. What the source redacted is redacted in the copy.
-A conversation that went on by itself in the target, and now differs, is left as it is and named.
+stores. The heads of copied events are computed again. What the source redacted is redacted in the
+copy. If a conversation got other events in the target, it is left unchanged, and its outcome names
+the problem.
 
-Positions are new: followers of the target begin at 0. Of the records of projections only the
-records of Views are copied.
+Positions are new: followers of the target begin at 0. The records of Views are copied, and no
+records of other projections.
 """
 
 from __future__ import annotations
@@ -106,14 +107,14 @@ def copy_store(
     source: Store, target: Store, *conversations: str, jobs: int = 4, damaged: bool = False
 ) -> Generator[Moved, None, None]:
     """Copy the named conversations of ``source``, or all, in no order, ``jobs`` at a time. They are
-    copied while the outcomes are read from this iterator. Each conversation appears whole in the
-    target or not at all, or grows by its tail. With ``damaged``, a damaged one is copied up to its
-    first damaged event.
+    copied while the outcomes are read from this iterator. A new conversation appears whole in the
+    target or not at all; an existing one grows at its end. With ``damaged``, a damaged one is
+    copied up to its first damaged event.
 
     A conversation that is damaged or cannot be read, or that differs in the target, is yielded with
     its problem, and the others go on. Raises ``ConversationNotFound`` for a name,
     ``KeyUnavailable`` if a key is missing, and the target's errors if it cannot be written. Cost:
-    one row of every conversation on both sides, and the events that the target does not have.
+    one row of every conversation in both stores, and the events that the target does not have.
     """
     check_whole("jobs", jobs, 1, _JOBS_MAX)
     # Only a copy of all conversations may take the place of the source.
@@ -143,9 +144,9 @@ def copy_store(
 def compare_stores(
     source: Store, target: Store, *conversations: str
 ) -> Generator[UnequalConversation, None, None]:
-    """Yield each conversation of ``source``, or each named one, that ``target`` does not have with
-    the same head and at least as many redactions. Conversations that only the target has are
-    ignored. Cost: one row of each on both sides.
+    """Yield each conversation of ``source``, or each named one, that is missing in ``target``, has
+    another head there, or has fewer redactions there. Conversations that only the target has are
+    ignored. Cost: one row of each conversation in both stores.
     """
     for original in _conversations(source.database, conversations):
         if isinstance(original, Unlisted):
@@ -226,9 +227,9 @@ def _find(database: Database, conversation: str) -> Conversation | None:
 
 
 def _state(conversation: Conversation) -> tuple[object, ...]:
-    """Return the values that two copies of a conversation have in common. The time of creation is
-    one, because another conversation with its id may end with the same event; so is the number of
-    redacted events, unless it is erased.
+    """Return the values that are equal in two copies of a conversation. The time of creation is one
+    of them, because another conversation with the same id may end with the same event. The number
+    of redacted events is another, unless the conversation is erased.
     """
     return (
         conversation.created_at,
@@ -263,7 +264,7 @@ def copy_conversation(
     if the target has other events, ``ConversationErased`` if the target erased it, and
     ``CannotRedact`` if it shares an event that the source redacted: then nothing of it is changed.
     A new conversation appears whole or not at all. Cost: the events to copy, in small transactions;
-    where events were redacted since, all of them.
+    if events were redacted since, all events.
     """
     original, earlier = source.recorder.query(partial(_with_earlier, source, conversation))
     tombstones = copy_tombstones(
@@ -390,8 +391,8 @@ def _check_same(
 
 
 def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str, RecalledKey]]:
-    """Yield its idempotency keys; they are read a page at a time. Raises ``CorruptEvent`` at a key
-    that was changed without the data key of the conversation.
+    """Yield the idempotency keys of a conversation; they are read a page at a time. Raises
+    ``CorruptEvent`` at a key that was changed without the data key of the conversation.
     """
 
     def read_page(reader: Reader, after: str | None) -> Sequence[tuple[str, RecalledKey]]:
@@ -409,8 +410,8 @@ def keys_of(source: Database, conversation: Conversation) -> Iterator[tuple[str,
 def _keys_by_version(
     keys: Iterable[tuple[str, RecalledKey]], start: int
 ) -> dict[int, list[tuple[str, RecalledKey]]]:
-    """Return the keys whose last event is ``start`` or a later one, by the version that has all
-    events of a key.
+    """Return the keys whose last event is ``start`` or later, grouped by the first version that has
+    all events of the key.
     """
     keys_by_version: dict[int, list[tuple[str, RecalledKey]]] = {}
     for name, recalled in keys:
@@ -448,7 +449,7 @@ class CopyWriter(StagedWriter):
         )
         super().__init__(target, self.end, existing, replaces=replaces)
         self._without_receipt: frozenset[int] = frozenset()
-        """The copied events that are redacted, while their receipts are not copied."""
+        """The copied events that are redacted and whose receipts are not copied yet."""
 
     def linked(self, rows: Iterable[Row]) -> Iterator[Row]:
         """Yield decoded rows with the right counts. Raises ``CorruptEvent`` at a row that does not
@@ -579,7 +580,7 @@ def _remember(writing: WriteTransaction, keys: Iterable[tuple[str, RecalledKey]]
 def copy_tombstones(source: Database, target: Database, tombstones: Sequence[Conversation]) -> int:
     """Add the tombstones of one id that the target does not have, the oldest first, each with the
     fingerprints that it refuses. Return how many were added. Raises ``ConversationErased`` if the
-    conversation still has events there.
+    conversation still has events in the target.
     """
     pairs = zip((None, *tombstones), tombstones, strict=False)
     works = (

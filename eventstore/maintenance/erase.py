@@ -68,7 +68,7 @@ def erase(
     waits for a minute, then raises ``StoreUnavailable``, and must be run again.
 
     Forks read events of the conversation that they were forked from. ``with_forks`` first erases
-    the forks, with their own forks, except those that another process has detached since.
+    the forks, with their own forks, except forks that another process has detached since.
     ``detach_forks`` first gives each fork a copy of these events, and the tombstone says which
     events the forks keep. Until the conversation is erased, a redaction of it reaches its forks
     too. ``expected`` is the conversation's row as the caller read it: nothing is erased if the last
@@ -161,10 +161,10 @@ def _mark(
     *,
     detach_forks: bool,
 ) -> tuple[Conversation, Sequence[Conversation]]:
-    """Make a conversation, by id or key, a tombstone, unless a fork needs its events or it is no
-    fork of ``parent`` any more. Return it, and the forks that need its events. With
-    ``detach_forks``, these are the forks without a copy of the events. The other forks leave the
-    conversation in this transaction, so that no redaction of it misses a fork.
+    """Make the conversation with this id or key a tombstone, unless a fork needs its events, or it
+    has left its ``parent``. Return the conversation, and the forks that need its events. With
+    ``detach_forks``, a fork that has a copy of the events does not need them: it leaves the
+    conversation in this transaction, so that no redaction misses a fork.
     """
     state = transaction.conversation(key)
     if state is None:
@@ -248,8 +248,8 @@ def _is_copied(transaction: Transaction, fork: Conversation) -> bool:
 
 def _detach(transaction: Transaction, database: Database, fork: int) -> str:
     """Let a fork that has a copy of the shared events leave its parent. Its events keep their ids
-    and heads, and the copies get positions: a follower reads them as events of the fork. Return the
-    words about it for the parent's tombstone. Cost: its revisions.
+    and heads, and the copies get positions: a follower reads them as events of the fork. Return a
+    text on the fork for the parent's tombstone. Cost: its revisions.
     """
     state = database.find_key(transaction, fork)
     assert state is not None

@@ -41,8 +41,8 @@ from foldlog.eventstore.store import Store
 
 
 class Quote(NamedTuple):
-    """A condensation or an event of a companion that may quote a redacted event. ``redacted``: it
-    is erased too.
+    """A condensation, or an event of a companion, that may quote a redacted event. ``redacted``
+    says whether its content is erased too.
     """
 
     conversation: str
@@ -56,11 +56,11 @@ class RedactionReceipt(NamedTuple):
     ``event_ids`` are the redacted events, ``hashes`` the commitments to their former content (see
     ``Redacted``). ``position`` is the position of the receipt that followers read; None if all
     events were redacted before. ``quotes`` are the condensations whose summaries may quote the
-    events, from ``History.redact`` also the events of companions that do; ``forks`` are the forks
-    that share the redacted events, and show them redacted. ``unconfirmed`` are the read models that
-    have not reached this position and so may still hold the content. ``bytes_pending`` says whether
-    ``vacuum`` has to complete the redaction. ``documents_lost``, from ``History.redact``, lost
-    their newest value: ``attributes`` is one.
+    events; ``History.redact`` adds events of companions that may quote them. ``forks`` are the
+    forks that share the redacted events, and show them redacted. ``unconfirmed`` are the read
+    models that have not reached this position and so may still hold the content. ``bytes_pending``
+    says whether ``vacuum`` has to complete the redaction. ``documents_lost``, set by
+    ``History.redact``, are the documents that lost their newest value, such as ``attributes``.
     """
 
     conversation: str
@@ -89,9 +89,9 @@ def redact(
     also: Callable[[Transaction, Mapping[str, Sequence[int]]], object] | None = None,
 ) -> RedactionReceipt:
     """Erase the content of an event. Return the receipt, which says whether bytes of the content
-    may still be in the files (``bytes_pending``); for ``complete`` and what then removes them, see
-    ``erase``. Call it again to finish an interrupted redaction. The id of a summary, which is below
-    -1, stands for the condensation that made it.
+    may still be in the files (``bytes_pending``). ``erase`` describes ``complete``, and what
+    removes the bytes. Call it again to finish an interrupted redaction. The id of a summary, which
+    is below -1, stands for the condensation that made it.
 
     ``others`` has further events to redact, by the ids of their conversations: summaries that may
     quote the event, and copies of it. ``also`` is called in the transaction with all these events.
@@ -100,7 +100,7 @@ def redact(
 
     Raises ``ConversationNotFound``, ``ConversationErased``, ``InvalidArgument`` if the conversation
     has no such event of its own, and ``CannotRedact``, for example for a receipt of a redaction.
-    Cost: the structural events of the conversation; for the bytes, as ``erase``.
+    Cost: the structural events of the conversation; for the bytes, the cost of ``erase``.
     """
     check_text("conversation", conversation)
     check_whole("event_id", event_id)
@@ -266,8 +266,8 @@ def redact_rows(
 
 
 def _read(writing: WriteTransaction, event_id: int, named_id: int) -> tuple[Row, Event]:
-    """Return an event that is stored under the conversation's own key. The caller named it by
-    ``named_id``, for errors. Raises ``InvalidArgument``, ``CorruptEvent``.
+    """Return an event that is stored under the conversation's own key. ``named_id`` is the id that
+    the caller passed, for errors. Raises ``InvalidArgument``, ``CorruptEvent``.
     """
     state = writing.state
     if not 0 <= event_id < state.version:

@@ -163,7 +163,7 @@ def _has_wanted_key(database: Database, conversation: Conversation, decrypt: boo
 
 
 class _Start(NamedTuple):
-    """The key and the mark with which a conversation begins to be changed."""
+    """The key and the mark of a conversation at the beginning of a change."""
 
     conversation: Conversation
     data_key: DataKey | None

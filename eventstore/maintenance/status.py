@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def follower_status(store: Store) -> Status:
-    """Return which session holds the followers of a store on a server back, and how far behind they
+    """Return which session of a server holds the store's followers back, and how far behind they
     are.
 
-    Raises ``InvalidOption`` if the store is not on a server; there, nothing holds followers back.
+    Raises ``InvalidOption`` if the store is not on a server: then nothing holds followers back.
     """
     recorder = store.database.recorder
     if not recorder.on_server:

@@ -10,7 +10,7 @@ process. An operation first finishes any other operation on its conversation:
               detached again
     rekey     goes on, with the settings that it was begun with
     backup    the file of a backup that was killed is removed
-    archive   the object is deleted: the rows are in the store (discard: the same, begun)
+    archive   the object is deleted: the rows are in the store (discard: deletion has begun)
     archived  is complete, and names the object; what would change old events restores them first
     restored  is complete too; what changes old events, or archives them again, deletes the object
 """

@@ -431,7 +431,7 @@ class Check:
 
     def _pages(self) -> Iterator[Sequence[Row]]:
         """Yield the rows in pages, without unreadable rows. While a redacted event has no receipt,
-        they go on after the version at which to stop.
+        pages after the version at which to stop are read too.
         """
         key = self._conversation.key
         recorder = self._database.recorder
@@ -449,9 +449,7 @@ class Check:
                 self._miss(stop)
 
     def _misfits(self, page: Sequence[Row]) -> set[int]:
-        """Return the indices of stored rows whose columns, which database indices need, differ from
-        their ``meta``.
-        """
+        """Return the indices of stored rows whose indexed columns differ from their ``meta``."""
         if not page:
             return set()
         key = self._conversation.key

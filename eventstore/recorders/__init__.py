@@ -1,10 +1,10 @@
-"""Recorders keep rows in one kind of database each. They never import one another.
+"""A recorder stores rows in one kind of database. Recorders never import one another.
 
-base, types, changes     the contract of a recorder, and the values that it keeps and gets; errors
-                         are its errors
-sqlite/, postgres/       the databases; sqlite/ is that of a store in memory too
+base, types, changes     the interface of a recorder, and the values that it stores and returns
+errors                   its errors
+sqlite/, postgres/       the databases; a store in memory is a SQLite database too
 sql/, statements         statements and numbered migrations as files, and how they are loaded
 group_commit             one commit for the writes of several threads; a write inside a write is
                          refused
-urls                     where a store is, as a URL
+urls                     the URLs of stores
 """

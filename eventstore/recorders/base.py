@@ -1,8 +1,8 @@
-"""The interface of a recorder: it gives uniqueness, atomicity and positions, for any bytes.
+"""The interface of a recorder, which stores rows of bytes: uniqueness, atomicity and positions.
 
-The store on top of it gives density, expected versions, rules, the hash chain and the registry. A
-recorder knows rows and transactions, and nothing of events. It asks and writes by statements, which
-have the same names, parameters and columns in each database. Every recorder passes the suite in
+The store on top of it adds dense ids, expected versions, rules, the hash chain and the registry. A
+recorder knows rows and transactions, and nothing of events. It runs statements by name. They have
+the same names, parameters and columns in each database. Every recorder passes the suite in
 ``tests/conformance/test_recorders.py``.
 
 Recorders raise ``StoreUnavailable`` and ``StoreUnusable``, with the driver's error as cause. The
@@ -57,7 +57,7 @@ PATIENCE_S: Final = 60.0
 unreachable.
 """
 AT_ONCE_S: Final = 0.1
-"""The time for which a call ``at_once`` waits for other writers."""
+"""The time for which a call with ``at_once`` waits for other writers."""
 
 _WITH_BYTES = 16
 """The bit in the encoding of a row that says that its body has attachments; see the row codec."""
@@ -76,11 +76,11 @@ Columns = tuple[Any, ...]
 
 
 class Reader(ABC):
-    """One read transaction: everything that it returns is of one moment."""
+    """One read transaction. All its queries show the store at one moment."""
 
     @abstractmethod
     def _ask(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Ask by the name of a statement. Texts become UTF-8 bytes."""
+        """Run the query of this name. Texts become UTF-8 bytes."""
 
     @abstractmethod
     def _array(self, values: Sequence[int] | Sequence[str]) -> Any:
@@ -143,7 +143,8 @@ class Reader(ABC):
         self, start: str, limit: int, *, forks_of: int | None = None
     ) -> Sequence[Conversation]:
         """Return published conversations with ids from ``start`` on, in the order of their ids'
-        UTF-8 bytes. ``forks_of``: only forks of the conversation with this key, erased forks too.
+        UTF-8 bytes. With ``forks_of``, return only forks of the conversation with this key,
+        including erased forks.
         """
         if forks_of is None:
             columns = self._ask("conversations", start, limit)
@@ -163,15 +164,15 @@ class Reader(ABC):
     def rows(
         self, key: int, start: int, stop: int, limit: int, which: str = "rows"
     ) -> Sequence[Row]:
-        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which``
-        names the statement: ``structural`` rows alone, or ``document_changes``, rows of that kind,
-        the newest first. Cost: the rows returned.
+        """Return rows with ``start <= id < stop``, at most ``limit``, ordered by id. ``which`` is
+        the name of the query: ``structural`` returns only structural rows, and ``document_changes``
+        only rows that change documents, the newest first. Cost: the rows returned.
         """
         return self._with_attachments(as_rows(self._ask(which, key, start, stop, limit)), key)
 
     def columns(self, key: int, start: int, stop: int, limit: int) -> Sequence[Columns]:
-        """Return the columns that indices need, of the rows that ``rows`` returns: the id, the kind
-        in UTF-8, whether the event is shown, and whether it is structural.
+        """Return the indexed columns of the rows that ``rows`` returns: the id, the kind in UTF-8,
+        whether the event is shown, and whether it is structural.
         """
         return self._ask("columns", key, start, stop, limit)
 
@@ -187,7 +188,7 @@ class Reader(ABC):
         commit can get a position before theirs, and no failure of a server can take them back. Call
         it before any other method in a read transaction.
 
-        A row that belongs to no conversation has an empty name in its place.
+        If a row belongs to no conversation, the id of its conversation is an empty text.
         """
         placed: list[PlacedRow] = []
         while len(placed) < limit:
@@ -211,7 +212,7 @@ class Reader(ABC):
 
     def place_after(self, position: int) -> tuple[int, str, int] | None:
         """Return the next position that has a row, with the conversation and the id of the row. The
-        row itself is not read, because it may be damaged. Cost: an index of all events.
+        row itself is not read, because it may be damaged. Cost: reading an index of all events.
         """
         candidates: list[Columns] = [*self._ask("live_place", position + 1)]
         for first, _, first_id, _, conversation in self._ask(
@@ -280,7 +281,7 @@ class Reader(ABC):
     # -- sources of imports, see ``foldlog.eventstore.sources.tables``; figures
 
     def ask_sources(self, statement: str, *parameters: Any) -> list[Columns]:
-        """Ask about sources, blocks, places and figures by the name of a statement."""
+        """Run the query of this name on sources, blocks, places or figures."""
         return self._ask(statement, *parameters)
 
     def id_from(self, start: str) -> str | None:
@@ -300,11 +301,12 @@ class Reader(ABC):
     def touched(
         self, after_position: int, min_version: int
     ) -> tuple[int, Sequence[tuple[int, int]]]:
-        """Return the last position and the conversations to look at: the keys of visible
-        conversations that have an event after ``after_position`` (of all visible ones if it is 0),
-        and of conversations with a version of ``min_version`` or more that have to be listed again.
-        Each key comes with the version at which the conversation is listed. It is -1 if the
-        conversation is not listed, and -2 if a process that has its key must list it.
+        """Return the last position, and the keys of the conversations whose entry in the list may
+        be outdated. These are the visible conversations that have an event after ``after_position``
+        (all visible ones if it is 0), and those whose key comes with a negative version from
+        ``min_version`` on. Each key comes with the version at which the conversation is
+        listed: -1 if it is not listed, and -2 if a process that has its encryption key must list
+        it.
 
         Call it before any other method in a read transaction.
         """
@@ -444,13 +446,13 @@ def _has_attachments(row: Row) -> bool:
 
 
 class Transaction(Reader):
-    """One write transaction. Once it has asked for a conversation, by id or by key, no other writer
-    changes that conversation until the transaction ends.
+    """One write transaction. Once it has read the row of a conversation, no other writer changes
+    that conversation until the transaction ends.
     """
 
     @abstractmethod
     def _write(self, statement: str, *parameters: Any) -> object:
-        """Write by the name of a statement. Texts become UTF-8 bytes."""
+        """Run the statement of this name, which writes. Texts become UTF-8 bytes."""
 
     @abstractmethod
     def _delete(self, statement: str, key: int, limit: int) -> bool:
@@ -520,8 +522,8 @@ class Transaction(Reader):
     def delete(self, key: int, limit: int) -> bool:
         """Delete at most ``limit`` rows of a staged or an erased conversation. Of any other
         conversation, delete the rows that an incomplete detachment has copied to it
-        (``insert_past``). Return whether nothing is left to delete. Then all data beside the rows
-        is deleted, no operation is unfinished, and a staged conversation is deleted itself.
+        (``insert_past``). Return whether nothing is left to delete. If so, all data beside the rows
+        is deleted too, no operation is unfinished, and a staged conversation no longer exists.
         """
         visible, erased = self._state(key)
         if visible and not erased:
@@ -671,7 +673,7 @@ class Transaction(Reader):
         self._write("set_pending", records, key)
 
     def archive(self, key: int, before: int, events: int) -> None:
-        """Delete the rows before event ``before``, this many, which an object holds."""
+        """Delete the rows before event ``before``, because an object has them: ``events`` rows."""
         self.forget()
         self._write("delete_archived", key, before)
         self._write("detach", key, self._array([*range(before)]))
@@ -683,8 +685,8 @@ class Transaction(Reader):
         """Insert rows that were archived, at the positions that they had."""
 
     def forget_figures(self, key: int) -> None:
-        """Delete the figures of a conversation. They may hold words that are removed from the
-        events; they are made again from what stays.
+        """Delete the figures of a conversation. They may contain erased text. They are made again
+        from the events that stay.
         """
         tables = (
             "forget_figures",
@@ -708,12 +710,13 @@ class Transaction(Reader):
     # -- steps
 
     def write_sources(self, statement: str, *parameters: Any) -> None:
-        """Write sources, blocks, places and figures by the name of a statement."""
+        """Run the statement of this name, which writes sources, blocks, places or figures."""
         self._write(statement, *parameters)
 
     def write_rows(self, statement: str, key: int, rows: Iterable[Sequence[Any]]) -> None:
-        """Write rows of numbers and texts of one conversation by the name of a statement. The texts
-        have no NUL character and no lone surrogate, which some databases refuse.
+        """Run the statement of this name, which writes rows of numbers and texts of one
+        conversation. The texts have no NUL character and no lone surrogate, which some databases
+        refuse.
         """
         remaining = iter(rows)
         while page := [*islice(remaining, _ROWS)]:
@@ -789,7 +792,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def makes_pending(method: Method) -> Method:
     """Decorate a method that runs work in a transaction. If the work needs the events of an import
     that were not made yet, the transaction ends, the events are made, and the work is run again. If
-    this recorder can only be read, the work is run in the recorder that has the events.
+    this recorder is read-only, the work is run in the recorder that has the events.
     """
 
     @wraps(method)
@@ -829,8 +832,7 @@ class Recorder(ABC):
 
     def make(self, pending: EventsNotMade) -> Recorder | None:
         """Make the events of an import that a transaction needed. Return the recorder that has them
-        if this one can only be read, otherwise None. Raises ``pending`` if there is no
-        ``on_pending``.
+        if this one is read-only, otherwise None. Raises ``pending`` if there is no ``on_pending``.
         """
         if self.on_pending is None:
             raise pending
@@ -843,10 +845,10 @@ class Recorder(ABC):
         """Run ``work`` in a write transaction and return what it returned, once that is durable.
 
         Several callers may share one transaction and its fsync. If ``work`` raises, nothing that it
-        wrote is kept and its exception comes back to its caller alone. ``work`` may be run again,
-        so it must have no effects of its own. It runs in the thread of its caller. With
-        ``any_thread`` it may run in the thread of another caller: use this only for work that calls
-        nothing but foldlog's code.
+        wrote is stored, and only its caller gets the exception. ``work`` may be run again, so it
+        must have no effects of its own. It runs in the thread of its caller. With ``any_thread`` it
+        may run in the thread of another caller: use this only for work that calls nothing but
+        foldlog's code.
 
         Raises ``nested`` if this thread is already inside ``transact``. Raises ``busy`` if other
         writers keep it waiting for longer than the recorder's patience, or with ``at_once`` for
@@ -856,7 +858,7 @@ class Recorder(ABC):
     def offer(self, work: Callable[[Transaction], object], *, at_once: bool = True) -> bool:
         """Write something that the store does not need, and return True. Returns False, and writes
         nothing, if this recorder only reads, if other writers keep it waiting, or if the database
-        fails. With ``at_once`` it gives up soon; use that for what can be made again.
+        fails. With ``at_once`` it gives up soon; use this for data that can be made again.
         """
         with suppress(*FAILURES):
             if self.writable:
@@ -867,8 +869,8 @@ class Recorder(ABC):
     def transact_all(
         self, works: Sequence[tuple[Callable[[Transaction], T], bool]]
     ) -> Sequence[Outcome[T]]:
-        """Run several pieces of work, each with its ``any_thread``, as ``transact`` would run each
-        alone, in as few transactions as possible. Return the outcome of each: its result, or what
+        """Run several pieces of work as ``transact`` does, in as few transactions as possible. Each
+        comes with its ``any_thread``. Return their outcomes: the results, or the errors that
         ``transact`` would have raised.
 
         Raises ``nested`` if this thread is already inside a write.
@@ -896,8 +898,8 @@ class Recorder(ABC):
         """
 
     def position(self, position: int | str) -> int:
-        """Return a position as a number; it may be given as the text of one. Raises
-        ``InvalidArgument`` for any other text.
+        """Return a position as a number. It may be passed as a text. Raises ``InvalidArgument`` for
+        any other text.
         """
         if isinstance(position, str) and not (position.isdecimal() and int(position) <= NUMBER_MAX):
             raise InvalidArgument(
@@ -922,8 +924,8 @@ class Recorder(ABC):
     @property
     def last_conversation(self) -> Any:
         """``Reader.last_conversation`` after the last committed transaction. None if a transaction
-        is in progress, if another connection has committed since, or if that is not cheap to know.
-        Cost: some system calls.
+        is in progress, if another connection has committed since, or if finding that out is
+        expensive. Cost: some system calls.
         """
         return None
 
@@ -931,11 +933,12 @@ class Recorder(ABC):
     def compact(
         self, patience_s: float, on_progress: Callable[[int, int], object] = lambda done, of: None
     ) -> bool:
-        """Remove the bytes of deleted and replaced rows. Bytes of rows deleted in that time
-        stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a server's
-        tables can do it. Raises ``busy`` if an older reader needs the bytes for ``patience_s``
-        seconds: then the bytes stay pending and a file does not shrink. ``on_progress`` is called
-        with the number of finished tables and of all tables; a file is rewritten in one step.
+        """Remove the bytes of deleted and replaced rows. Bytes of rows that are deleted during the
+        call stay ``bytes_pending``. A file is rewritten. Return False if only the owner of a
+        server's tables can do it. Raises ``busy`` if an older reader needs the bytes for
+        ``patience_s`` seconds: then the bytes stay pending and a file does not shrink.
+        ``on_progress`` is called with the number of finished tables and of all tables; a file is
+        rewritten in one step.
 
         Positions stay. Readers go on, and the writers of a file wait. Rewriting a file needs as
         much free space as the file has.

@@ -35,7 +35,7 @@ _BY_NAME: Final[dict[str, MakeFailure]] = {
 
 
 def failure_of(error: Exception) -> MakeFailure:
-    """Return what makes our error for an error of a PEP 249 driver.
+    """Return the function that makes our error from an error of a PEP 249 driver.
 
     Drivers derive their own classes from the classes that PEP 249 names, so the nearest of these
     names decides.

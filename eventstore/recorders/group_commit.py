@@ -9,7 +9,7 @@ projection needs the context of its own caller, and may take long. So a job that
 leads alone, without a group. Each job of the main thread leads alone too, because Python runs
 signal handlers there: the exception of a handler then ends only its own job.
 
-Each waiting thread has a lock of its own: one lock for all would be unfair, and make some thread
+Each waiting thread has a lock of its own: one lock for all would be unfair, and some threads would
 wait for seconds.
 """
 
@@ -161,10 +161,10 @@ class CommitQueue:
     def run(self, work: Callable[[Any], T], any_thread: bool = False, at_once: bool = False) -> T:
         """Run ``work`` and return its result once that is committed, or raise its error.
 
-        ``any_thread``: it calls only foldlog's code, so another thread may run it. Raises
-        ``StoreUnusable`` if this thread is inside a write already, and the error of
-        ``Writing.waited`` if other writers took longer than the patience, ``at_once`` than
-        ``AT_ONCE_S``; nothing of it is written then.
+        ``any_thread`` says that ``work`` calls only foldlog's code, so another thread may run it.
+        Raises ``StoreUnusable`` if this thread is inside a write already. Raises the error of
+        ``Writing.waited`` if other writers took longer than the patience, or with ``at_once``
+        longer than ``AT_ONCE_S``. In both cases nothing is written.
         """
         writer = get_ident(), self._database
         if writer in INSIDE:
@@ -177,9 +177,9 @@ class CommitQueue:
         return job.result  # type: ignore[return-value]  # done without an error: a result was set
 
     def run_all(self, works: Sequence[tuple[Callable[[Any], T], bool]]) -> list[Outcome[T]]:
-        """Run several jobs of this thread in their order, each with its ``any_thread``; return the
-        outcome of each: the result, or the error, that ``run`` would have given. Jobs that may
-        share a transaction share one.
+        """Run several works of this thread in their order. Each comes with its ``any_thread``.
+        Return their outcomes: the results or errors of ``run``. Works that may share a transaction
+        share one.
         """
         writer = outside(self._database, self._name)
         deadline = time.monotonic() + self._patience_s
@@ -341,7 +341,7 @@ class CommitQueue:
         self._end(committed)
 
     def _collect(self, leader: Job[Any]) -> None:
-        """Add to the group those who wait, up to the first who leads alone."""
+        """Add the waiting jobs to the group, up to the first job that must lead alone."""
         with self._mutex:
             waiting = self._waiting
             end = next((place for place, job in enumerate(waiting) if not job.shares), len(waiting))

@@ -1,7 +1,7 @@
 """Load SQL from files: statements and numbered migrations are files beside the code.
 
-They are read by their paths: to import ``importlib.resources`` takes longer than to read them, in
-each process.
+They are read by their paths, because importing ``importlib.resources`` would take longer than
+reading them, in each process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _COMMENT = re.compile(r"^ *--(?! (?:name|part): ).*\n", re.MULTILINE)
 
 
 def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, str]:
-    """Return the named blocks of ``sql/<dialect>/queries.sql``, each part inserted at its name in
-    braces; ``instead`` are parts in the place of others.
+    """Return the named statements of ``sql/<dialect>/queries.sql``. Each part of the file is
+    inserted at its name in braces. ``instead`` has parts that replace parts of the file.
     """
     # one at the end of a part would hide what follows its place
     text = _COMMENT.sub("", _text(dialect, "queries.sql"))
@@ -37,7 +37,7 @@ def statements(dialect: str, instead: Mapping[str, str] = {}) -> Mapping[str, st
 
 
 def commands(script: str) -> Sequence[str]:
-    """Return the commands of a script one by one: Citus takes no more at a time."""
+    """Return the commands of a script one by one: Citus accepts only one at a time."""
     return [command.strip() for command in _COMMAND.findall(_COMMENT.sub("", script))]
 
 
@@ -49,8 +49,8 @@ def migrations(dialect: str) -> Mapping[int, str]:
 
 
 def missing_parts(dialect: str, there: Collection[tuple[str, str]]) -> list[str]:
-    """Return the problem of each table, index and so on that the migrations make and that is not
-    among those that are ``there``, which are kinds and names.
+    """Return a problem for each missing table, index or other object that the migrations make.
+    ``there`` has the kinds and names of the existing objects.
     """
     scripts = migrations(dialect).values()
     made = {(kind.lower(), name) for script in scripts for kind, name in _CREATE.findall(script)}

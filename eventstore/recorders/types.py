@@ -352,7 +352,7 @@ class Conversation(NamedTuple):
 
     @property
     def end(self) -> tuple[int, bytes | None]:
-        """The version and the last head; if it is erased, as its tombstone has them."""
+        """The version and the last head; of an erased conversation, the values in its tombstone."""
         if self.erasure is None:
             return (self.version, self.head)
         return (self.erasure.events, self.erasure.head)

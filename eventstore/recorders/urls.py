@@ -108,8 +108,8 @@ def parse_url(url: str) -> Location:
 
 
 def absolute_hint(path: str) -> str:
-    """Return how to write the absolute path of this name; empty unless only that one has a
-    folder.
+    """Return a hint to write an absolute path, if the folder of this relative path exists only as
+    an absolute path; otherwise an empty text.
     """
     folder, name = os.path.split(os.path.relpath(path))
     if (
@@ -126,7 +126,7 @@ def absolute_hint(path: str) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return ``url`` as it may be shown to people and kept in logs."""
+    """Return ``url`` without its password, to show it to people and in logs."""
     url = re.sub(r"^(\w+://[^:/?#@]*):.*@(?=[^@]*$)", r"\1:***@", url)
     return re.sub(r"(?<=[?&]password=)[^&]*", "***", url)
 
@@ -134,8 +134,9 @@ def without_password(url: str) -> str:
 def _options(
     url: str, query: str, ours: Mapping[str, Sequence[str] | None]
 ) -> tuple[dict[str, str], Sequence[str]]:
-    """Return our options in a query, checked, and what else is in it. ``ours`` has the values that
-    each option can have; None for a text or a number. ``url`` is what messages call the URL.
+    """Check the options of foldlog in a query. Return them, and the other parts of the query.
+    ``ours`` has the values that each option can have; None for a text or a number. Messages show
+    ``url``.
     """
     options: dict[str, str] = {}
     others = []

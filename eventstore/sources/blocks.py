@@ -24,7 +24,7 @@ except ImportError:
     from zlib import compress as _compress, decompress as _decompress
 
 SIZE: Final = 128 * 1024
-"""About the number of bytes in a block."""
+"""The approximate number of bytes in a block."""
 _RATIO: Final = 8
 """Most blocks inflate to less than this number times their stored size: then the buffer need not
 grow.
@@ -43,7 +43,7 @@ class Block(NamedTuple):
     """The records from number ``first`` on.
 
     ``places`` has the start and the end of each record in ``raw``. ``hashes`` has the hash of each
-    record as it was imported, also if the record was redacted since.
+    imported record, even if the record was redacted since.
     """
 
     first: int
@@ -119,7 +119,7 @@ class Block(NamedTuple):
         return of_records(self.first, self.records())._replace(hashes=self.hashes)
 
     def packed(self) -> tuple[bytes, bytes]:
-        """Return the index and the bytes, each as it is stored."""
+        """Return the index and the bytes in their stored forms."""
         return pack(_steps_to(self.places).tobytes()) + self.hashes, pack(self.raw)
 
 
@@ -134,7 +134,7 @@ class AppendedIndex(NamedTuple):
     head: bytes
 
     def packed(self) -> bytes:
-        """Return the index as it is stored: 32 bytes a record, and the head."""
+        """Return the stored form of the index: 32 bytes a record, and the head."""
         events = array("I", chain.from_iterable(self.made.values()))
         return events.tobytes() + self.places.tobytes() + self.hashes + self.head
 
@@ -194,12 +194,12 @@ def _steps_to(places: array[int]) -> array[int]:
 
 
 def pack(data: bytes) -> bytes:
-    """Return bytes as they are stored."""
+    """Return the stored form of these bytes."""
     return _compress(data, _LEVEL)
 
 
 def unpack(data: bytes) -> bytes:
-    """Return stored bytes as they were given to ``pack``. Raises ``DamagedBlock``."""
+    """Return the bytes that were passed to ``pack``. Raises ``DamagedBlock``."""
     try:
         return _decompress(data, bufsize=_RATIO * len(data))
     except _ERRORS as error:

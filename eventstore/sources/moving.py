@@ -24,8 +24,8 @@ _TOGETHER: Final = 64
 def is_same_source(
     source: Database, target: Database, original: Conversation, copy: Conversation
 ) -> bool:
-    """Return whether both conversations have the same records, and the same ones are redacted and
-    made events. Cost: one row of each.
+    """Return whether both conversations have the same records, and the same records are redacted
+    and have events. Cost: one row of each.
     """
     ours, theirs = (
         database.recorder.query(partial(_content_of, database, key))
@@ -47,9 +47,9 @@ def copy_source(
     ``version``; it makes later events from the records.
 
     Each transaction leaves a sound source in the target, which is shorter than this one until the
-    last transaction. Return the number of new records that have no events yet. A conversation
-    without any events is begun here. Raises ``HistoryDiverged`` if the target has other records,
-    and ``ConversationErased`` if they were erased there. Cost: its blocks; almost nothing if both
+    last transaction. Return the number of new records that have no events yet. If the conversation
+    has no events, it is begun here. Raises ``HistoryDiverged`` if the target has other records, and
+    ``ConversationErased`` if they were erased there. Cost: its blocks; almost nothing if both
     sources are equal.
     """
 
@@ -211,7 +211,8 @@ def _opened(
 
 class RedactedRecords(NamedTuple):
     """Redacted records in the store from which they are copied. ``remains`` has their skeletons by
-    number, ``source`` is their source there, and ``refused`` has the hashes that it refuses.
+    number. ``source`` is their source in that store, and ``refused`` has the hashes that the source
+    refuses.
     """
 
     remains: dict[int, bytes]

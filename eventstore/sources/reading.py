@@ -13,8 +13,8 @@ from foldlog.eventstore.sources.blocks import Block
 from foldlog.eventstore.sources.tables import Source, Sources
 
 IMPORTED_AT: Final = "imported_at"
-"""The key in ``Source.about`` for the time when the last import added to it, in microseconds since
-1970.
+"""The key in ``Source.about`` for the time when the last import added records, in microseconds
+since 1970.
 """
 _BLOCKS: Final = 8
 """The number of blocks that are read together: about a megabyte."""

@@ -89,9 +89,9 @@ class Source(NamedTuple):
 
 
 class Place(NamedTuple):
-    """The state of a place, such as a file, when it was last imported. Its first ``taken`` bytes
-    are the first ``records`` records of the conversation with this key. ``seen`` is the time,
-    ``state`` the state of the file, ``digest`` a hash of the bytes.
+    """The state of a place, such as a file, when it was last imported. The first ``taken`` bytes of
+    the file are the first ``records`` records of the conversation with this key. ``seen`` is the
+    time of the import, ``state`` the state of the file, ``digest`` a hash of the bytes.
     """
 
     conversation: int
@@ -103,7 +103,7 @@ class Place(NamedTuple):
 
 
 Made = Mapping[int, tuple[int, int]]
-"""For each record number the id of its first event, and the number of its events."""
+"""Maps the number of a record to the id of its first event and the number of its events."""
 
 
 class Near(NamedTuple):
@@ -363,11 +363,11 @@ class Sources:
         return [(place, Place(conversation, *columns)) for place, *columns in rows]
 
     def is_refused(self, fingerprint: bytes) -> bool:
-        """Return whether an erased source was at this place, or had this fingerprint."""
+        """Return whether an erasure refuses this fingerprint, of a source or of a place."""
         return bool(self.refused_among([fingerprint]))
 
     def refuse_any(self) -> bool:
-        """Return whether anything is refused."""
+        """Return whether any fingerprint is refused."""
         return bool(self.reader.ask_sources("first_refused"))
 
     def refused_of(self, conversation: int) -> list[bytes]:
@@ -497,8 +497,8 @@ class SourcesToWrite(Sources):
         return cls(writing.database, writing.transaction, keys={writing.key: writing.data_key})
 
     def settle(self, conversation: int) -> Source | None:
-        """Write what only appended blocks say to the row of the source, and to rows of ``made``.
-        Return the source of the conversation with this key; None if it was not imported.
+        """Write the data that only appended blocks have to the row of the source, and to rows of
+        ``made``. Return the source of the conversation with this key; None if it was not imported.
 
         Every change of a source, or of its blocks, begins with this call: a changed row or block
         would otherwise contradict the appended blocks.

@@ -46,7 +46,7 @@ class TooSlow(ConnectionLost):
 
 
 class OpenTransaction:
-    """The transaction itself: its queued statements, its number, its locks, and whether it was
+    """The transaction itself: its queued statements, its number, its locks, and whether it is
     committed.
     """
 
@@ -132,12 +132,12 @@ class OpenTransaction:
             raise
 
     def check_unused(self) -> None:
-        """Raise an error if nothing was written that would have let the server refuse a wrong
-        assumption.
+        """Raise ``StoreUnavailable`` if the transaction assumed that a key is new and wrote nothing
+        by which the server can check it.
         """
         if self._taken_for_new:
             raise StoreUnavailable(
-                "the transaction took an idempotency key for new, and did not write it",
+                "the transaction assumed that an idempotency key is new, and did not write it",
                 kind="taken",
             )
 
@@ -221,7 +221,8 @@ class OpenTransaction:
 
     def _ask_for_number(self) -> None:
         """Check after the lock, in the same round trip, that the transaction's number is not older
-        than the previous holder's: else its events would be placed before that holder's events.
+        than the previous holder's: otherwise its events would get positions before the events of
+        that holder.
         """
         if self._number_asked is None:
             self._begin()
@@ -286,8 +287,9 @@ class Call(Generic[T]):
             )
 
     def attempt(self, begin: Callable[[bool], OpenTransaction]) -> T:
-        """Run the work in a transaction that ``begin`` makes, and that may assume the state that
-        the work expects; if that was wrong, run it again in one that assumes nothing.
+        """Run the work in a transaction that ``begin`` makes. The transaction may assume the state
+        that the work expects. If the assumption was wrong, run the work again in a transaction that
+        assumes nothing.
         """
         if self._doubt is not None:
             result, earlier = self._doubt

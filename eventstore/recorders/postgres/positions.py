@@ -31,8 +31,8 @@ POSITIONS_MAX: Final = (1 << _BITS) - (1 << _START_BITS)
 
 
 class Part(NamedTuple):
-    """A store that is one ``of`` several, a power of two: the keys of its conversations have this
-    remainder.
+    """One store among ``of`` stores, a power of two. The key of each of its conversations, divided
+    by ``of``, has the remainder ``number``.
     """
 
     number: int
@@ -54,7 +54,7 @@ class Part(NamedTuple):
 
 
 ONLY: Final = Part(0, 1)
-"""A store that is whole."""
+"""The part of a store that is the only one."""
 
 
 class Positions:
@@ -113,8 +113,8 @@ class Positions:
             yield first_of(reserve()), min(count - placed, POSITIONS_MAX)
 
     def key(self) -> int:
-        """Return a key for a conversation that begins in this transaction. The key says in which
-        store it is.
+        """Return a key for a conversation that begins in this transaction. The key tells which
+        store has the conversation.
         """
         self._key += 1
         return self.of((self._key - 1) * self._part.of + self._part.number)

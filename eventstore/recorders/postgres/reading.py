@@ -43,7 +43,7 @@ _READ_AGAIN: Final = (
 Bind = Callable[[Wire], None]
 """Binds a connection to a store."""
 Question = tuple[Bind, str, tuple[Parameter, ...]]
-"""What binds to the store that is asked, a statement, and its parameters."""
+"""A function that binds a connection to the store, the name of a statement, and its parameters."""
 
 
 class PostgresReader(Reader):
@@ -149,9 +149,9 @@ def _asked(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
 
 
 def _confirmed(wire: Wire, questions: Sequence[Question]) -> list[list[Columns]]:
-    """Begin to read after the confirmed commits. All statements go out together, so also behind a
-    pooler the same server confirms and is read. A hot standby cannot be asked to confirm: it is
-    asked each time whether it was promoted.
+    """Begin to read after the confirmed commits. All statements are sent together, so even behind a
+    pooler the server that confirms is the server that is read. A hot standby cannot be asked to
+    confirm: it is asked each time whether it was promoted.
     """
     is_confirmed = wire.is_confirmed
     if not is_confirmed:

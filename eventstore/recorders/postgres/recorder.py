@@ -40,11 +40,10 @@ from foldlog.eventstore.recorders.types import as_text
 T = TypeVar("T")
 
 CONNECTIONS_MAX: Final = 32
-"""The default; each one is made when it is needed."""
+"""The default limit. A connection is made when it is needed."""
 _REPLY_SHARE: Final = 1 / 2
 _LOCK_SHARE: Final = 1 / 3
-"""The part of its patience that a call spends on one answer that does not come, or on one lock that
-is not free.
+"""The part of its patience for which a call waits for one answer, or for one lock.
 """
 _VACUUM_PAUSE_S: Final = 1.0
 _PAUSE_FIRST_S: Final = 0.02
@@ -61,8 +60,9 @@ _CONNECTION_DEFAULTS: Final = {
 }
 _SETTINGS: Final = "-c idle_in_transaction_session_timeout=5s -c plan_cache_mode=force_generic_plan"
 """The server cannot see that a client is gone, and the client may hold the lock of a conversation.
-A client that lives is never idle for long. A statement is planned once for a connection: each time,
-for all partitions, takes longer than most answers.
+A living client is never idle for long, so a limit ends the sessions of dead clients. The server
+plans a statement once for each connection: planning it for each call, over all partitions, takes
+longer than most answers.
 """
 
 
@@ -102,8 +102,8 @@ class PostgresRecorder(Recorder):
         part: Part | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """``part`` is the part of a store that this one must be. With the ``pool`` of another
-        recorder, that one greets the servers, and no schema is made.
+        """Open the store, which must be ``part``, if that is not None. With the ``pool`` of another
+        recorder, the other recorder checks the servers, and no schema is made.
         """
         mode = options.get("mode", "rwc")
         self.writable = mode != "ro"
@@ -138,7 +138,7 @@ class PostgresRecorder(Recorder):
         _recorders.add(self)
         self._prepare(mode == "rwc", options.get("partitions"))
 
-    # -- the seam
+    # -- the interface
     # ----------------------------------------------------------------------------------------------
 
     @makes_pending
@@ -289,7 +289,7 @@ class PostgresRecorder(Recorder):
 
     @contextlib.contextmanager
     def _plain_connection(self) -> Iterator[psycopg.Connection[Any]]:
-        """Give a connection of psycopg's for rare tasks."""
+        """Yield a connection of psycopg for rare tasks."""
         connection = self._new_connection()
         with self._translated(), connection:
             yield connection
@@ -299,8 +299,8 @@ class PostgresRecorder(Recorder):
             return psycopg.connect(**self._parameters, autocommit=True, prepare_threshold=None)
 
     def beside(self, work: Callable[[psycopg.Connection[Any]], T]) -> T:
-        """Run ``work`` on a connection as psycopg's own, for tables beside the store's and for rare
-        tasks. It is run again on another connection if the first one breaks, so running it twice
+        """Run ``work`` with a connection of psycopg, for rare tasks and for tables that are not the
+        store's. If the connection breaks, ``work`` is run again on another one, so a second run
         must have no other effect.
         """
 
@@ -342,8 +342,8 @@ class PostgresRecorder(Recorder):
         return self._greeted(self._new_connection())
 
     def _greeted(self, connection: psycopg.Connection[Any]) -> Wire:
-        """Return a connection whose server can keep the promises; another one if it was made for
-        another kind.
+        """Check the server of a connection, and return the connection. If the settings of the
+        connection are for another kind of server, return a new connection.
         """
         with self._translated():
             try:
@@ -449,7 +449,7 @@ class PostgresRecorder(Recorder):
             raise StoreUnavailable(problem, kind=error.kind) from error
 
     def _holder(self, locks: Sequence[int]) -> str:
-        """Name the session that holds one of these locks, if the server tells."""
+        """Return the session that holds one of these locks, if the server names it."""
         try:
             with self._plain_connection() as connection:
                 return status.holder(connection, self._statements, locks)

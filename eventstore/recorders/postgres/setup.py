@@ -32,8 +32,8 @@ def prepare(
     writable: bool,
 ) -> Part:
     """Make the store if it does not exist, or migrate it to the newest schema. One process does
-    this, other processes wait. Return which part of a store it is; it must be ``part``, if that is
-    given.
+    this, other processes wait. Return which part of a store it is. If ``part`` is not None, the
+    store must be this part.
 
     Raises ``StoreUnusable`` if the schema is not a store, is of a newer version, has other
     partitions or may not be made; ``LockNotAvailable`` (psycopg's) if a table that has to change is
@@ -358,9 +358,9 @@ def _migrate(
 
 
 def _storage(connection: psycopg.Connection[Any]) -> dict[str, str]:
-    """Return how this server can be asked to store values as they are, and to compress them with
-    lz4, in the words of CREATE TABLE: Citus cannot alter that later. An older server, or one that
-    was built without lz4, uses pglz.
+    """Return the clauses of CREATE TABLE with which this server stores values uncompressed, or
+    compresses them with lz4. Citus cannot alter that later. An older server, or one that was built
+    without lz4, uses pglz.
     """
     query = """SELECT current_setting('server_version_num')::int >= 160000, 'lz4' = ANY (enumvals)
         FROM pg_settings WHERE name = 'default_toast_compression'"""

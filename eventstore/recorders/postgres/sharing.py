@@ -39,8 +39,8 @@ class Sharing:
     """
 
     def __init__(self, run: Callable[[Work], Any]) -> None:
-        """``run`` runs a work in a transaction and returns its result; again if the connection
-        breaks.
+        """``run`` runs a work in a transaction and returns its result. It runs the work again if
+        the connection breaks.
         """
         self._run = run
         self._mutex = threading.Lock()
@@ -103,12 +103,14 @@ class Sharing:
 
 
 class _WroteAndFailed(Exception):
-    """A work failed after it wrote. The transaction is rolled back, and each work has its own."""
+    """A work failed after it wrote. The transaction is rolled back, and each work is run again in a
+    transaction of its own.
+    """
 
 
 def _in_one_transaction(works: Sequence[Work], transaction: Any) -> list[Outcome[Any]]:
-    """Run works in their order. An error may come of a wrong assumption: then the next work meets a
-    failed transaction, and all run again in one that assumes nothing.
+    """Run works in their order. An error may come from a wrong assumption. Then the next work meets
+    a failed transaction, and all works run again in a transaction that assumes nothing.
     """
     outcomes = []
     for work in works:

@@ -25,8 +25,8 @@ class Holder(NamedTuple):
 
 
 class Lag(NamedTuple):
-    """The lag of a follower that keeps its place in the store: how many events it could read now
-    (at most 10,000 are counted), and how long ago the first of them was recorded.
+    """The lag of a follower that records its position in the store: how many events it could read
+    now (at most 10,000 are counted), and how long ago the first of them was recorded.
     """
 
     follower: str
@@ -36,9 +36,9 @@ class Lag(NamedTuple):
 
 
 class Status(NamedTuple):
-    """``horizon_age``: how many transactions began to write after the oldest one that still runs;
-    followers wait for that one. ``held_back``: how many committed events are beyond its position;
-    at most 10,000 are counted. ``standbys``: the standbys that a commit waits for, as in
+    """``horizon_age``: how many transactions began to write after the oldest one that still runs,
+    for which followers wait. ``held_back``: how many committed events are beyond its position; at
+    most 10,000 are counted. ``standbys``: the standbys that a commit waits for, as in
     ``synchronous_standby_names``.
     """
 
@@ -53,8 +53,8 @@ class Status(NamedTuple):
 
 
 def status(connection: psycopg.Connection[Any], statements: Mapping[str, bytes]) -> Status:
-    """Return the status. Which session of another role holds followers back, only ``pg_monitor``
-    sees.
+    """Return the status. Only a member of ``pg_monitor`` sees which session of another role holds
+    followers back.
     """
 
     def ask(name: str) -> list[tuple[Any, ...]]:
@@ -97,10 +97,11 @@ def vacuum(
     statements: Mapping[str, bytes],
     on_progress: Callable[[int, int], object],
 ) -> bool | None:
-    """Vacuum every table and partition of the schema, in one statement. Return whether no row that
-    was deleted before this call is still readable, by VACUUM's own report; False for a report in
-    another language than English. Then the marks are removed. None if the role may not: only the
-    owner of a table may, and from PostgreSQL 17 on a role with ``MAINTAIN``.
+    """Vacuum every table and partition of the schema, in one statement. Return True if VACUUM
+    reports that it removed every row that was deleted before this call. The marks of pending bytes
+    are removed then. Return False otherwise, and if the report is not in English. Return None if
+    this role may not vacuum: only the owner of a table may, and from PostgreSQL 17 on a role with
+    ``MAINTAIN``.
     """
     notices: list[str] = []
 

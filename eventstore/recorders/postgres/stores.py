@@ -2,10 +2,10 @@
 conversation in one of them.
 
 A hash of a conversation's id gives the number of its store. A companion (``ID/+NAME``) is in the
-store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store,
-that store has a fact which names the right one. The key of a conversation, divided by the number of
-stores, has the number of its store as remainder. So a question by id or by key goes to one store.
-All other questions go to all stores, in one round trip, and their answers are joined.
+store of ``ID``. A fork is in the store of its parent; if the hash of its id gives another store, a
+fact in that store names the right one. The key of a conversation, divided by the number of stores,
+has the number of its store as remainder. So a question by id or by key goes to one store. All other
+questions go to all stores, in one round trip, and their answers are joined.
 
 A position in several stores has one number for each store. In each store, and so in each
 conversation, followers read in order; between stores there is no order.
@@ -139,8 +139,8 @@ _ENDS: Final = {
     "activity": b"ORDER BY at DESC, conversation DESC LIMIT $4",
     "activity_with_all": b"ORDER BY at DESC, conversation DESC LIMIT $5",
 }
-"""The ends of the statements that ask all stores. With them the database stops early, after as many
-rows as are needed.
+"""The ends of the statements that ask all stores. With them the database stops as soon as it has
+the rows that are needed.
 """
 _ANY_STORE: Final = frozenset({"now", "trackings", "max_tracking_id"})
 

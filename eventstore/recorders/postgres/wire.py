@@ -91,8 +91,8 @@ def of_result(result: PGresult, server: str, statement: str) -> Failure:
 
 
 def of_driver(error: psycopg.Error, server: str, state: str | None = None) -> Failure:
-    """Return our error for the driver's. One without a state is of the driver itself, for a broken
-    connection.
+    """Return our error for the driver's. An error without a state comes from the driver itself, and
+    means a broken connection.
     """
     state = state or _BROKEN
     text = f"{server}: {' '.join(str(error).split())}"
@@ -192,7 +192,7 @@ class Wire:
         return bool(self._queued)
 
     def queue(self, statement: str, *parameters: Parameter) -> int:
-        """Queue a statement. Return its place among the next answers."""
+        """Queue a statement. Return the index of its result among the next results."""
         self._queued.append(
             (self._prefix + statement, self._statements[statement], list(map(packed, parameters)))
         )
@@ -387,7 +387,7 @@ class Pool:
 
     @contextlib.contextmanager
     def wire(self) -> Iterator[Wire]:
-        """Give a connection for one transaction, which is rolled back if it is open at the end. A
+        """Yield a connection for one transaction, which is rolled back if it is open at the end. A
         connection that still works returns to the pool.
 
         Raises ``StoreUnavailable`` if all are in use for too long, or none can be made.

@@ -34,17 +34,17 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
     """A write transaction on a connection. Its first question or statement begins it.
 
     Transactions that ask for the same conversation by its id wait for one another, by an advisory
-    lock that ends with the transaction. So the conversation is at the commit still as it was read.
-    The primary keys would refuse the second writer anyway; with the lock it need not start again.
-    Transactions on different conversations never wait for one another.
+    lock that ends with the transaction. So the conversation does not change between its read and
+    the commit. The primary keys would refuse the second writer anyway; with the lock it need not
+    start again. Transactions on different conversations never wait for one another.
 
-    With ``is_numbered_first`` rows are sent with positions: another server than the one that counts
-    may insert them.
+    With ``is_numbered_first`` the transaction gets its number before it sends rows, and sends rows
+    with positions: on Citus, another server may insert them.
 
-    With ``may_assume`` the transaction takes an expected conversation for the present one, and an
-    idempotency key for new. The server checks both in the same round trip, before it writes. If an
-    assumption is wrong, the transaction fails, ``assumes`` still holds, and all its results are
-    invalid.
+    With ``may_assume`` the transaction assumes that a conversation is in the expected state, and
+    that an idempotency key is new. The server checks both in the same round trip, before it writes.
+    If an assumption is wrong, the transaction fails, ``assumes`` still holds, and all its results
+    are invalid.
     """
 
     def __init__(
@@ -201,9 +201,9 @@ class PostgresTransaction(OpenTransaction, PostgresReader, Transaction):
         self._locked.add(guess.key)
 
     def _check_turn(self, found: Conversation) -> None:
-        """Raise ``TryAgain`` if a conversation was written to after this transaction got its number
-        for another conversation: its events would get positions before those. The transaction runs
-        again with both locks from the start.
+        """Raise ``TryAgain`` if another writer appended to a conversation after this transaction
+        got its number. New events would get positions before the events of that writer. The
+        transaction runs again with the locks of both conversations from the start.
         """
         [(newest,)] = self.ask("newest_position", found.key)
         if newest is not None and self._positions.precede(newest):
@@ -271,6 +271,7 @@ def _in_order(rows: Sequence[Row], positions: Sequence[int | None]) -> list[tupl
 
 def _can_be_checked(expected: Conversation) -> bool:
     """Return whether the conversation ends with an event of its own, by which the server recognizes
-    it. One that shares its past is asked for: what becomes of its ancestors is not in its own row.
+    it. A conversation that shares its past is always read, because its own row does not show
+    changes of its ancestors.
     """
     return expected.erasure is None and expected.parent is None and expected.version > 0

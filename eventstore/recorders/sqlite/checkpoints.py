@@ -46,8 +46,9 @@ class LogCheckpoints:
         self._turn = threading.Lock()
         """The lock of the one thread that is at work."""
         self.beside_commits = threading.Lock()
-        """The lock that is held while the log is written back without the write lock. Under that
-        one, who takes it waits until no checkpoint is in progress, and none begins.
+        """The lock that is held while the log is written back without the write lock. A holder of
+        the write lock that takes this lock waits for the end of such a checkpoint, and no other one
+        begins.
         """
 
     def look(self, pages: int) -> None:

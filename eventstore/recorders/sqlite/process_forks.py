@@ -1,9 +1,9 @@
 """Close connections before a process forks: SQLite must not be used across a fork.
 
-A forked child relies on locks that only its parent holds. The parent, which takes itself for the
-last one to close, would then remove the write-ahead log that the child uses, with the events that
-the child acknowledged. So every connection is closed before a fork, and parent and child open new
-ones when they need them.
+A forked child relies on locks that only its parent holds. The parent, which seems to be the last to
+close the file, would then remove the write-ahead log that the child uses, with the events that the
+child acknowledged. So every connection is closed before a fork, and parent and child open new ones
+when they need them.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ def watch(forkable: Forkable) -> None:
 
 
 def refuse(path: str) -> None:
-    """Have this process never open a file: connections of its parent's threads are left half
-    open.
+    """Refuse to open this file in this process from now on: connections of its parent's threads are
+    left half open.
     """
     _inherited.add(identity(path))
 

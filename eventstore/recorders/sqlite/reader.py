@@ -18,7 +18,9 @@ from foldlog.eventstore.recorders.types import Row, as_rows, utf8
 
 SQL: Final = statements("sqlite")
 _FEW: Final = 16
-"""Up to this many intervals are values of a question; more are one JSON text."""
+"""Up to this many intervals are separate parameters of a query. More intervals are one JSON
+text.
+"""
 _id: Final = itemgetter(0)
 _POSITIONS: Final = range(2**62)
 
@@ -67,8 +69,8 @@ def as_bound(parameters: Sequence[Any]) -> list[Any]:
 
 
 def a_position(answer: sqlite3.Cursor) -> int:
-    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, as only in a
-    damaged file.
+    """Return the position in an answer. Raises ``StoreDamaged`` if there is none, which happens
+    only in a damaged file.
     """
     found = answer.fetchone()
     if found is None or type(found[0]) is not int or found[0] not in _POSITIONS:

@@ -60,7 +60,7 @@ class ReaderPool:
         self._closed = False
 
     def take(self, use: ReadConnection) -> sqlite3.Connection:
-        """Give a connection to one thread. The caller must call ``give_back``, even if this
+        """Return a connection for one thread. The caller must call ``give_back``, even if this
         raises.
         """
         self._uses.add(use)
@@ -78,7 +78,7 @@ class ReaderPool:
         return use.connection
 
     def give_back(self, use: ReadConnection, *, sound: bool) -> None:
-        """Keep the connection of a use for the next, if it is ``sound``."""
+        """Return a connection to the pool if it is ``sound``; otherwise close it."""
         try:
             connection = use.connection
             use.connection = None

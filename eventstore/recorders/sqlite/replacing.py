@@ -30,7 +30,7 @@ from foldlog.eventstore.recorders.sqlite.write_lock import WriteLock, give_right
 
 _BESIDE = ("-wal", "-shm", "-journal")
 NEW = ".new"
-"""Ends the name of the new file; before it stands the name that the old file gets."""
+"""The end of the new file's name. The name begins with the new name of the old file."""
 
 
 def check_replaceable(path: str) -> None:
@@ -94,9 +94,7 @@ def finish_replacing(path: str) -> None:
 
 
 def names_of_former(path: str) -> list[str]:
-    """Return the names of the files whose place others took, and of new ones that are not in their
-    place.
-    """
+    """Return the names of replaced files, and of new files that wait to replace one."""
     return glob.glob(f"{glob.escape(path)}.replaced-*")
 
 

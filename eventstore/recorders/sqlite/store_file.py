@@ -37,13 +37,13 @@ _LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 0x40000002, 510,
 (https://sqlite.org/src/file/src/os.h).
 """
 _INDEX_LOCK: Final = struct.pack("hhqqi", fcntl.F_RDLCK, os.SEEK_SET, 128, 1, 0)
-"""The same for the log's index, which SQLite cuts and makes again if it finds no such lock (its
-os_unix.c).
+"""A lock for reading, of a byte of the log's index. SQLite cuts the index and makes it again if it
+finds no such lock (its os_unix.c).
 """
 _INTEGER_MAX: Final = 2**63 - 1
 _DESCRIPTORS: Final = "/proc/self/fd" if os.path.isdir("/proc/self/fd") else "/dev/fd"
 TO_SAVE: Final = (
-    "what this process can still read, save with 'histories.maintenance.back_up(path)' before it"
+    "to save what this process can still read, call 'histories.maintenance.back_up(path)' before it"
     " ends"
 )
 
@@ -70,7 +70,7 @@ class Connection(sqlite3.Connection):
                 fcntl.fcntl(index, fcntl.F_OFD_SETLK, _INDEX_LOCK)
 
     def release(self) -> None:
-        """Let this connection be the last one."""
+        """Release the lock. SQLite removes the log if this is the last connection."""
         held = self._held
         self._held = -1
         if held >= 0:

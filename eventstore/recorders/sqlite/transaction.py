@@ -1,8 +1,8 @@
 """The writes of a transaction, under the one write lock that SQLite has.
 
-One object serves all transactions of the connection that writes. From one transaction to the next
-it keeps how the last append left its conversation, and the next position, so that another append to
-that conversation need not ask.
+One object serves all transactions of the connection that writes. It remembers the state of the
+conversation after the last append, and the next position. So another append to that conversation
+need not read them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOGETHER = 20
 _body = attrgetter("body")
 _STAGED_FIRST: Final = -(1 << 63)
 _STAGED_KEYS: Final = 1 << 31
-"""The number of staged conversations that have positions of their own: more than a file has
+"""The number of staged conversations that can have distinct positions. A file has fewer
 conversations.
 """
 
@@ -37,8 +37,8 @@ conversations.
 class SQLiteTransaction(SQLiteReader, Transaction):
     """The writes of a transaction, under the one write lock that SQLite has.
 
-    ``last_conversation`` and the next position are kept from one transaction to the next. So the
-    owner must call ``forget`` when a transaction is rolled back, and when another connection has
+    ``last_conversation`` and the next position stay from one transaction to the next. So the owner
+    must call ``forget`` when a transaction is rolled back, and when another connection has
     committed.
     """
 
@@ -132,10 +132,10 @@ def _insert_together(rows: int, are_plain: bool) -> str:
 
 
 def _staged_position(key: int, event_id: int) -> int:
-    """Return a negative position that no other staged event has: no follower meets it. Those of
-    later conversations and events are higher, because SQLite fills pages only where rows are added
-    at the end: in the opposite order, a store of histories of 40 short events took 44 % more. A
-    store in memory may have a conversation under the key that it has on a server, which can have 63
-    bits.
+    """Return a negative position that no other staged event has. Followers read only positive
+    positions. Later conversations and events get higher positions, because SQLite fills pages only
+    if rows are added at the end: in the opposite order, a store of histories of 40 short events
+    took 44 % more space. A store in memory may have a conversation under the key that it has on a
+    server, which can have 63 bits.
     """
     return _STAGED_FIRST + ((key % _STAGED_KEYS) << 32) + event_id

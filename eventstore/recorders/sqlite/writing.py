@@ -71,9 +71,9 @@ class SQLiteWriting:
         show it.
         """
         self._own_header: bytes | None = None
-        """The same as the last commit of this process wrote it: until it changes, the values that
-        the transaction keeps are valid. None in a transaction, after a rollback, and if another
-        connection may have committed since.
+        """The header of the log's index after the last commit of this process. Until it changes,
+        the values that the transaction remembers are valid. None in a transaction, after a
+        rollback, and if another connection may have committed since.
         """
         self._in_doubt = False
         """Whether the log may hold a commit that failed: see ``_begin_log_again``."""
